@@ -53,13 +53,13 @@ def _collected(
         clock, processor = time.perf_counter(), time.process_time()
         collect(*models, asked, work, folder, lambda done, total: None)
         clock, processor = time.perf_counter() - clock, time.process_time() - processor
-        found = list(folder.requests())
-    positions = sum(map(len, found))
+        requests = list(folder.requests())
+    positions = sum(map(len, requests))
     print(
         f"{what}: {positions} positions in {clock:.1f} s, {positions / clock:.0f} a second, "
         f"{positions / processor:.0f} a second of the processor"
     )
-    return found
+    return requests
 
 
 if __name__ == "__main__":

@@ -46,8 +46,10 @@ def bare_ping_pong(rounds: int) -> None:
 
 
 def scenario(batch: int, backup: str = "jit") -> Scenario:
-    found = configure(t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=batch, backup=backup, strategies="ssd")
-    return found.scenarios["ssd"]
+    configuration = configure(
+        t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=batch, backup=backup, strategies="ssd"
+    )
+    return configuration.scenarios["ssd"]
 
 
 def rate(run: Callable[[int], object], rounds: int) -> float:
@@ -104,12 +106,12 @@ def main() -> None:
     print(f"{'bare ping-pong, ' + str(EVENTS_A_ROUND) + ' events a round':44}{bare:14,.0f} rounds/s   1.00")
     for batch in (1, 16, 64):
         for backup in ("jit", "fast"):
-            found = rate(replay(scenario(batch, backup), "des"), 50_000)
-            print(f"{f'event engine, b = {batch}, {backup}':44}{found:14,.0f} rounds/s   {found / bare:.2f}")
+            speed = rate(replay(scenario(batch, backup), "des"), 50_000)
+            print(f"{f'event engine, b = {batch}, {backup}':44}{speed:14,.0f} rounds/s   {speed / bare:.2f}")
     for batch in (1, 16, 64):
         for backup in ("jit", "fast"):
-            found = rate(replay(scenario(batch, backup), "mc"), 2_000_000)
-            print(f"{f'Monte Carlo, b = {batch}, {backup}':44}{found:14,.0f} rounds/s   {found / bare:.0f}")
+            speed = rate(replay(scenario(batch, backup), "mc"), 2_000_000)
+            print(f"{f'Monte Carlo, b = {batch}, {backup}':44}{speed:14,.0f} rounds/s   {speed / bare:.0f}")
     by_strategy(bare)
     for engine, sizes in (("des", (20_000, 200_000)), ("mc", (2_000_000, 20_000_000))):
         case = replay(scenario(16), engine)  # type: ignore[arg-type]

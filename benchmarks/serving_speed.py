@@ -51,7 +51,7 @@ def bare_rounds(rounds: int) -> None:
 
 
 def main() -> None:
-    found = serve(workload=workload(1.0), engine="closed", prefill="none", strategies="ar,sd,ssd,auto")
+    serving = serve(workload=workload(1.0), engine="closed", prefill="none", strategies="ar,sd,ssd,auto")
     print(f"{'loop, prompts elsewhere':32}{'running':>9}{'rounds/s':>11}{'tokens/s':>12}{'x bare':>8}")
     bare_s = best_s(lambda: bare_rounds(20_000)) / 20_000
     for prefill, rate in (("none", 12.0), ("chunked", 7.0)):
@@ -65,7 +65,7 @@ def main() -> None:
             running = measure(run, None).running
             row = f"{rounds / seconds:11,.0f}{made / seconds:12,.0f}{seconds / rounds / bare_s:8.1f}"
             print(f"{name + ', ' + prefill:32}{running:9.1f}{row}")
-    sharing = found.sharings["ssd"]
+    sharing = serving.sharings["ssd"]
     print(f"closed form, a rate: {1e3 * best_s(lambda: sharing.served(8.0)):.2f} ms")
     slo = "ttft:500,tpot:15"
     searched = best_s(lambda: serve(workload=workload(1.0, 800), slo=slo, capacity=True, strategies="ssd"))

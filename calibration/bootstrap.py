@@ -1,4 +1,4 @@
-"""How well timings determine a fit's coefficients: the fit is repeated on timings drawn anew (Efron, 1979).
+"""Errors of a fit's coefficients: the fit is repeated on timings drawn anew (Efron, 1979).
 
 What is kept is the covariance of the coefficients, as the few independent directions in which predictions move.
 """
@@ -37,8 +37,8 @@ def directions(
     drawn = np.array([refit(_drawn(rng, rows, fewest)) for _ in range(RESAMPLINGS)])
     deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
     mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
-    found = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
-    return tuple(tuple(significant(float(value)) for value in direction) for direction in found)
+    significant_ones = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
+    return tuple(tuple(significant(float(value)) for value in direction) for direction in significant_ones)
 
 
 def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]:
@@ -50,7 +50,7 @@ def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]
             return drawn
 
 
-def judged(model: Model, found: FitReport, *shapes: Array | float) -> Model:
+def judged(model: Model, report: FitReport, *shapes: Array | float) -> Model:
     """The model with its report, which says how far predictions for the timed ``shapes`` wander with the coefficients.
 
     ``shapes`` are the arguments of the model's ``seconds``, columns of shape ``(rows,)`` or numbers.
@@ -60,7 +60,7 @@ def judged(model: Model, found: FitReport, *shapes: Array | float) -> Model:
         sum(moved**2 for moved in model.wander(*shape).values()) for shape in rows[:: 1 + len(rows) // _MOST_SHAPES]
     ]
     coefficient_sd = significant(float(np.sqrt(np.mean(variances))))
-    update = {"report": found.model_copy(update={"coefficient_sd": coefficient_sd})}
+    update = {"report": report.model_copy(update={"coefficient_sd": coefficient_sd})}
     return cast(Model, model.model_copy(update=update))
 
 

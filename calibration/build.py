@@ -1,4 +1,4 @@
-"""From timed points to a hardware profile, and how well it adds up to the whole passes that it never saw."""
+"""A hardware profile made of timed points, and its error on whole passes that it never saw."""
 
 from __future__ import annotations
 
@@ -132,22 +132,22 @@ def check_passes(
     """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
     passes |= {("draft", n): f for n, f in workload.draft_passes()}
-    found = []
+    pass_checks = []
     for row in rows:
         parameters = dict(row.point.parameters)
         with suppress(InputError):
             if row.point.benchmark == "round trip":
                 sizes = (parameters["outcome_bytes"], parameters["response_bytes"])
                 predicted = sum(profile.message_seconds(size).seconds for size in sizes)
-                found.append(PassCheck("link", row.point.benchmark, row.seconds, predicted))
+                pass_checks.append(PassCheck("link", row.point.benchmark, row.seconds, predicted))
             elif row.point.benchmark in ("pass", "layer"):
                 role, name = parameters["role"], parameters["name"]
                 forward, label, times = passes[role, name], name, 1
                 if row.point.benchmark == "layer":  # timed with all of the model's, which share the host's time a pass
                     forward, label, times = replace(forward, before=(), after=()), f"{name}, a layer", forward.layers
                 predicted = cost_of_pass(forward, profile, runtime, role).seconds / times
-                found.append(PassCheck(role, label, row.seconds, predicted))
-    return found
+                pass_checks.append(PassCheck(role, label, row.seconds, predicted))
+    return pass_checks
 
 
 def _of(rows: Sequence[Row], benchmark: str) -> list[Row]:
@@ -233,8 +233,8 @@ def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProf
             return Interference()
         shares["target"].append(SlowDown.shares(streams["target"], streams["draft"]))
         shares["draft"].append(SlowDown.shares(streams["draft"], streams["target"]))
-        for role, found in slower.items():  # rounds add up to means, so means are compared
-            found.append(max(0.0, row.mean_of(f"{role}_s") / row.mean_of(f"{role}_alone_s") - 1.0))
+        for role, slowdowns in slower.items():  # rounds add up to means, so means are compared
+            slowdowns.append(max(0.0, row.mean_of(f"{role}_s") / row.mean_of(f"{role}_alone_s") - 1.0))
     if not timed:
         return Interference()
     return Interference(**{role: _slow_down(np.array(shares[role]), np.array(slower[role])) for role in shares})

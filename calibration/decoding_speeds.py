@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
@@ -68,7 +68,7 @@ def _kernel_seconds(one: DecodingSpeed, profile: HardwareProfile) -> float:
     return cost_of_pass(forward_pass(card, batch=1, context=one.context, tp=one.tp), profile).seconds
 
 
-def _left_out_error(layers: NDArray[np.float64], left: NDArray[np.float64]) -> float:
+def _left_out_error(layers: Array, left: Array) -> float:
     errors = []
     for i in range(layers.size):
         others = np.arange(layers.size) != i

@@ -1,4 +1,4 @@
-"""What makes a calibration doubtful, a sentence each."""
+"""Doubts of a calibration, a sentence each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a calibration would do on a machine that is described, not here: who does what, how often, how long."""
+"""A calibration's plan for a machine that is only described: who does what, how often, how long."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def dry_run(workload: Workload, devices: Sequence[str], machine: HardwareProfile
 
 def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
     kinds = Counter(point.benchmark for point in points)
-    found = []
+    planned_benchmarks = []
     for name, count in kinds.items():
         of_kind = [point for point in points if point.benchmark == name]
         visits = sum(wanted(point, device) for point in of_kind)
         fitted = sum(point.fitted for point in of_kind)
         minutes = visits * _OF_A_VISIT_S.get(name, _OTHERWISE_S) / 60.0
-        found.append(PlannedBenchmark(name, count, visits, fitted, _who(of_kind[0]), minutes))
-    return found
+        planned_benchmarks.append(PlannedBenchmark(name, count, visits, fitted, _who(of_kind[0]), minutes))
+    return planned_benchmarks
 
 
 def _who(point: Point) -> str:

@@ -133,8 +133,8 @@ def fit_gemm(
     for i, (_, final, rows_fitted) in enumerate(fits):
         of = serving == i
         coefficients = _ROOFLINE_COEFFICIENTS + 1 + len(final.correction.terms)
-        found = report(unseen["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
-        segments.append(final.model_copy(update={"report": found}))
+        held_out = report(unseen["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
+        segments.append(final.model_copy(update={"report": held_out}))
     coefficients = sum(_ROOFLINE_COEFFICIENTS + 1 + len(fit[1].correction.terms) for fit in fits)
     total = report(unseen["seconds"], predicted, int(np.sum(~held)), coefficients)
     model = trained.model_copy(update={"segments": tuple(segments)})
@@ -178,16 +178,16 @@ def fit_attention(
     streaming = _streaming(rows, element_bytes, most_cached) if packed else None
     kinds = {"source": source, "packed": packed, "streaming": streaming}
     trained, final = _fit_attention(rows, held, element_bytes, kinds, seed)
-    found = _judged_attention(trained, rows, held, element_bytes)
+    report = _judged_attention(trained, rows, held, element_bytes)
     one = rows["queries"] * rows["heads"] == rows["kv_heads"]
     if packed and min(np.sum(one), np.sum(~one)) >= _SEGMENT_ROWS:
         parts = [_fit_attention(_those(rows, of), held[of], element_bytes, kinds, seed) for of in (~one, one)]
         trained, apart = (_with_single(several, single) for several, single in zip(*parts, strict=True))
         of_apart = _judged_attention(trained, rows, held, element_bytes)
-        if of_apart.log_sd < _UNLIKE * found.log_sd:
-            final, found = apart, of_apart
+        if of_apart.log_sd < _UNLIKE * report.log_sd:
+            final, report = apart, of_apart
     shape = [rows[name] for name in ATTENTION_SHAPE]
-    return judged(final, found, *shape, element_bytes)
+    return judged(final, report, *shape, element_bytes)
 
 
 def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionModel:
@@ -262,11 +262,11 @@ def fit_prefill_attention(
     measured = rows.pop("seconds")
     values = PrefillAttentionModel.variables(**rows)
     knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
-    fit, found = _fit_reported(
+    fit, held_out = _fit_reported(
         PrefillAttentionModel.work(values, element_bytes), values, measured, knots, _PREFILL_TERMS, seed
     )
     model = PrefillAttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
-    return judged(model, found, *rows.values(), element_bytes)
+    return judged(model, held_out, *rows.values(), element_bytes)
 
 
 def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> CollectiveModel:
@@ -283,9 +283,9 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
         return CollectiveModel(source=source, regimes=fit_regimes(sizes, seconds)).seconds
 
-    found = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1, seed)
+    report = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1, seed)
     model = CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), regimes=regimes)
-    return judged(model, found, sizes)
+    return judged(model, report, sizes)
 
 
 def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> LinkModel:
@@ -325,10 +325,10 @@ def _fit_line(
     (variable,) = made.dimensions
     columns: dict[str, Any] = {variable: sizes, "seconds": seconds}
     rows = _checked(what, **columns)
-    (fixed_s, bandwidth), found = _fit_judged_line(rows[variable], rows["seconds"], seed)
+    (fixed_s, bandwidth), held_out = _fit_judged_line(rows[variable], rows["seconds"], seed)
     fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(rows[variable], rows["seconds"])}
     model = made(source=source, domain=_up_to(variable, rows[variable]), bandwidth=bandwidth, **fitted)
-    return judged(model, found, rows[variable])
+    return judged(model, held_out, rows[variable])
 
 
 def _checked(what: str, *, fewest: int = FEWEST_ROWS, **columns: ArrayLike) -> dict[str, Array]:

@@ -47,7 +47,7 @@ def fit_experts(rows: pd.DataFrame, source: str, fewest: int = FEWEST_ROWS) -> E
     few = rows[rows["tokens"] <= FEW_TOKENS]
     if len(few) < fewest:
         raise InputError(f"experts: {len(few)} rows of at most {FEW_TOKENS} tokens are too few to fit")
-    found = report(few["seconds"].to_numpy(float), _left_out(few), len(few), len(_FIELDS))
+    held_out = report(few["seconds"].to_numpy(float), _left_out(few), len(few), len(_FIELDS))
     seen = {
         "visits": rows["tokens"] * rows["per_token"],
         "hidden": rows["hidden"],
@@ -61,10 +61,10 @@ def fit_experts(rows: pd.DataFrame, source: str, fewest: int = FEWEST_ROWS) -> E
     return ExpertsModel(
         source=source,
         domain={name: (float(values.min()), float(values.max())) for name, values in seen.items()},
-        report=found,
+        report=held_out,
         few=_costs(_fit(of_few)),
         many=_costs(_fit(rows)),
-        many_log_sd=of_many.log_sd if of_many else found.log_sd,
+        many_log_sd=of_many.log_sd if of_many else held_out.log_sd,
         outnumbered=outnumbered,
     )
 
@@ -78,12 +78,12 @@ def _outnumbered(rows: pd.DataFrame) -> float:
     beyond = (rows["tokens"] > rows["count"]).to_numpy()
     if beyond.sum() < _FEWEST_SIDE or (~beyond).sum() < _FEWEST_SIDE:
         return 1.0
-    found = 1.0
+    factor = 1.0
     for _ in range(_ALTERNATIONS):
-        costs = _fit(_as_if_tuned(rows, found))
+        costs = _fit(_as_if_tuned(rows, factor))
         slower = rows["seconds"].to_numpy(float)[beyond] / (_features(rows[beyond]) @ costs)
-        found = float(np.exp(np.median(np.log(slower))))
-    return significant(found) if np.percentile(slower, 25) > _PLAIN else 1.0
+        factor = float(np.exp(np.median(np.log(slower))))
+    return significant(factor) if np.percentile(slower, 25) > _PLAIN else 1.0
 
 
 def _as_if_tuned(rows: pd.DataFrame, outnumbered: float) -> pd.DataFrame:
@@ -134,8 +134,8 @@ def _left_out(rows: pd.DataFrame, asked: pd.Index | None = None) -> Array:
         outnumbered = _outnumbered(others[others["tokens"] <= FEW_TOKENS])
         costs = _fit(_as_if_tuned(others, outnumbered))
         predicted.loc[own.index] = _slower(own, outnumbered) * (_features(own) @ costs)
-    found = predicted if asked is None else predicted.loc[asked]
-    return np.asarray(found, dtype=float)
+    asked_for = predicted if asked is None else predicted.loc[asked]
+    return np.asarray(asked_for, dtype=float)
 
 
 def _costs(fitted: Array) -> ExpertCosts:

@@ -67,5 +67,5 @@ def _fit(rows: Rows, most_bandwidth: float) -> LatentCosts:
     bounds = np.log(_LEAST), np.log(_MOST)
     fitted = least_squares(residuals, np.log(_START), loss="soft_l1", f_scale=_LARGE, bounds=bounds)
     least = dict(zip(LatentCosts.model_fields, _LEAST, strict=True))
-    found = {name: significant(value) for name, value in costs(fitted.x).model_dump().items()}
-    return LatentCosts(**{name: 0.0 if value < _NOTHING * least[name] else value for name, value in found.items()})
+    fields = {name: significant(value) for name, value in costs(fitted.x).model_dump().items()}
+    return LatentCosts(**{name: 0.0 if value < _NOTHING * least[name] else value for name, value in fields.items()})

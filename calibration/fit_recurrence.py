@@ -58,12 +58,12 @@ def fit_recurrence(
         streamed_bytes = some["streamed_bytes"] * (1.0 - cached + cached / faster)
         return costs.seconds(some["queries"], streamed_bytes)
 
-    final, found = _fitted(seconds, rows, (_STEP_START, _STEP_LEAST, _STEP_MOST))
+    final, held_out = _fitted(seconds, rows, (_STEP_START, _STEP_LEAST, _STEP_MOST))
     costs = _step_costs(final, most_bandwidth, per_query_s).model_dump()
     return RecurrenceModel(
         source=source,
         domain=domain_of({name: rows[name] for name in RecurrenceModel.dimensions}),
-        report=report(*found, len(_STEP_START)),
+        report=report(*held_out, len(_STEP_START)),
         costs=RecurrenceCosts(**{name: significant(value) for name, value in costs.items()}),
     )
 
@@ -90,12 +90,12 @@ def fit_prefill_recurrence(rows: Rows, source: str, most_bandwidth: float, most_
     def seconds(numbers: Array, some: Rows) -> Array:
         return costs(numbers).seconds(some["tokens"], some["flops"], some["state_bytes"])
 
-    final, found = _fitted(seconds, rows, (_PROMPT_START, _PROMPT_LEAST, _PROMPT_MOST))
+    final, held_out = _fitted(seconds, rows, (_PROMPT_START, _PROMPT_LEAST, _PROMPT_MOST))
     kept = {name: significant(value) for name, value in costs(final).model_dump().items()}
     return PrefillRecurrenceModel(
         source=source,
         domain=domain_of({name: rows[name] for name in PrefillRecurrenceModel.dimensions}),
-        report=report(*found, len(_PROMPT_START)),
+        report=report(*held_out, len(_PROMPT_START)),
         costs=PrefillRecurrenceCosts(**kept),
     )
 
@@ -121,8 +121,8 @@ def _fitted(
         def residuals(logs: Array) -> Array:
             return np.asarray(np.log(seconds(np.exp(logs), some) / some["seconds"]))
 
-        found = least_squares(residuals, start, loss="soft_l1", f_scale=_LARGE, bounds=(least, most))
-        return np.asarray(np.exp(found.x))
+        fit = least_squares(residuals, start, loss="soft_l1", f_scale=_LARGE, bounds=(least, most))
+        return np.asarray(np.exp(fit.x))
 
     held = hold_out(len(rows["seconds"]))
     unseen, seen = ({name: column[of] for name, column in rows.items()} for of in (held, ~held))

@@ -1,4 +1,4 @@
-"""What a calibration has timed so far: a JSON-lines file that a kill cannot spoil and a later run goes on with."""
+"""The log of a calibration: a JSON-lines file that a kill cannot spoil and a later run goes on with."""
 
 from __future__ import annotations
 
@@ -84,6 +84,6 @@ def _parsed(line: str) -> dict[str, Any] | None:
 def _is_visit(record: Mapping[str, Any]) -> bool:
     """Whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
     result = record.get("result")
-    found = result.get("seconds") if isinstance(result, dict) else None
-    numbers = (record.get("at_s"), found)
+    event = result.get("seconds") if isinstance(result, dict) else None
+    numbers = (record.get("at_s"), event)
     return isinstance(record.get("key"), str) and all(type(number) in (int, float) for number in numbers)

@@ -80,9 +80,9 @@ def check_memory(workload: Workload, devices: Sequence[str]) -> None:
     for rank, device in enumerate(devices):
         kind = device.split(":")[0]
         needs["cpu" if kind == "cpu" else device] += rank_bytes(workload, rank, len(devices), kind)
-    found = gpus(devices)
+    gpus_here = gpus(devices)
     for device, need in needs.items():
-        free = found[device].free_bytes if device in found else free_memory_bytes()
+        free = gpus_here[device].free_bytes if device in gpus_here else free_memory_bytes()
         if need > free:
             raise InputError(
                 f"{workload.target.name} with {workload.draft.name} needs {need / 2**30:.1f} GiB on {device}, "

@@ -80,7 +80,7 @@ def planned_passes(
     site = _PlanningSite(target, draft, _NOT_TIMED, _NOT_TIMED, tp, batch, context, False, dtype, settings)
     degrees = sorted({1, tp} & {1, *legal_tensor_parallel(draft)})
     planned = [strategy for strategy in strategies.ALL if strategy.name in names]
-    found: dict[ForwardPass, Planned] = {}
+    by_pass: dict[ForwardPass, Planned] = {}
     for sequences, strategy in itertools.product(sorted({1, batch}), planned):
         if sequences < batch and strategy.miss is not None:
             continue
@@ -88,10 +88,10 @@ def planned_passes(
             for work in _passes(strategy, settings, replace(site, batch=sequences, beside_tp=beside_tp)):
                 name = work.name if sequences == batch else f"{work.name} one"
                 name = f"{name} on {work.tp} ranks" if work.model == "draft" and work.tp > 1 else name
-                if any(name == other.name for other in found.values()):
+                if any(name == other.name for other in by_pass.values()):
                     name = f"{name} of {strategy.title}"
-                found.setdefault(work.forward, Planned(name, work.model, work.forward, work.tp))
-    return sorted(found.values(), key=lambda one: one.model != "target")
+                by_pass.setdefault(work.forward, Planned(name, work.model, work.forward, work.tp))
+    return sorted(by_pass.values(), key=lambda one: one.model != "target")
 
 
 def _passes(strategy: Strategy, settings: Settings, site: Site) -> Iterator[Pass]:

@@ -1,4 +1,4 @@
-"""What calibration times: points, each a benchmark with its parameters, known by one key."""
+"""Points that a calibration times: each a benchmark with its parameters, known by one key."""
 
 from __future__ import annotations
 
@@ -114,20 +114,22 @@ def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]
 
 def _predecessors(passes: Sequence[ForwardPass]) -> dict[Matrix, Matrix]:
     """Every matrix of the passes with the one that comes before it, the last of a layer before its first."""
-    found: dict[Matrix, Matrix] = {}
+    matrices: dict[Matrix, Matrix] = {}
     for forward in passes:
         layer, after = ([(op.n, op.k) for op in ops if isinstance(op, Gemm)] for ops in (forward.layer, forward.after))
         for before, matrix in pairwise([layer[-1], *layer, *after]):
-            found.setdefault(matrix, before)
-    return found
+            matrices.setdefault(matrix, before)
+    return matrices
 
 
 def _between(matrices: Sequence[Matrix]) -> list[Matrix]:
     """Matrices of the same sizes otherwise combined, within the range of the real ones, largest first."""
     sizes = sorted({size for matrix in matrices for size in matrix})
     elements = [n * k for n, k in matrices]
-    found = [(n, k) for n in sizes for k in sizes if (n, k) not in matrices and min(elements) <= n * k <= max(elements)]
-    return sorted(found, key=lambda matrix: -matrix[0] * matrix[1])[:_MOST_BETWEEN]
+    matrices_between = [
+        (n, k) for n in sizes for k in sizes if (n, k) not in matrices and min(elements) <= n * k <= max(elements)
+    ]
+    return sorted(matrices_between, key=lambda matrix: -matrix[0] * matrix[1])[:_MOST_BETWEEN]
 
 
 def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]:
@@ -152,8 +154,8 @@ def _experts(workload: Workload) -> Iterator[Point]:
     """The experts of either model on the real choices of its passes, and on those of fewer sequences and tokens."""
     for role, passes in (("target", workload.target_passes()), ("draft", workload.draft_passes())):
         for forward in (forward for _, forward in passes):
-            found = next((op for op in forward.layer if isinstance(op, ExpertMlp)), None)
-            if found is None:
+            mlp = next((op for op in forward.layer if isinstance(op, ExpertMlp)), None)
+            if mlp is None:
                 continue
             batch, queries, masked = shape_of(forward)
             for sequences in _halved(batch):
@@ -164,18 +166,18 @@ def _experts(workload: Workload) -> Iterator[Point]:
                         batch=sequences,
                         queries=tokens,
                         masked=masked and tokens > 1,
-                        width=found.width,
-                        after=(found.count, found.hidden),
+                        width=mlp.width,
+                        after=(mlp.count, mlp.hidden),
                         dtype=workload.dtype,
                     )
 
 
 def _halved(size: int) -> list[int]:
     """A size, its half, and so on to 1."""
-    found = [size]
-    while found[-1] > 1:
-        found.append(-(-found[-1] // 2))
-    return found
+    sizes = [size]
+    while sizes[-1] > 1:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
 
 
 def _elementwise(ops: Sequence[Elementwise]) -> Iterator[Point]:

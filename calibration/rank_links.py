@@ -38,9 +38,9 @@ def slow_ranks(rows: Sequence[Row]) -> dict[int, tuple[int, float]]:
 
 def _by_rank(rows: Sequence[Row]) -> dict[int, dict[int, float]]:
     """Seconds by rank and message size."""
-    found: dict[int, dict[int, float]] = defaultdict(dict)
+    seconds_by_rank: dict[int, dict[int, float]] = defaultdict(dict)
     for row in rows:
         if row.point.benchmark == "rank link":
             given = dict(row.point.parameters)
-            found[given["rank"]][given["message_bytes"]] = row.seconds
-    return {rank: dict(sorted(found[rank].items())) for rank in sorted(found)}
+            seconds_by_rank[given["rank"]][given["message_bytes"]] = row.seconds
+    return {rank: dict(sorted(seconds_by_rank[rank].items())) for rank in sorted(seconds_by_rank)}

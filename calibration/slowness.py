@@ -1,4 +1,4 @@
-"""How slow the machine was at each visit, told by the visits around it.
+"""Slowness of the machine at each visit, told by the visits around it.
 
 On a shared machine a neighbour slows whatever is timed, for a tenth of a second or for minutes. Every point is visited
 many times at random moments, so a visit that took longer than the others of its point tells of its moment.
@@ -31,9 +31,9 @@ def slowness(points: NDArray[np.int64], at_s: Array, seconds: Array) -> Array:
     for _ in range(_SWEEPS):
         usual = np.array([np.median((log_seconds - drift)[visits]) for visits in of_point])
         drift = _around(np.clip(log_seconds - usual[points], -_LARGEST, _LARGEST), nearness) / belief
-    found = np.empty(len(order))
-    found[order] = np.exp(drift - np.median(drift))
-    return found
+    slowness = np.empty(len(order))
+    slowness[order] = np.exp(drift - np.median(drift))
+    return slowness
 
 
 def _around(values: Array, nearness: Array) -> Array:

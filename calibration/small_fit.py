@@ -39,9 +39,9 @@ def fit_small_gemm(rows: Rows, element_bytes: int, source: str, seed: int = 0) -
         return model.seconds(some["m"], some["n"], some["k"])
 
     model = fit(rows)
-    found = cross_validate(rows, fit, predict, _coefficients(model), seed)
-    segments = tuple(segment.model_copy(update={"report": found}) for segment in model.segments)
-    return judged(model.model_copy(update={"segments": segments}), found, rows["m"], rows["n"], rows["k"])
+    report = cross_validate(rows, fit, predict, _coefficients(model), seed)
+    segments = tuple(segment.model_copy(update={"report": report}) for segment in model.segments)
+    return judged(model.model_copy(update={"segments": segments}), report, rows["m"], rows["n"], rows["k"])
 
 
 def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AnyAttention:
@@ -62,8 +62,8 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
 
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)
-        found = cross_validate(rows, fit, predict, model.coefficients, seed)
-        return judged(model, found, *(rows[name] for name in ATTENTION_SHAPE), element_bytes)
+        report = cross_validate(rows, fit, predict, model.coefficients, seed)
+        return judged(model, report, *(rows[name] for name in ATTENTION_SHAPE), element_bytes)
 
     candidates = [candidate(corrected)]
     with suppress(InputError):  # too few rows of some number of query rows

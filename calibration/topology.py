@@ -1,4 +1,4 @@
-"""Which devices reach each other directly, and through what: NVLink, a PCIe switch, or the host."""
+"""Paths between devices: NVLink, a PCIe switch, or the host."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ def topology(devices: Sequence[str]) -> str:
     NV2 is two NVLinks; PIX and PXB stay below a PCIe root; PHB, NODE and SYS cross the host. Without the tool only peer
     access is known. CPUs share their memory.
     """
-    found = gpus(devices)
-    if not found:
+    gpus_here = gpus(devices)
+    if not gpus_here:
         return "cores that share memory"
     rows = parse_uuids(_nvidia_smi("--query-gpu=index,uuid", "--format=csv,noheader"))
     links = parse_links(_nvidia_smi("topo", "-m"))
-    return describe(found, links_of(found, rows, links))
+    return describe(gpus_here, links_of(gpus_here, rows, links))
 
 
-def describe(found: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
-    """How the GPUs ``found``, the last of which is the draft's, are linked; by peer access where a link is unknown."""
-    index = {name: int(name.split(":")[1]) for name in found}
+def describe(gpus: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
+    """How the GPUs ``gpus``, the last of which is the draft's, are linked; by peer access where a link is unknown."""
+    index = {name: int(name.split(":")[1]) for name in gpus}
     pairs = list(combinations(sorted(index.values()), 2))
     if all(pair in links for pair in pairs):
         missing = [pair for pair in pairs if crosses_host(links[pair])]
         how = ", ".join(f"{a}-{b} {links[a, b]}" for a, b in pairs)
     else:
-        missing = [(a, b) for a, b in pairs if f"cuda:{b}" not in found[f"cuda:{a}"].peers]
+        missing = [(a, b) for a, b in pairs if f"cuda:{b}" not in gpus[f"cuda:{a}"].peers]
         how = "every pair has peer access" if pairs and not missing else ""
     if not missing:
         return how or "one GPU"
@@ -48,12 +48,12 @@ def describe(found: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
     return f"{NO_DIRECT_LINK} {where} (GPUs {absent})" + (f": {how}" if how else "")
 
 
-def links_of(found: Mapping[str, Gpu], rows: Mapping[str, int], links: Mapping[Pair, str]) -> dict[Pair, str]:
+def links_of(gpus: Mapping[str, Gpu], rows: Mapping[str, int], links: Mapping[Pair, str]) -> dict[Pair, str]:
     """``links`` between rows of nvidia-smi as links between torch's numbers, which the UUIDs match to the rows.
 
     The two differ where GPUs are hidden, or ordered by speed (CUDA's own order) and not by bus.
     """
-    row = {int(name.split(":")[1]): rows[gpu.uuid] for name, gpu in found.items() if gpu.uuid in rows}
+    row = {int(name.split(":")[1]): rows[gpu.uuid] for name, gpu in gpus.items() if gpu.uuid in rows}
     pairs = {(a, b): (min(row[a], row[b]), max(row[a], row[b])) for a, b in combinations(sorted(row), 2)}
     return {pair: links[of_rows] for pair, of_rows in pairs.items() if of_rows in links}
 

@@ -20,11 +20,15 @@ TICKS = [1, 2, 4, 8, 16, 32, 64]
 COLOURS = {"jit": "#c44e52", "fast": "#4c72b0", "auto": "#2d2d2d"}
 HEADING = """# Which fallback at which batch
 
+For people who choose SSD's fallback. This page says at which batch random tokens are better than drafting just in time.
+
 ![SSD over SD against batch size](fallback_over_batch.png)
 
-Drafting just in time loses its advantage as the batch grows; random tokens cost tokens but no time. `--backup auto`
-takes the better of the two full predictions and so switches at their crossing. Beside the closed form stands SimPy's
-95 % interval (alpha 0.8, K 6, p_hit 0.85, T_SD 0.3, T_p 0.7; `docs/fallback_over_batch.py` makes table and figure).
+Drafting just in time loses its advantage as the batch grows. Random tokens cost tokens but no time. `--backup auto`
+takes the better of the two full predictions, so it switches where they are equal.
+
+The table has the closed form, and SimPy's 95 % interval beside it (alpha 0.8, K 6, p_hit 0.85, T_SD 0.3, T_p 0.7).
+`docs/fallback_over_batch.py` makes table and figure.
 """
 
 

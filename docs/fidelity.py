@@ -88,27 +88,37 @@ _BY_LAYERS, _BY_STEPS = Host(per_layer_s=10e-6), Host(per_step_s=1e-3)
 
 _HEAD = """# How well it predicts real engines
 
-Made by `python docs/fidelity.py`, from published end-to-end measurements that are not part of this project. A row is
-one autoregressive speed of one engine; prompts that are processed between decoding steps are priced, not ignored.
-[Rounds that speculate](fidelity_rounds.md) have a page of their own. *Kernels*: the hardware profile alone. *In fit*:
-the bundled card. *Left out*: every series (one
-source, engine version, model, dtype, GPU and tensor-parallel degree, with all its batches and lengths) is predicted
-by a card that was fitted to the other series alone, with the error that those give. Columns: mean absolute error,
-bias, share of rows inside the 95 % interval, median half-width of that interval. *Unsteady*: rows with queues or
-unclear settings, which were never fitted, under the bundled card.
+For people who rely on a runtime card of vLLM, TensorRT-LLM or SGLang. This page says how far autoregressive speeds are
+missed, on rows that the card was fitted to and on rows that it never saw. `python docs/fidelity.py` makes it, from
+published end-to-end measurements that are not part of this project.
 
-An interval holds three errors. That of the timings of kernels is the profile's. That of the card's numbers is what
-its rows leave open of them: a card that was fitted to one model knows how much the host takes there, not how that
-splits into layers and steps, which another model finds out. The third is an engine's structure that no number has. It
-grows with the distance from the rows behind a card, by one law for all cards ([widths](fidelity_widths.md)). At home it
-is of the seconds in which no matrices are multiplied: rows that are three quarters matrices are missed by 6 % (root
-mean square), those that are one quarter by 11 %.
+A row is one speed of one engine. Prompts that are processed between decoding steps are priced, too.
+[Rounds that speculate](fidelity_rounds.md) have a page of their own. The columns are:
 
-Not left out with a series: the choice of what a card has numbers for (overlap, kernels of its own, which engines'
-all-reduces wait), the widths of the priors, and the law of the third error. So coverage and errors of rows that nobody
-here has seen may be somewhat worse. One model was kept until all else was done: the cards without it predicted the 61
-rows of Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval) and its 48 rows on TensorRT-LLM 0.11 with
-11.9 % (75 % inside); now it is among the rows.
+- *Kernels*: the hardware profile alone.
+- *In fit*: the bundled card.
+- *Left out*: every series is predicted by a card that was fitted to the other series only, with the error that those
+  give. A series is one source, engine version, model, dtype, GPU and tensor-parallel degree, with all its batches and
+  lengths.
+- *Unsteady*: rows with queues or unclear settings, which were never fitted, under the bundled card.
+- Each has the mean absolute error, the bias, the share of rows inside the 95 % interval, and the interval's median
+  half-width.
+
+An interval holds three errors:
+
+1. The error of kernels' timings. It is the profile's.
+2. The error of the card's numbers. It is what the card's rows leave open. A card that was fitted to one model knows how
+   much time the host takes there. It does not know how that splits into layers and steps; another model shows it.
+3. The engine's structure that no number describes. It grows with the distance from the rows behind a card, by one law
+   for all cards ([widths](fidelity_widths.md)). Near those rows it concerns the seconds in which no matrices are
+   multiplied. Rows that are three quarters matrices are missed by 6 % (root mean square), those that are one quarter by
+   11 %.
+
+Some choices were not left out with a series: what a card has numbers for (overlap, kernels of its own, which engines'
+all-reduces wait), the widths of the priors, and the law of the third error. So rows that nobody here has seen may be
+missed by somewhat more. One model was kept until all else was done. The cards without it predicted the 61 rows of
+Qwen2-7B on vLLM 0.5 with an error of 6.0 % (95 % inside the interval), and its 48 rows on TensorRT-LLM 0.11 with 11.9 %
+(75 % inside). Now it is among the rows.
 """
 _WAYS = ("kernels", "in fit", "left out")
 _COLUMNS = ("runtime", "GPU", "rows", "series", *(f"{what}: error | bias | inside | width" for what in _WAYS))
@@ -117,23 +127,28 @@ _LEFT_COLUMNS = tuple(f"{name}: error | bias | inside | width" for name in GROUP
 _LEFT_OUT = """
 ## Left out by more than a series
 
-The same rows, predicted by cards that had no row of their series, of their tensor-parallel degree, of their engine's
-version, or of their generation of GPUs (Blackwell's, which multiply 4 bits, or before). Nothing stands where all rows
-of a card are of one. What a generation without rows would take is what the other's rows say.
+These are the same rows. The cards that predict them had no row of their series, their tensor-parallel degree, their
+engine's version, or their generation of GPUs (Blackwell, which multiplies 4-bit numbers, or before). A cell is empty
+where all rows of a card are of one kind. A generation without rows takes the numbers of the other's rows.
 
 """
 
 _CARDS = """
 ## What the cards say
 
-Factors on kernels that were timed alone, and the host's time. *Overlap*: the share of what a kernel takes beyond its
-bytes and flops at the device's peaks that its neighbours hide; 4-bit products hide nothing. `vllm-0.9`, `trtllm` and
-`sglang` have kernels of their own: decode attention is its launch and its bytes at the memory's bandwidth, which no
-factor makes faster, an all-reduce its latency and every other rank's message over the link while it is small
-(`compiled` has that, too), times the factor. The other factors are on the profile's tables. `compiled` has a factor on
-matrices: torch.compile's kernels for one token are not cuBLAS's. *Prompts*: the share of other requests' prompts that a
-token waits for. *Told*: numbers that the rows know better than the prior (how far an engine may be from another); the
-others stay near it. *4 bits*: on Blackwell, drawn towards what the engine does before it.
+A card has factors on kernels that were timed alone, and the host's time.
+
+- *Overlap*: a kernel takes longer than its bytes and flops at the device's peaks. This is the share of that excess that
+  neighbouring kernels hide. 4-bit products hide nothing.
+- *Attention*, *communication*: `vllm-0.9`, `trtllm` and `sglang` have kernels of their own. Their decode attention
+  takes its launch, and its bytes at the memory's bandwidth; no factor makes it faster. Their small all-reduce takes its
+  latency, and every other rank's message over the link, times the factor (`compiled` has that, too). Other factors are
+  on the profile's tables.
+- `compiled` has a factor on matrices: torch.compile's kernels for one token are not cuBLAS's.
+- *Prompts*: the share of other requests' prompts that a token waits for.
+- *Told*: numbers that the rows know better than the prior, which says how far one engine may be from another. The other
+  numbers stay near the prior.
+- *4 bits*: on Blackwell, drawn towards what the engine does before it.
 
 """
 _NUMBERS = (

@@ -45,7 +45,8 @@ _RECIPES = {"bf16": {}, "fp8": {"dtype": "float8-block", "kv_dtype": "float8", "
 
 _HEAD = """# How well it predicts hybrid models
 
-Made by `python docs/fidelity_hybrids.py`, from published end-to-end measurements that are not part of this project:
+For people who serve Qwen3.5 and its like. This page says how far their speeds without a draft are missed.
+`python docs/fidelity_hybrids.py` makes it, from published end-to-end measurements that are not part of this project:
 {rows} settings of Qwen3.5-397B (45 layers of Gated DeltaNet, 15 of attention) on eight B200s while SGLang 0.5.9 and
 builds of February and March 2026 served it, without a draft. Rows marked as MTP are left out, and so are rows that
 repeat another of their setting within half a percent. *Kernels*: the hardware profile alone. *Without*: the card as

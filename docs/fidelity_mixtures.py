@@ -38,10 +38,11 @@ _NONE = {name: getattr(KERNELS.kernels, name, 0.0) for name in EXPERTS}
 
 _HEAD = """# How well it predicts engines that run mixtures of experts
 
-Made by `python docs/fidelity_mixtures.py`, from published end-to-end measurements that are not part of this project:
-decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and V3, and MiniMax-M2.5 were served. {late} are left out
-since their first token took longer than a second, {drafted} of DeepSeek-V3 on TensorRT-LLM without a version, which
-may have speculated, and {repeated} that repeat another to the last digit. A series is one model, format, GPU and
+For people who serve mixtures of experts. This page says how far their speeds are missed, by engine, model and
+placement. `python docs/fidelity_mixtures.py` makes it, from published end-to-end measurements that are not part of this
+project: decoding while {rows} settings of gpt-oss-120b, DeepSeek-R1 and V3, and MiniMax-M2.5 were served. {late} are
+left out since their first token took longer than a second, {drafted} of DeepSeek-V3 on TensorRT-LLM without a version,
+which may have speculated, and {repeated} that repeat another to the last digit. A series is one model, format, GPU and
 placement with all its batches, lengths and versions. *Dense*: the runtime as dense models alone gave it. *In fit*:
 with the six numbers that it has for experts (factors on their kernels of 8 and 16 bits, of 4 bits that are unpacked
 and of 4 bits that are multiplied as such; one on unpacked ones in passes over prompts; what the host takes for a layer
@@ -124,8 +125,8 @@ def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
 
 def rows_of(table: pd.DataFrame, cards: Path) -> list[Row]:
     """Every row of the table, each measurement once; ``cards`` has the models'."""
-    found = (_row_of(each, cards) for each in table.itertuples())
-    return list(dict.fromkeys(found))
+    rows = (_row_of(each, cards) for each in table.itertuples())
+    return list(dict.fromkeys(rows))
 
 
 def _row_of(each: Any, cards: Path) -> Row:
@@ -298,7 +299,7 @@ def _numbers(card: Runtime) -> str:
     )
 
 
-def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], table: pd.DataFrame) -> str:
+def _foot(rows: Sequence[Row], slips: set[int], outcomes: Mapping[str, Outcome], table: pd.DataFrame) -> str:
     twins = twins_of_tp_2(rows)
     as_two = [row.model_copy(update={"tp": 2}) for row in twins]
     measured = {
@@ -311,7 +312,7 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
     twin_ids = {id(row) for row in twins}
 
     def kept(kind: str, leave: set[int]) -> list[float]:
-        return [e for row, e in zip(found[kind].rows, found[kind].errors, strict=True) if id(row) not in leave]
+        return [e for row, e in zip(outcomes[kind].rows, outcomes[kind].errors, strict=True) if id(row) not in leave]
 
     def error(kind: str, leave: set[int]) -> str:
         return f"{np.abs(kept(kind, leave)).mean():.1%}"
@@ -328,7 +329,7 @@ def _foot(rows: Sequence[Row], slips: set[int], found: Mapping[str, Outcome], ta
         dense_last=error("dense", slips | twin_ids),
         out_last=error("out", slips | twin_ids),
         balanced=_balanced(rows),
-        skewed=f"{np.abs(found['dense'].errors).mean():.1%}",
+        skewed=f"{np.abs(outcomes['dense'].errors).mean():.1%}",
     )
 
 

@@ -30,12 +30,19 @@ _LEAST = 8  # rows of a series of which some are left to predict
 
 _HEAD = """# Five rows of one's own
 
-Made by `python docs/fidelity_own_rows.py`, from the rows of [dense models](fidelity.md) and of
-[mixtures](fidelity_mixtures.md). Each series of at least eight rows in turn is the user's. *Bundled*: the card that all
-other series give predicts it. *Alone*: `fit runtime` on five of its rows (spread over batches and lengths), started
-from kernels alone, or from a card of such engines that nobody fitted. *Both*: the same five rows, started from the
-bundled card. Every number that the rows pay is fitted, each drawn to its start. The rest of the series is predicted:
-mean absolute error, and of *both* the share inside the 95 % interval and its median half-width.
+For people with a few rows of their own engine. This page says what five rows are worth: added to the bundled card they
+about halve its error. `python docs/fidelity_own_rows.py` makes it, from the rows of [dense models](fidelity.md) and of
+[mixtures](fidelity_mixtures.md).
+
+Each series of at least eight rows is the user's, in turn. The rest of the series is predicted in three ways:
+
+- *Bundled*: by the card that all other series give.
+- *Alone*: by `fit runtime` on five of its rows (spread over batches and lengths). It starts from kernels alone, or from
+  a card of such engines that nobody fitted.
+- *Both*: by the same five rows, started from the bundled card.
+
+Every number that the rows pay is fitted, each drawn to its start. Columns are the mean absolute error, and for *both*
+the share inside the 95 % interval and its median half-width.
 
 | card | models | series | rows | bundled | alone, from kernels | alone, from such engines | both | inside | width |
 |---|---|---|---|---|---|---|---|---|---|

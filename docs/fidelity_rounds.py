@@ -72,9 +72,12 @@ _V1_OVER_V2 = (1162 / 846, 15327 / 11406, (273.43 / 3.01) / (246.80 / 2.99))
 
 _HEAD = """# How well it predicts rounds that speculate
 
-Made by `python docs/fidelity_rounds.py`, from published measurements of whole engines that are not part of this
-project, and from what it holds of papers. Targets alone are on [another page](fidelity.md); a round is what their cards
-do not explain. Every row is priced as `predict` prices it.
+For people who speculate on vLLM, TensorRT-LLM or SGLang. This page says how far the time of a round is missed, and what
+each card says that a round costs. `python docs/fidelity_rounds.py` makes it, from published measurements of whole
+engines that are not part of this project, and from what the project holds of papers.
+
+[Another page](fidelity.md) has targets alone. Here is what their cards do not explain. Every row is priced as `predict`
+prices it.
 
 ## Rounds whose acceptance is published
 
@@ -100,42 +103,43 @@ the factor on experts of 16 bits. Errors of series that were left out, in AR ste
 """
 
 _SHAPES = """
-The first three predict alike, a cost by the layer alone worst. A constant and a cost a sequence are taken: the
-scheduler of speculation v1 does not overlap with the devices, and goes through its requests one by one. No layer has a
-reason to cost more in a round, since the verification is a captured graph like any other; of 8B alone one cannot tell a
-layer from a constant, and with 80 layers one can. By the layer, as the sweeps below had it,
+The first three predict alike. A cost by the layer alone is worst. A constant and a cost per sequence are taken, because
+the scheduler of speculation v1 does not overlap with the devices, and goes through its requests one by one. A layer has
+no reason to cost more in a round: the verification is a captured graph like any other. With 8B alone one cannot tell a
+layer from a constant; with 80 layers one can. By the layer, as the sweeps below had it,
 70B's rounds came out 1.40 AR steps long at K 3, now {now_round}; {seen_round} are measured.
 
 A round costs a sequence about {part:.1f} times what a step does on SGLang: as much as if each of its tokens were a
 step's. Engines whose rounds were seen with one sequence only take the same part of their own steps' cost a sequence. It
 rests on SGLang alone. Rounds of vLLM 0.24 on an H100, whose steps cost nothing a sequence, cost none either.
 
-A verification of a tree takes longer by the layer: SGLang's attention reads what all nodes see, then the nodes under
-their mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes
+A tree's verification takes more time per layer. SGLang's attention reads what all nodes see, then the nodes under their
+mask, and merges both. A chain's step of 8B costs {step_ms:.2f} ms beyond its kernels, a tree's of four nodes
 {tree_ms:.2f}. Rows of SpecForge's issue 339 (Qwen3-30B on two H100s) are in no fit: there a chain of three takes
 11.6 ms where a tree of three takes 9.6. All eight are slower than AR; predicted they are 18 % slower to 14 % faster.
 
-How many experts a verification touches is as before. With bf16 experts' factor at {experts:.2f} in the place of fp8's
-{fp8:.2f}, 235B at K 3 and without speculation agree with 70B's record. Over K rounds of 235B are said to grow half as
-fast as predicted; rows at K 3 alone cannot say whether experts, all-reduces or the head are why.
+The number of experts that a verification touches is unchanged. With bf16 experts' factor at {experts:.2f} in the place
+of fp8's {fp8:.2f}, 235B at K 3 and without speculation agree with 70B's record. Over K rounds of 235B are said to grow
+half as fast as predicted; rows at K 3 alone cannot say whether experts, all-reduces or the head are why.
 """
 
 _CARDS = """
 ## What the cards say
 
-*ms a step*: of a draft model. *A head's*: of a head with the target's LM head; *its own*: of one with an LM head of its
-own, where that is not the same.
+*ms a step* is of a draft model. *A head's*: of a head with the target's LM head; *its own*: of one with an LM head of
+its own, where that is not the same.
 
 | card | rests on | ms a round | µs a sequence | log-sd | ms a step | a head's | its own | µs a tree's layer | node |
 |---|---|---|---|---|---|---|---|---|---|
 """
 
 _SWEEPS = """
-No other engine's trees are published with their acceptance: elsewhere a tree has the price of as many rows in a chain,
-which is too little where attention takes it in parts. Engines without rows of their own have the geometric mean of
-those that have. `vllm-0.9` has the rounds of its rows, of July 2025, and of a sequence the part that SGLang's rounds
-tell. Since then rounds have become shorter: `vllm-0.16`, from the sweeps below, and `vllm-0.24` and `vllm`, which were
-[measured](validation.md#the-loop-on-one-h200): there a sequence of a batch adds nothing to a round but its kernels.
+- **Trees.** No other engine's trees are published with their acceptance. Elsewhere a tree has the price of as many rows
+  in a chain. That is too little if attention takes the tree in parts.
+- **Engines without rows of their own** have the geometric mean of those that have.
+- **vLLM.** `vllm-0.9` has the rounds of its rows of July 2025, and the cost per sequence that SGLang's rounds show.
+  Rounds have become shorter since then: `vllm-0.16` is from the sweeps below, and `vllm-0.24` and `vllm` were
+  [measured](validation.md#the-loop-on-one-h200). There a sequence of a batch adds only its kernels to a round.
 
 `{overlapped}` is `sglang` with speculation v2, which overlaps the host with the devices: an option since October 2025
 (`SGLANG_ENABLE_SPEC_V2`, pull request 11398) and all there is since June 2026 (27964, 27977). No row of it is fitted.
@@ -145,10 +149,10 @@ DFlash were never fitted, and hold prompts: `sglang` is off by {v1_errors} (v1),
 
 ## Sweeps over K
 
-Sweeps over K of the SSD paper (Llama-3.1-70B, TP 4, H100): an acceptance rate, a cost a round and a cost a draft step
-beyond its kernels were fitted to every second K; the others are predicted. Acceptance is fitted, so this shows the
-shape over K, not the level, and a cost a round may be traded for a rate: `sglang` and `vllm-0.9` rest on the rows
-above, and sweeps tell only what those leave open (a draft model's step, and `vllm-0.16`).
+These are the SSD paper's sweeps over K (Llama-3.1-70B, TP 4, H100). An acceptance rate, a cost per round and a cost per
+draft step beyond its kernels were fitted to every second K. The others are predicted. Acceptance is fitted, so this
+shows the shape over K, not the level, and a cost per round may be exchanged for a rate. So `sglang` and `vllm-0.9` rest
+on the rows above. Sweeps tell only what those leave open: a draft model's step, and `vllm-0.16`.
 
 | engine | alpha | ms a round | ms a step | worst of those fitted | others: mean error | worst |
 |---|---|---|---|---|---|---|
@@ -157,15 +161,15 @@ above, and sweeps tell only what those leave open (a draft model's step, and `vl
 _FOOT = """
 No cost of a step that is added to a round describes vLLM's standalone draft: the best missed rows that it was fitted
 to by 24 %. Until July 2026 (vLLM's pull request 47460) a draft model's graphs were captured but never replayed: the
-keys by which a pass finds its graph were made for heads alone. So the host launches the draft's kernels one by one,
-and since it waits for nothing, it does so while the target still verifies: a round takes as long as the slower of
-host and devices. Its line above is the host's, a round's and a step's of 16 layers. At K = 2 the two take about as
-long, from K = 4 on the host is waited for. The card `vllm-0.16` has these two numbers; no other card of this page has
-the line. Rounds of vLLM 0.24.0 on another host are within 9 % of it at K = 5 ([measured](validation.md)).
+keys by which a pass finds its graph were made for heads alone. So the host launches the draft's kernels one by one. It
+waits for nothing, so it does this while the target still verifies. A round takes as long as the slower of host and
+devices. Its line above is the host's: a round's time, and that of a step of 16 layers. At K = 2 host and devices take
+about as long. From K = 4 on the devices wait for the host. The card `vllm-0.16` has these two numbers; no other card of
+this page has the line. Rounds of vLLM 0.24.0 on another host are within 9 % of it at K = 5 ([measured](validation.md)).
 
-*Eager beyond which batch* is in no card. Graphs are captured up to 512 tokens a pass in vLLM by default, and no row
-has a larger one. There the devices are the slower ones: 512 tokens take 34 ms on 8B and one H100, 50 ms on 70B and
-four, as the card `vllm-0.9` prices them, and the host, at its 0.41 ms a layer, 13 and 33 ms.
+No card says beyond which batch passes run without graphs. By default vLLM captures graphs up to 512 tokens a pass, and
+no row has a larger pass. There the devices are the slower ones: 512 tokens take 34 ms on 8B and one H100, 50 ms on 70B
+and four, as the card `vllm-0.9` prices them, and the host, at its 0.41 ms a layer, 13 and 33 ms.
 
 The log-sd of a round's cost is 0.9. SpecBundle's rounds of one GPU and of four agree within a tenth of a millisecond,
 but GPUStack's host takes 2 ms where the card has 1, the sweeps' 3 to 4, and rounds of SpecForge's issue 339 are 1 to
@@ -604,8 +608,8 @@ def _overlap_words(cards: Mapping[str, Runtime]) -> dict[str, object]:
                 drafter="dflash",
                 acceptance_length=tokens,
             )
-            found = Outcome.of([row], cards[name])
-            errors[name].append(f"{found.errors[0]:+.0%} ({'inside' if found.held[0] else 'outside'} the interval)")
+            outcome = Outcome.of([row], cards[name])
+            errors[name].append(f"{outcome.errors[0]:+.0%} ({'inside' if outcome.held[0] else 'outside'} the interval)")
     return {
         "overlapped": _OVERLAPPED,
         "v2": _v2_log_sd(),

@@ -35,29 +35,32 @@ _Z = 1.96
 
 _HEAD = """# How wide its intervals are
 
-Made by `python docs/fidelity_widths.py`, from the rows of [dense models](fidelity.md) and of
+For people who ask whether an interval can be trusted far from what was measured. This page has the law of its width,
+and how often it holds. `python docs/fidelity_widths.py` makes it, from the rows of [dense models](fidelity.md) and of
 [mixtures](fidelity_mixtures.md).
 
-An interval of tokens/s holds three errors: that of the kernels' timings is the profile's, that of a card's numbers is
-what its rows leave open of them, and the third is what no number has. The third is a law, one for all cards. At home it
-is a log-sd of the seconds in which no matrices are multiplied, and one of a whole pass of a mixture. Away it grows with
-the steps from the nearest setting behind the card (a card lists them, `covered`), in quadrature:
+An interval of tokens/s holds three errors. The error of kernels' timings is the profile's. The error of a card's
+numbers is what its rows leave open. The third is the part of an engine that no number describes. It has one law for all
+cards.
+
+*At home*, near the rows behind a card, it is a log-sd of the seconds in which no matrices are multiplied; for a mixture
+there is also one of a whole pass. *Away* it grows with the steps from the nearest setting behind the card (a card lists
+them, `covered`), in quadrature:
 
 | a step | log-sd, of seconds beside matrices or of the whole pass |
 |---|---|
 {law}
 
-Every number of it is fitted to predictions by cards that had not seen the rows: without their series, without their
-GPU's generation, their degree, their engine's version or their model, and mixtures by cards of dense models alone. It
-is what makes the mean interval score least (Gneiting and Raftery 2007: the width of an interval of 95 %, and 40 times
-what lies outside, both over the measured value); a series weighs as many independent errors as it counts for, and a
-log-sd that no row asks for is 0, since each costs a little. So an interval never narrows as a case moves away from the
-rows.
+All numbers are fitted to predictions by cards that had not seen the rows: without their series, their GPU's generation,
+their degree, their engine's version or their model, and mixtures by cards of dense models alone. The fit minimises the
+mean interval score (Gneiting and Raftery 2007: the width of an interval of 95 %, and 40 times what lies outside, both
+over the measured value). A series weighs as many independent errors as it counts for. Each log-sd costs a little, so
+one that no row asks for is 0. An interval never narrows as a case moves away from the rows.
 
 ## Beside one constant
 
-*Score* is that of intervals whose law was fitted without the row's series, *constant* that of the one half-width for
-all rows of the line around the same predictions that scores best, chosen in hindsight.
+*Score* is that of intervals whose law was fitted without the row's series. *Constant* is the best single half-width for
+all rows of the line, chosen in hindsight.
 
 | left out | models | rows | series | error | inside | median width | score | constant | its score | ratio |
 |---|---|---|---|---|---|---|---|---|---|---|

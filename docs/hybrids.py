@@ -57,7 +57,7 @@ class Point:
 
 def curve(states: str, context: int, batches: Iterable[int]) -> list[Point]:
     """Up to the largest of the batches that has room for AR and SD."""
-    found = []
+    points = []
     for batch in batches:
         asked = {**SETTING, "states": states, "context": context, "b": batch, "k": K, "alpha": ALPHA}
         try:
@@ -67,8 +67,8 @@ def curve(states: str, context: int, batches: Iterable[int]) -> list[Point]:
         if "sd" not in answer.estimates or "ar" not in answer.estimates:
             break
         over = answer.verdict.over["ar"]
-        found.append(Point(batch, over.ratio, over.low, over.high))
-    return found
+        points.append(Point(batch, over.ratio, over.low, over.high))
+    return points
 
 
 # published speed-ups
@@ -143,8 +143,8 @@ def fitted(rows: pd.DataFrame, with_sequences: bool) -> Fitted:
 
     start = np.array([1.0] * 7 + [math.log(1e-5)])
     bounds = ([-4.0] * 7 + [math.log(_LEAST_S)], [6.0] * 7 + [math.log(1e-3)])
-    found = least_squares(lambda values: np.log1p(made(values).errors(rows, "replayed")), start, bounds=bounds)
-    return made(found.x)
+    fit = least_squares(lambda values: np.log1p(made(values).errors(rows, "replayed")), start, bounds=bounds)
+    return made(fit.x)
 
 
 def speed_ups(folder: Path) -> dict[str, pd.DataFrame]:
@@ -260,67 +260,72 @@ def _path(points: Sequence[tuple[float, float]]) -> str:
 
 _HEAD = """# Speculation on hybrid models
 
-Made by `python docs/hybrids.py`. Most layers of Qwen3.5, Nemotron 3 and Kimi Linear keep one state a sequence in place
-of keys and values. A rejected token has changed it, so an engine that verifies K + 1 tokens must keep what lets it go
-back. That decides whether MTP pays at large batches.
+For people who run Qwen3.5, Nemotron 3 or Kimi Linear. This page says when MTP pays there, and what decides it. It is
+made by `python docs/hybrids.py`.
+
+Most layers of these models have no keys and values. They have one state per sequence, and every token changes it. A
+rejected token has changed it, too. So an engine that verifies K + 1 tokens must keep something to go back to. What it
+keeps decides whether MTP pays at large batches.
 
 ![MTP over AR against the batch, by what is kept of the states](hybrids.svg)
 
-Qwen3.5-122B-A10B in NVFP4 on one B300 with vLLM and its own MTP head, K {k}, of which {alpha:g} of the tokens are
-accepted one after the other ({tokens:.2f} tokens a round). Tokens/s over AR of the same engine, with the 95 %
-interval; the dashed lines are at 16k of context. A line ends with a dot where memory does.
+Qwen3.5-122B-A10B in NVFP4 runs on one B300 with vLLM and its own MTP head, K {k}. Each token is accepted with
+probability {alpha:g} if those before it were: {tokens:.2f} tokens a round. Values are tokens/s over those of AR on the
+same engine, with the 95 % interval. Dashed lines are at a context of 16k. A line ends with a dot where memory ends.
 
 """
 
 _ROOM = """
 
-- **At one sequence it does not matter what is kept**: weights are most of a pass, states are not.
-- **Each token's state** is K + 1 writes where decoding has one. A step moves (2 + K) / 2 times AR's states, and the
-  share of states in a pass grows with the batch.
-- **Copies** move the accepted state twice more.
-- **Replayed inputs** leave one state to read, and one to write when sixteen tokens' inputs are there. AR gains as well.
-- **Context hardly matters**: only one layer in four has keys and values. What it costs is room.
+- **At one sequence it does not matter what is kept.** A pass spends most of its time on weights, not on states.
+- **Each token's state** (`--states each`) is written K + 1 times where decoding writes once. A step moves (2 + K) / 2
+  times AR's states, and the share of states in a pass grows with the batch.
+- **Copies** (`copied`) move the accepted state twice more.
+- **Replayed inputs** (`replayed`) leave one state to read. It is written once the inputs of sixteen tokens are there.
+  AR gains as well.
+- **Context hardly matters for speed**: only one layer in four has keys and values. It costs room.
 
-`--states` asks for a way; without it the runtime's is taken (`ssdsim runtimes show sglang`). `--state-dtype bfloat16`
-halves the stream and the memory.
+Without `--states` the runtime's way is taken (`ssdsim runtimes show sglang`). `--state-dtype bfloat16` halves the
+traffic and the memory.
 
 ## What fits
 
 Every token that may be the last accepted one has a state in memory. vLLM keeps states, keys and values in pages of one
-size: 4,176 tokens of a layer are one state of a layer here, and an MTP head makes groups of 13 layers, so that 36
-recurrent layers take three groups of 13. The largest batches on one B300 at 512 tokens of context, a tenth of the
-memory kept free, in these pages; in brackets tokens/s there over AR's at its own largest batch, at the acceptance
-above:
+size. Here one state of a layer takes as much as 4,176 tokens of a layer. An MTP head makes groups of 13 layers, so 36
+recurrent layers take three groups of 13.
+
+These are the largest batches on one B300, at a context of 512 tokens, with a tenth of the memory kept free. In brackets
+are tokens/s at that batch over AR's at AR's own largest batch, with the acceptance above:
 
 """
 
 _SEEN = """
 
-**Memory ends the large batches**: beyond its room an engine runs what fits and lets the others wait. Where nothing else
-limits the batch, that, more than a round's time, is what turns MTP with each token's state into a loss. `predict`
-refuses a batch without room and names the largest.
+**Memory ends the large batches.** An engine runs what fits and lets the others wait. If nothing else limits the batch,
+this turns MTP with each token's state into a loss, more than a round's time does. `predict` refuses a batch without
+room, and names the largest.
 
-## Held against published speed-ups
+## Compared with published speed-ups
 
 Somebody measured {replayed} speed-ups with ReplaySSM and {each} with each token's state on just this machine (vLLM,
-August 2026; ratios that repeat to about 13 %). No acceptance was printed. So one vector of acceptance is fitted to the
-rows with ReplaySSM, and the others are predicted with it; a batch that does not fit runs in waves of the largest that
-does. Mean absolute errors:
+August 2026; ratios repeat to about 13 %). No acceptance was printed. So acceptance by position is fitted to the rows
+with ReplaySSM. The other rows are predicted with it. A batch that does not fit runs in waves of the largest that does.
+Mean absolute errors:
 
 | | fitted: ReplaySSM | predicted: each token's state | tokens a round at K 1, 3, 5, 7 |
 |---|---|---|---|
 | the card's round | {card_replayed} | {card_each} | {card_tokens} |
 | and {more_us} µs a sequence and round | {more_replayed} | {more_each} | {more_tokens} |
 
-The second row also fits what a round takes for each of its sequences to the rows with ReplaySSM: the card's rounds were
-measured at small batches of an 8B model and have no such time, SGLang's have 48 µs. The card keeps what it has, since
-the same rows could not say how wrong that is.
+The second row also fits a round's time per sequence to the rows with ReplaySSM. The card has no such time: its rounds
+were measured at small batches of an 8B model. SGLang's card has 48 µs. The card is left as it is, because the same rows
+could not say how wrong a new number would be.
 
 - Slower than AR were {slower} sequences; predicted so are {card_slower} (first row).
-- The first row's predictions are off by {card_by_batch} sequences, the mean over K: too slow at 32, where a mixture's
-  experts are read by more and more tokens, and too fast from 128 on.
-- With a given acceptance the figure is too fast: the first row asks for fewer tokens a round than such heads have (a
-  public benchmark's 3.4 at K 3 for a sibling). What a round costs at large batches is the least known of all this.
+- The first row's predictions are off by {card_by_batch} sequences, the mean over K. They are
+  too slow at 32, where more and more of the experts are read, and too fast from 128 on.
+- The figure is too fast. The first row asks for fewer tokens a round than such heads have: a public benchmark says 3.4
+  at K 3 for a sibling. The cost of a round at large batches is the least known number here.
 """
 
 if __name__ == "__main__":

@@ -21,16 +21,16 @@ COLOURS = {"ar": "#808080", "sd": "#2b82c9", "ssd": "#d55e00"}
 def main() -> None:
     """Means of the closed form, at prompts of 1024 tokens and answers of 256."""
     workload = synthetic(2, 1.0, Lengths.parse(1024, "input"), Lengths.parse(256, "output"))
-    found = serve(workload=workload, engine="closed")
-    Path(__file__).with_name("serving-crossing.svg").write_text("\n".join(drawn(found)) + "\n")
+    serving = serve(workload=workload, engine="closed")
+    Path(__file__).with_name("serving-crossing.svg").write_text("\n".join(drawn(serving)) + "\n")
 
 
-def drawn(found: Serving) -> list[str]:
+def drawn(serving: Serving) -> list[str]:
     """The lines of the drawing."""
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12"'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {box}>']
     lines.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
-    (crossing,) = (c for c in found.crossings if c.over.name == "sd" and c.basis == "gpu")
+    (crossing,) = (c for c in serving.crossings if c.over.name == "sd" and c.basis == "gpu")
     if crossing.rate and crossing.interval:
         low, high = x(crossing.interval.low), x(min(MOST_RATE, crossing.interval.high))
         lines.append(
@@ -59,14 +59,14 @@ def drawn(found: Serving) -> list[str]:
         ("sd", 0.8, "6 4", "SD, as many GPUs as SSD"),
         ("ssd", 1.0, "", "SSD, 5 GPUs"),
     ):
-        lines += curve(found, name, share, dash, label)
+        lines += curve(serving, name, share, dash, label)
     return [*lines, "</svg>"]
 
 
-def curve(found: Serving, name: str, share: float, dash: str, label: str) -> list[str]:
+def curve(serving: Serving, name: str, share: float, dash: str, label: str) -> list[str]:
     """Up to where it is saturated, or leaves the drawing; its name at its end."""
     rates = np.linspace(0.05, MOST_RATE, 200)
-    tpot_ms = 1e3 * np.array([float(found.sharings[name].served(rate * share).tpot_s) for rate in rates])
+    tpot_ms = 1e3 * np.array([float(serving.sharings[name].served(rate * share).tpot_s) for rate in rates])
     shown = [(x(rate), y(ms)) for rate, ms in zip(rates, tpot_ms, strict=True) if ms <= MOST_MS]
     path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in shown)
     style = f'fill="none" stroke="{COLOURS[name]}" stroke-width="2"' + (f' stroke-dasharray="{dash}"' if dash else "")

@@ -24,19 +24,28 @@ OWN: dict[str, dict[str, Any]] = {
     "treessd": {"tree_nodes": 12, "tree_depth": 4, "budget": 12},
     "swiftspec": {"swift_passes": 5, "swift_width": 2},
     "minedraft": {"b": 4},
+    "enumeration": {"b": 4, "p_hit": 0.7, "t_sd": 0.7, "enum_rows": "ragged", "t_v": [(8, 0.6), (20, 1.0)]},
     "adaptive": {"b": 4, "t_v": [(8, 0.6), (20, 1.0)]},
+    "lookahead": {"lookahead_found": 0.5, "t_v": [(1, 0.8), (60, 1.1)]},
+    "hybrid": {"hybrid_found": 0.5},
+    "spectre": {"spectre_k": 4, "b": 8},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6
 LEFT, ROW, GAP, WIDTH = 90, 22, 10, 900
-COLOURS = {"pre-verify": "#a9bddd", "verify": "#4c72b0", "fallback": "#c44e52"}  # by a word of a step's name
+COLOURS = {
+    "pre-verify": "#a9bddd",
+    "guess": "#a9bddd",
+    "verify": "#4c72b0",
+    "fallback": "#c44e52",
+}  # by a word of a step's name
 DRAFTS = "#dd8452"
 
 
 def events_of(name: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Tracks by name, the targets first, and what happens on them."""
     trace = Trace()
-    simulate(configure(strategies=name, **SETTING, **OWN[name]).scenarios[name], rounds=40, seed=SEED, trace=trace)
+    simulate(configure(strategies=name, **{**SETTING, **OWN[name]}).scenarios[name], rounds=40, seed=SEED, trace=trace)
     events = trace.to_json()["traceEvents"]
     names = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
     names = {track: tid for track, tid in names.items() if track.startswith(("target", "draft"))}
@@ -45,7 +54,7 @@ def events_of(name: str) -> tuple[dict[str, int], list[dict[str, Any]]]:
 
 
 def colour(what: str) -> str:
-    return next((found for word, found in COLOURS.items() if word in what), DRAFTS)
+    return next((each for word, each in COLOURS.items() if word in what), DRAFTS)
 
 
 def drawing(name: str) -> str:

@@ -267,11 +267,11 @@ class Study:
     @cached_property
     def possible(self) -> dict[tuple[str, str, int, int], Counter[str]]:
         """How often each contender is the fastest of a cell, over all looks at what is not known."""
-        found: dict[tuple[str, str, int, int], Counter[str]] = {}
+        counters: dict[tuple[str, str, int, int], Counter[str]] = {}
         for cell in self.cells:
             place, budget, batch = cell
-            found[place.target, place.hardware, budget, batch] = Counter(self.winner(cell, look) for look in BOX)
-        return found
+            counters[place.target, place.hardware, budget, batch] = Counter(self.winner(cell, look) for look in BOX)
+        return counters
 
     def needed(self, target: str) -> list[float]:
         """The acceptance from which SSD wins in each case of a target."""
@@ -443,7 +443,8 @@ def _band(place: Place, name: str, batch: int, budget: int = 5) -> tuple[float, 
 
 _PAGE = """# Is a draft GPU still the best use of a GPU?
 
-Made by `python docs/study_draft_gpu.py`, which also draws the pictures. It takes five minutes on a core.
+For people who decide what one more GPU should do. This page says when it should draft for SSD.
+`python docs/study_draft_gpu.py` makes it, with its pictures, in five minutes on a core.
 
 ## In short
 

@@ -1,1 +1,1 @@
-"""What mkdocs adds to the pages of ``docs/``: references made of the code itself, executed notebooks, the README."""
+"""Additions of mkdocs to ``docs/``: references made of the code itself, executed notebooks, the README."""

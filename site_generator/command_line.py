@@ -62,4 +62,4 @@ def _row(option: click.Option, context: click.Context) -> str:
 def escaped(text: str) -> str:
     """``text`` as Markdown shows it letter by letter, also within a table; an option's name is code."""
     text = re.sub(r"([\\*_<>\[\]|])", r"\\\1", text)
-    return re.sub(r"(?<![\w-])--[a-z][a-z-]*", lambda found: f"`{found.group()}`", text)
+    return re.sub(r"(?<![\w-])--[a-z][a-z-]*", lambda each: f"`{each.group()}`", text)

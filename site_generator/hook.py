@@ -11,6 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import ssdsim
 from site_generator import drawn, notebooks
 from site_generator.command_line import command_line_page
 from site_generator.gallery import gallery
@@ -20,13 +21,28 @@ from site_generator.touch import touched
 from ssdsim.scenario.reference import reference
 
 _PROJECT = Path(__file__).parents[1]
-_FROM_ROOT = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+_FROM_ROOT = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "conduct.md": "CODE_OF_CONDUCT.md",
+    "security.md": "SECURITY.md",
+    "releasing.md": "RELEASING.md",
+}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Say of which version this is, below every page."""
+    config.copyright = f"ssdsim {ssdsim.__version__}, {config.copyright}"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is no file of ``docs/``."""
     for path, content in _pages():
-        files.append(File.generated(config, path, content=content))
+        file = File.generated(config, path, content=content)
+        file.edit_uri = f"../{_FROM_ROOT[path]}" if path in _FROM_ROOT else None
+        files.append(file)
     script = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
     files.append(File.generated(config, "assets/plotly.min.js", abs_src_path=str(script)))
     files.append(File.generated(config, drawn.TEMPLATES, content=drawn.templates()))
@@ -49,11 +65,12 @@ def _pages() -> Iterator[tuple[str, str]]:
     yield "reference/options.md", reference()
     yield "reference/json.md", json_page()
     yield "reference/python.md", python_page()
-    small = notebooks.small_asked_for()
+    sizes = notebooks.sizes_asked_for()
     index = (notebooks.FOLDER / "README.md").read_text(encoding="utf-8")
     yield "notebooks/index.md", index.replace(".ipynb)", ".md)")
     for name in notebooks.names():
-        yield f"notebooks/{name}.md", notebooks.page(notebooks.executed(name, small), "../")
+        notebook = notebooks.stored(name) if sizes == "none" else notebooks.executed(name, sizes == "small")
+        yield f"notebooks/{name}.md", notebooks.page(notebook, "../")
 
 
 def _for_site(text: str) -> str:

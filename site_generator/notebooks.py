@@ -38,17 +38,24 @@ def small_sizes() -> dict[str, dict[str, Any]]:
     return tomllib.loads((FOLDER / "small.toml").read_text(encoding="utf-8"))
 
 
-def small_asked_for() -> bool:
-    """Whether the environment asks for small notebooks: ``NOTEBOOK_SIZES=small``, by default ``full``.
+def sizes_asked_for() -> str:
+    """How the environment asks for notebooks, ``NOTEBOOK_SIZES``: by default ``none``, as they are stored.
+
+    ``small`` and ``full`` execute them, which takes minutes and torch.
 
     Raises
     ------
-    InputError : another word than full or small.
+    InputError : another word.
     """
-    asked = os.environ.get("NOTEBOOK_SIZES", "full")
-    if asked not in ("full", "small"):
-        raise InputError(f"NOTEBOOK_SIZES must be full or small, got '{asked}'")
-    return asked == "small"
+    asked = os.environ.get("NOTEBOOK_SIZES", "none")
+    if asked not in ("none", "small", "full"):
+        raise InputError(f"NOTEBOOK_SIZES must be none, small or full, got '{asked}'")
+    return asked
+
+
+def stored(name: str) -> nbformat.NotebookNode:
+    """The notebook without outputs."""
+    return _read(FOLDER / f"{name}.ipynb")
 
 
 def executed(name: str, small: bool) -> nbformat.NotebookNode:
@@ -117,7 +124,8 @@ def page(notebook: nbformat.NotebookNode, root: str) -> str:
     parts: list[str] = []
     heading = ""
     for cell in notebook.cells:
-        heading = next(iter(re.findall(r"^#+ (.*)$", cell.source, flags=re.MULTILINE)), heading)
+        if cell.cell_type == "markdown":
+            heading = next(iter(re.findall(r"^#+ (.*)$", cell.source, flags=re.MULTILINE)), heading)
         parts += _cell(cell, heading)
     return "\n\n".join([*parts, scripts(root)]) + "\n"
 

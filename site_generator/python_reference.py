@@ -21,8 +21,8 @@ loaded when it is first used.
 def python_page() -> str:
     """Every public name, functions first."""
     objects = {name: getattr(ssdsim, name) for name in ssdsim.__all__ if not name.startswith("__")}
-    functions = {name: found for name, found in objects.items() if not inspect.isclass(found)}
-    classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
+    functions = {name: each for name, each in objects.items() if not inspect.isclass(each)}
+    classes = {name: each for name, each in objects.items() if inspect.isclass(each)}
     parts = [_INTRODUCTION, "\n## Functions\n", *map(_entry, functions, functions.values())]
     parts += ["\n## Classes\n", *map(_entry, classes, classes.values())]
     return "".join([*parts, *_figures()])
@@ -66,5 +66,5 @@ def _markdown(docstring: str) -> str:
     return re.sub(r"(?:^>>> .*\n?(?:^(?!>>>).+\n?)*)+", _example, text, flags=re.MULTILINE)
 
 
-def _example(found: re.Match[str]) -> str:
-    return f"```pycon\n{found.group().rstrip()}\n```\n"
+def _example(matched: re.Match[str]) -> str:
+    return f"```pycon\n{matched.group().rstrip()}\n```\n"

@@ -94,7 +94,7 @@ def shown_on(page: Path, run: Run = in_a_shell) -> list[Shown]:
     """Every command of a page with its output, run in order in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         blocks = _BLOCK.findall(page.read_text(encoding="utf-8"))
-        return [found for block in blocks for found in _run_block(block, Path(folder), run)]
+        return [each for block in blocks for each in _run_block(block, Path(folder), run)]
 
 
 def refresh(page: Path) -> None:
@@ -105,8 +105,8 @@ def refresh(page: Path) -> None:
     page.write_text(new, encoding="utf-8")
 
 
-def _as_text(found: Iterator[Shown]) -> str:
-    return "".join("\n".join(["$ " + one.command.replace("\n", "\n> "), *one.refreshed(), ""]) for one in found)
+def _as_text(showns: Iterator[Shown]) -> str:
+    return "".join("\n".join(["$ " + one.command.replace("\n", "\n> "), *one.refreshed(), ""]) for one in showns)
 
 
 def _run_block(block: str, folder: Path, run: Run) -> Iterator[Shown]:

@@ -61,7 +61,14 @@ def __getattr__(name: str) -> Any:
         return import_module(f"ssdsim.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'ssdsim' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
+    try:
+        return getattr(import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        from ssdsim.base.extras import told
+
+        if (missing := told(error)) is None:
+            raise
+        raise ModuleNotFoundError(f"ssdsim.{name}: {missing}", name=error.name) from None
 
 
 def __dir__() -> list[str]:

@@ -20,12 +20,12 @@ def answers_of(target: LlamaForCausalLM, tokenizer: Any, prompts: Sequence[str],
     writer = CausalModel("target", target, tokenizer, target.config.vocab_size)
     chats = ([{"role": "user", "content": prompt}] for prompt in prompts)
     asked = [tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False) for chat in chats]
-    found = []
+    tensors = []
     for at in range(0, len(asked), _BATCH):
         some = asked[at : at + _BATCH]
         written = writer.write(some, new_tokens, writer.end, 0.7, range(at, at + len(some)))
-        found += [torch.tensor([*p, *answer], device=target.device) for p, answer in zip(some, written, strict=True)]
-    return found
+        tensors += [torch.tensor([*p, *answer], device=target.device) for p, answer in zip(some, written, strict=True)]
+    return tensors
 
 
 @torch.inference_mode()

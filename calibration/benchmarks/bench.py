@@ -1,4 +1,4 @@
-"""What a rank's benchmarks share: its place among the ranks, and the two models."""
+"""Shared by a rank's benchmarks: its place among the ranks, and the two models."""
 
 from __future__ import annotations
 

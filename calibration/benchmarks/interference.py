@@ -1,4 +1,4 @@
-"""How much the target and the draft slow each other while both compute: shared memory bandwidth, power, links."""
+"""Slowdown of target and draft while both compute: shared memory bandwidth, power, links."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def _together(bench: Bench, actions: Mapping[str, Action | None], alone_s: Mappi
 
 def _action(bench: Bench, role: str, shape: Shape) -> Action | None:
     """The pass of ``role`` where this rank holds it; each run ends before the next starts."""
-    found = graph_and_pass(bench, role, shape)
-    if found is None:
+    captured = graph_and_pass(bench, role, shape)
+    if captured is None:
         return None
-    action = found[0].prepare(found[1])
+    action = captured[0].prepare(captured[1])
     return synchronised(action, bench.device)
 
 
@@ -78,19 +78,19 @@ def _alone(bench: Bench, role: str, name: str, action: Action | None) -> float:
 
 def _told(bench: Bench, role: str, seconds: float) -> float:
     """What the first rank of ``role`` found, on every rank."""
-    found = [seconds]
-    dist.broadcast_object_list(found, src=0 if role == "target" else bench.draft_rank, device=bench.message_device)
-    return found[0]
+    numbers = [seconds]
+    dist.broadcast_object_list(numbers, src=0 if role == "target" else bench.draft_rank, device=bench.message_device)
+    return numbers[0]
 
 
 def _spans(action: Action, runs: int) -> list[Span]:
     """Start and end of each run on the machine's monotonic clock."""
-    found = []
+    spans = []
     for _ in range(runs):
         start = time.perf_counter()
         action()
-        found.append((start, time.perf_counter()))
-    return found
+        spans.append((start, time.perf_counter()))
+    return spans
 
 
 def _within(spans: list[Span], others: list[Span]) -> float:

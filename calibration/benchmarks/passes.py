@@ -17,16 +17,16 @@ _RUNS = {"cpu": 1, "cuda": 10}  # of each visit
 
 def measure(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
     """A pass of :class:`calibration.points.Workload`."""
-    found = graph_and_pass(bench, role, shape)
-    return None if found is None else _time(bench, *found, reports=_reports(bench, role))
+    captured = graph_and_pass(bench, role, shape)
+    return None if captured is None else _time(bench, *captured, reports=_reports(bench, role))
 
 
 def measure_layer(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
     """One layer of that pass, run as often as the model has layers, divided by their number."""
-    found = graph_and_pass(bench, role, shape)
-    if found is None:
+    captured = graph_and_pass(bench, role, shape)
+    if captured is None:
         return None
-    graph, forward = found
+    graph, forward = captured
     timed = _time(bench, graph, replace(forward, before=(), after=()), reports=_reports(bench, role))
     return None if timed is None else timed | {"seconds": timed["seconds"] / forward.layers}
 

@@ -128,8 +128,8 @@ def import_aiconfigurator(
     if "generation_attention_perf" in tables:
         most_cached = _CACHES * (device["cache_bytes"] or np.inf)
         of_decoding = tables["generation_attention_perf"]
-        found, cached_attention = attention_fits(of_decoding, card.figure("gpu", "mem_bw"), most_cached)
-        fits |= found
+        of_attention, cached_attention = attention_fits(of_decoding, card.figure("gpu", "mem_bw"), most_cached)
+        fits |= of_attention
     if prefills is not None:
         fits |= prefill_fits(prefills)
     said_of_experts = ""
@@ -235,8 +235,8 @@ def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
     card, table = read_system_card(folder / "system.yaml"), _read_table(folder, "gemm_perf")
     if table is None:
         raise InputError(f"{folder}: no gemm_perf there")
-    found = {theirs: rows[~cached] for theirs, rows, cached in by_format(without_host_bound(table)[0], card)}
-    return {theirs: rows for theirs, rows in found.items() if len(rows) >= FEWEST_ROWS}
+    by_name = {theirs: rows[~cached] for theirs, rows, cached in by_format(without_host_bound(table)[0], card)}
+    return {theirs: rows for theirs, rows in by_name.items() if len(rows) >= FEWEST_ROWS}
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:

@@ -60,7 +60,7 @@ def fits(
     ``table`` has :data:`COLUMNS`; experts that arrived faster than at ``memory_bandwidth`` came from a cache.
     """
     rows, uneven = _rows(table)
-    found: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
+    by_format: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
     kernels, left_out = [], ""
     for theirs, of_format in rows.groupby("moe_dtype"):
         kept = FORMATS.get(str(theirs))
@@ -72,10 +72,10 @@ def fits(
         if uneven and cached.any():
             left_out += f"; {cached.sum()} of {len(own)} rows of {theirs} left out, their weights came from a cache"
             own = own[~cached]
-        found["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
+        by_format["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
         kernels.append(f"{kept}: {kernel}")
     said = f"; {', '.join(kernels)}" if kernels else ""
-    return found, said + ("; experts of uneven rows drawn anew" if uneven else "") + left_out
+    return by_format, said + ("; experts of uneven rows drawn anew" if uneven else "") + left_out
 
 
 def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
@@ -102,8 +102,8 @@ def _touched(rows: pd.DataFrame) -> pd.Series:
     """Experts that tokens of a power law touch."""
     exponents = rows["distribution"].str.extract(_UNEVEN)[0].astype(float)
     shapes = zip(rows["tokens"], rows["count"], rows["per_token"], exponents, strict=True)
-    found = [power_law.touched(int(m), int(count), int(k), exponent) for m, count, k, exponent in shapes]
-    return pd.Series(found, index=rows.index, dtype=float)
+    touched = [power_law.touched(int(m), int(count), int(k), exponent) for m, count, k, exponent in shapes]
+    return pd.Series(touched, index=rows.index, dtype=float)
 
 
 def _of_one_kernel(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:

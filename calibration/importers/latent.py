@@ -34,16 +34,16 @@ _HIDDEN = 7168
 
 def import_latent(table: pd.DataFrame, profile: HardwareProfile, source: str) -> dict[str, dict[str, LatentModel]]:
     """A model for each dtype of the cache and format of the projections that ``profile`` can price."""
-    found: dict[str, dict[str, LatentModel]] = {}
+    latent_models: dict[str, dict[str, LatentModel]] = {}
     rows = table[(table["isl"] == 1) & (table["step"] > 0)]
     for (cache_theirs, weights_theirs), some in rows.groupby(["kv_cache_dtype", "gemm_type"]):
         kept, weights = CACHES.get(str(cache_theirs)), WEIGHTS.get(str(weights_theirs))
         if kept is None or weights not in profile.gemm or profile.elementwise is None or len(some) < 2 * FEWEST_ROWS:
             continue
-        found.setdefault(kept, {})[weights] = fit_latent(
+        latent_models.setdefault(kept, {})[weights] = fit_latent(
             _columns(some, kept, weights, profile), source, profile.device.memory_bandwidth
         )
-    return found
+    return latent_models
 
 
 def _columns(rows: pd.DataFrame, kept: str, weights: str, profile: HardwareProfile) -> Mapping[str, Array]:

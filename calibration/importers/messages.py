@@ -1,4 +1,4 @@
-"""Whether a table counts a message in elements or in bytes: decided by what the wires can carry."""
+"""The unit in which a table counts messages, elements or bytes: decided by what the wires can carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many experts the uneven rows of aiconfigurator's ``moe_perf`` tables touched: their loads, drawn anew.
+"""Experts touched by the uneven rows of aiconfigurator's ``moe_perf`` tables: their loads, drawn anew.
 
 Its collector (``collector/helper.py``, ``power_law_<exponent>``) draws a load for each expert from a bounded power law,
 rounds the loads to the visits that there are, and lets no expert be visited twice by one token. What was drawn is not

@@ -59,8 +59,8 @@ def import_recurrences(tables: Mapping[str, pd.DataFrame], device: Device) -> di
         steps |= _if_any(rule, _step_model(rows, rule, stem, device, others_s))
         prompts |= _if_any(rule, _prompt_model(rows, rule, stem, device))
         convolution = _convolution_model(rows, stem, device) or convolution
-    found = {"recurrence": steps, "prefill_recurrence": prompts, "convolution": convolution}
-    return {field: models for field, models in found.items() if models}
+    parts = {"recurrence": steps, "prefill_recurrence": prompts, "convolution": convolution}
+    return {field: models for field, models in parts.items() if models}
 
 
 def _if_any(rule: Rule, model: Model | None) -> dict[Rule, Model]:

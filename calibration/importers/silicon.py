@@ -1,4 +1,4 @@
-"""What tables of aiconfigurator have in common: its names of formats, and one time a shape."""
+"""Shared by aiconfigurator's tables: its names of formats, and one time a shape."""
 
 from __future__ import annotations
 

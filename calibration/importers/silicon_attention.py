@@ -139,7 +139,7 @@ def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
     tables of vLLM on H100, H200 and B200 hold; whether the kernel then multiplies in 8 bits is in its time. Only
     where a table lacks that pair are rows taken whose queries are declared in 8 bits too.
     """
-    found = {}
+    frames = {}
     for theirs, rows in table.groupby("kv_cache_dtype"):
         dtype = DTYPES.get(str(theirs))
         if dtype is None:
@@ -149,5 +149,5 @@ def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
         rows = rows[wide] if narrow_cache and wide.any() else rows[rows["attn_dtype"] == theirs]
         rows = one_time_a_shape(rows, shape)
         if len(rows) >= FEWEST_ROWS:
-            found[dtype] = rows
-    return found
+            frames[dtype] = rows
+    return frames

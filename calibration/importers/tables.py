@@ -43,9 +43,9 @@ def with_numbers(
     InputError : a cell that is no number, is below ``least`` or absurdly large, or not ``whole`` where it must be.
     """
     numbers = {name: _numbers(table[name]) for name in columns}
-    for name, found in numbers.items():
+    for name, column in numbers.items():
         given = table[name].notna().to_numpy()
-        possible = (found >= least) & (found <= _LARGEST) & (~whole | (found == np.round(found)))
+        possible = (column >= least) & (column <= _LARGEST) & (~whole | (column == np.round(column)))
         wrong = np.flatnonzero(given & ~possible)
         if wrong.size:
             kind = f"a {'whole ' if whole else ''}number from {least:g} to {_LARGEST:g}"

@@ -121,11 +121,11 @@ def _links(path: Path) -> tuple[dict[int, LinkModel], tuple[tuple[int, ...], ...
     )
     table = table[table["machine"].str.contains(_CARD) & table["uni_gbs"].notna()]
     rates = with_numbers(_between_two(table), path, ["links", "uni_gbs"])
-    found = {}
+    bandwidths = {}
     for count, rows in rates.groupby("links"):
         by_machine = rows.groupby("machine")["uni_gbs"].median()
-        found[round(float(str(count)))] = 1e9 * float(np.exp(np.log(by_machine).mean()))
-    missing = {0, 1, 2} - set(found)
+        bandwidths[round(float(str(count)))] = 1e9 * float(np.exp(np.log(by_machine).mean()))
+    missing = {0, 1, 2} - set(bandwidths)
     if missing:
         raise InputError(f"{path}: no copies between V100-SXM2 with {min(missing)} NVLinks")
     slow_s = _host_delay_s(path)
@@ -135,7 +135,7 @@ def _links(path: Path) -> tuple[dict[int, LinkModel], tuple[tuple[int, ...], ...
             latency_s=_ASSUMED_LATENCY_S + (slow_s if count == 0 else 0.0),
             bandwidth=significant(rate),
         )
-        for count, rate in sorted(found.items())
+        for count, rate in sorted(bandwidths.items())
     }
     return links, _matrix(path, rates)
 
@@ -172,9 +172,9 @@ def _elementwise(folder: Path) -> ElementwiseModel:
     launches = _launches(folder / "launch.csv")
     rates = _Typical({**_rates(folder / "memory_bandwidth.csv").by_source, "copies by size": _copies(folder)})
     measured, predicted = (np.concatenate(each) for each in zip(launches.left_out(), rates.left_out(), strict=True))
-    found = report(measured, predicted, len(measured) - 1, 2)
+    held_out = report(measured, predicted, len(measured) - 1, 2)
     launch_s, bandwidth = (significant(each.typical) for each in (launches, rates))
-    return ElementwiseModel(source="streaming", launch_s=launch_s, bandwidth=bandwidth, report=found)
+    return ElementwiseModel(source="streaming", launch_s=launch_s, bandwidth=bandwidth, report=held_out)
 
 
 def _launches(path: Path) -> _Typical:
@@ -217,7 +217,7 @@ def _all_reduce(folder: Path) -> tuple[CollectiveModel, str]:
     graphs = _graph_floors(folder / "collectives.csv")
     model = CollectiveModel(source="all_reduce", regimes=_regimes(sizes, seconds, list(graphs.values())))
     held = _left_out(sizes, seconds, graphs, large)
-    found = report(*held, rows_fitted=len(sizes) + len(graphs) - 1, coefficients=3 * len(model.regimes) - 1)
+    held_out = report(*held, rows_fitted=len(sizes) + len(graphs) - 1, coefficients=3 * len(model.regimes) - 1)
     host = 1e6 * float(np.median(seconds[sizes <= 2**13]))
     floors = ", ".join(f"{name} {1e6 * floor:.1f}" for name, floor in graphs.items())
     said = (
@@ -225,7 +225,7 @@ def _all_reduce(folder: Path) -> tuple[CollectiveModel, str]:
         f"floor, {host:.1f} us, is not a captured pass's); errors of sources and sizes left out"
     )
     domain = {"message_bytes": (0.0, float(max(row[0] for row in large.rows)))}
-    return model.model_copy(update={"report": found, "domain": domain}), said
+    return model.model_copy(update={"report": held_out, "domain": domain}), said
 
 
 def _graph_floors(path: Path) -> dict[str, float]:
@@ -278,7 +278,7 @@ def _law(sizes: Array, seconds: Array, floors: Sequence[float]) -> Callable[[Arr
 
 def _file(folder: Path, start: str) -> Path:
     """The one table of nccl-tests whose name starts so."""
-    found = sorted((folder / "nccl").glob(f"{start}*.txt")) if folder.is_dir() else []
-    for path in found:
+    paths = sorted((folder / "nccl").glob(f"{start}*.txt")) if folder.is_dir() else []
+    for path in paths:
         return path
     raise InputError(f"{folder}: no nccl/{start}*.txt there")

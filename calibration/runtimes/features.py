@@ -1,4 +1,4 @@
-"""What each number of a runtime card multiplies in a measured row: the row's seconds are linear in the card."""
+"""Factors of a runtime card's numbers in a measured row, whose seconds are linear in the card."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
@@ -24,18 +25,19 @@ _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is 
 
 @dataclass(frozen=True)
 class Features:
-    """Of rows: ``seconds`` measured, ``offset`` of what no field moves, and a column of ``per_unit`` for each field.
+    """Features of rows: ``seconds`` measured, ``offset`` of what no field moves, a column of ``per_unit`` for each
+    field.
 
     The card with the fields ``values`` predicts ``offset + per_unit @ values``; shapes ``(rows,)``, ``(rows, fields)``.
     """
 
     rows: Sequence[Row]
-    seconds: NDArray[np.float64]
-    offset: NDArray[np.float64]
-    per_unit: NDArray[np.float64]
+    seconds: Array
+    offset: Array
+    per_unit: Array
     series: NDArray[np.str_]
 
-    def predicted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predicted(self, values: Array) -> Array:
         return np.asarray(self.offset + self.per_unit @ values)
 
     def of(self, chosen: NDArray[np.bool_]) -> Features:
@@ -53,17 +55,17 @@ def features(rows: Iterable[Row], like: Runtime) -> Features:
     """
     rows = list(rows)
     plain = _without_numbers(like)
-    found = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
+    each_of_row = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
     return Features(
         rows=rows,
         seconds=np.array([seconds_of(row) for row in rows]),
-        offset=np.array([offset for offset, _ in found]),
-        per_unit=np.array([per_unit for _, per_unit in found]),
+        offset=np.array([offset for offset, _ in each_of_row]),
+        per_unit=np.array([per_unit for _, per_unit in each_of_row]),
         series=np.array([row.series_name for row in rows]),
     )
 
 
-def values_of(card: Runtime) -> NDArray[np.float64]:
+def values_of(card: Runtime) -> Array:
     """A card's fields in the order of :data:`FIELDS`."""
     return np.array([card.numbers[name] for name in FIELDS], dtype=float)
 
@@ -79,16 +81,16 @@ def _without_numbers(like: Runtime) -> Runtime:
 
 
 @lru_cache(maxsize=16384)
-def _of_row(row: Row, like: Runtime) -> tuple[float, NDArray[np.float64]]:
+def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
     """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
-    work, found = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
+    work, units = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
-            found[name] += times * count
+            units[name] += times * count
     if row.waits_for_prompts:
         waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
-        found["prompts"] = waited_s / like.kernels.prompts
-    per_unit = np.array(list(found.values()))
+        units["prompts"] = waited_s / like.kernels.prompts
+    per_unit = np.array(list(units.values()))
     return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
 
 
@@ -103,8 +105,8 @@ def _of_kernels(work: object, like: Runtime) -> Units:
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 
     whole = kernels(0.0)
-    found = units_of_kernels(work.forward, whole.by_kind(), Kernels())
+    units = units_of_kernels(work.forward, whole.by_kind(), Kernels())
     if work.forward.over_prompts:
-        return {"prompt_experts_4_bit": found.get("experts_4_bit", 0.0)}
+        return {"prompt_experts_4_bit": units.get("experts_4_bit", 0.0)}
     hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
-    return {**found, "overlap": -hidden_s}
+    return {**units, "overlap": -hidden_s}

@@ -182,8 +182,8 @@ def _fit_numbers(
     heads = [row for row in rows if row.has_head]
     if drafts and heads:  # they speak of their heads' steps, as the card's one number for these
         base = base.drafting_with(work_of(heads[0], base).site.draft.head)
-    found = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
-    return min(found, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
+    fits = [_numbers(rows, each, fields, name, engine or base.engine) for each in _caches(rows, base)]
+    return min(fits, key=lambda each: (each.left_out_error or 0.0, each.solution.misfit))
 
 
 def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
@@ -314,11 +314,11 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
     for _ in range(_ROUNDS):
         scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
         towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        found = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
-        found = np.maximum(found * prior_sd, lower)  # its bounds are kept but for the last bit
-        residual = relative @ found - wanted
+        solution = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
+        solution = np.maximum(solution * prior_sd, lower)  # its bounds are kept but for the last bit
+        residual = relative @ solution - wanted
         noise = _noise_of(residual, len(at))
-    strayed = (found - values[at]) / prior_sd
+    strayed = (solution - values[at]) / prior_sd
     misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
     alike = _design_effect(residual, made.series)
     told = relative.T @ relative / (alike * noise**2)
@@ -326,7 +326,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
         np.asarray(np.linalg.inv(told + np.diag(weight * prior_sd**-2.0)), dtype=float) for weight in (1.0, _HARDLY)
     )
     solved = values.copy()
-    solved[at] = found
+    solved[at] = solution
     return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit, noise)
 
 

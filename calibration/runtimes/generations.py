@@ -55,9 +55,9 @@ def fit_generations(
     before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
     if before is not None:
-        found = [way for way in before.card.wander if set(way) & set(fields)]
+        ways = [way for way in before.card.wander if set(way) & set(fields)]
         there = there.with_numbers({field: before.card.numbers[field] for field in fields})
-        there = there.model_copy(update={"wander": (*there.wander, *found)})
+        there = there.model_copy(update={"wander": (*there.wander, *ways)})
     after = fit_runtime(later, there, name, engine, fields, source, own_errors=False) if later else None
     home = before.card if before is not None else _with_fields_of(after, start, fields)
     other = after.card if after is not None else None if base.four_bits is None else there

@@ -1,4 +1,4 @@
-"""How well cards predict rows: those that they were fitted to, or groups of rows that had no part in them."""
+"""Errors of cards on rows: those that they were fitted to, or groups of rows that had no part in them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWS = 400
 
 @dataclass(frozen=True)
 class Outcome:
-    """Of rows: predicted / measured - 1, and the lower and upper end of the 95 % interval over the measured value."""
+    """Errors of rows: predicted / measured - 1, and the ends of the 95 % interval over the measured value."""
 
     rows: Sequence[Row]
     errors: Array
@@ -62,9 +62,9 @@ class Outcome:
 def without_each(groups: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
     """The rows of each group, one group after the other; none where all rows are of one."""
     names = np.asarray(groups)
-    found = np.unique(names)
-    if len(found) > 1:
-        yield from (names == name for name in found)
+    series_names = np.unique(names)
+    if len(series_names) > 1:
+        yield from (names == name for name in series_names)
 
 
 def left_out(rows: Sequence[Row], groups: Sequence[str], fitted: Callable[[Sequence[Row]], Runtime]) -> Outcome:
@@ -76,6 +76,6 @@ def left_out(rows: Sequence[Row], groups: Sequence[str], fitted: Callable[[Seque
     errors, low, high = np.full((3, len(rows)), np.nan)
     for own in without_each(groups):
         card = fitted([row for row, out in zip(rows, own, strict=True) if not out])
-        found = Outcome.of([row for row, out in zip(rows, own, strict=True) if out], card)
-        errors[own], low[own], high[own] = found.errors, found.low, found.high
+        outcome = Outcome.of([row for row, out in zip(rows, own, strict=True) if out], card)
+        errors[own], low[own], high[own] = outcome.errors, outcome.low, outcome.high
     return Outcome(rows, errors, low, high)

@@ -1,4 +1,4 @@
-"""Which one row more would tell most: the one that leaves the least open of what may be asked."""
+"""The next row to measure: the one that leaves the least open of what may be asked."""
 
 from __future__ import annotations
 

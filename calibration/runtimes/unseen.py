@@ -1,4 +1,4 @@
-"""How far cards were off in rows that they had not seen, beside what they could know of that."""
+"""Errors of cards on rows that they had not seen, beside what they could know of that."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _LAW_OF = "vllm-0.9"
 
 def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:
     """The settings that rows have, each with the batches and the versions seen there."""
-    found: dict[tuple[str, int, int, bool], list[tuple[Case, str]]] = {}
+    by_setting: dict[tuple[str, int, int, bool], list[tuple[Case, str]]] = {}
     for row in rows:
         case = case_of(row)
         setting = (case.device, case.tp, case.active_parameters, case.experts)
-        found.setdefault(setting, []).append((case, row.stated_version))
-    return tuple(_covered(seen) for _, seen in sorted(found.items()))
+        by_setting.setdefault(setting, []).append((case, row.stated_version))
+    return tuple(_covered(seen) for _, seen in sorted(by_setting.items()))
 
 
 def _covered(seen: Sequence[tuple[Case, str]]) -> Covered:
@@ -136,8 +136,8 @@ class Unseen:
     def _squares(self) -> tuple[Array, NDArray[np.int_]]:
         """Of the steps, each row's once, and where each row has them."""
         rows, settings, ways = self.steps.shape
-        found, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
-        return np.square(found.reshape(-1, settings, ways)), at.reshape(-1)
+        distinct, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
+        return np.square(distinct.reshape(-1, settings, ways)), at.reshape(-1)
 
     def squares_by(self, card: Runtime) -> Array:
         """What a card's own errors add there."""

@@ -41,9 +41,9 @@ def scores_of(logs: Array, log_sds: Array) -> Array:
 def best_constant(logs: Array) -> tuple[float, float]:
     """The one half-width, in logs, for all predictions that scores best, and its mean score: chosen in hindsight."""
     tried = np.linspace(0.02, 1.0, 197)
-    found = [float(scores_of(logs, np.full(len(logs), each / _Z)).mean()) for each in tried]
-    best = int(np.argmin(found))
-    return float(tried[best]), found[best]
+    scores = [float(scores_of(logs, np.full(len(logs), each / _Z)).mean()) for each in tried]
+    best = int(np.argmin(scores))
+    return float(tried[best]), scores[best]
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,11 @@ def fit_law(unseen: Unseen, weights: Array | None = None) -> Law:
         return float(weights @ scores_of(unseen.logs, made)) + _SHRINKS * sum(away)
 
     bounds = [(0.0, _MOST)] * (2 + len(STEPS))
-    found = min(
+    fit = min(
         (minimize(cost, np.full(len(bounds), start), bounds=bounds, method="L-BFGS-B") for start in _STARTS),
         key=lambda each: float(each.fun),
     )
-    kept = [significant(float(each)) if each > _LEAST else 0.0 for each in found.x]
+    kept = [significant(float(each)) if each > _LEAST else 0.0 for each in fit.x]
     return Law(kept[0], kept[1], Away(**dict(zip(STEPS, kept[2:], strict=True))))
 
 

@@ -1,1 +1,1 @@
-"""What users ask: predictions, verdicts, sweeps, recommendations, schedules, exports."""
+"""Answers to users: predictions, verdicts, sweeps, recommendations, schedules, exports."""

@@ -29,8 +29,8 @@ class Column:
 
     def value(self, estimate: Estimate, seconds: bool = False) -> Any:
         """As the estimate has it; a time in ms where ``seconds`` says that it is in seconds."""
-        found = getattr(estimate, self.name)
-        return 1e3 * found if seconds and self.unit == "time" else found
+        number = getattr(estimate, self.name)
+        return 1e3 * number if seconds and self.unit == "time" else number
 
     def headed(self, seconds: bool) -> str:
         """The title with its unit: of times in T_v where ``seconds`` says that they are in none."""

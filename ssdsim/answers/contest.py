@@ -1,4 +1,4 @@
-"""Who is faster under the same draws of all that is not known, and the one rule of when that is decided."""
+"""A contest of strategies under the same draws of all that is not known, and the one rule of when it is decided."""
 
 from __future__ import annotations
 

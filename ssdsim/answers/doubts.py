@@ -83,32 +83,32 @@ class Basis:
         return f"if {said}, " if said else ""
 
     def sentence(
-        self, found: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+        self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
         """What was found of ``rivals``: those that decide, or that leave it open.
 
         ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
         it is, and ``where`` says of what it is.
         """
-        return filled(self.template(found, rivals, head, literally(clause), where), found)
+        return filled(self.template(contest, rivals, head, literally(clause), where), contest)
 
     def template(
-        self, found: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+        self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
         """The sentence with fields in place of the contest's numbers, for :func:`filled`; so is ``clause``."""
-        held = {rival: at for at, rival in enumerate(found.over) if rival in rivals}
-        over = self._over(found, [held[rival] for rival in rivals])
+        held = {rival: at for at, rival in enumerate(contest.over) if rival in rivals}
+        over = self._over(contest, [held[rival] for rival in rivals])
         condition, where = literally(self.condition), literally(where)
-        if not found.decided:
-            versus = [found.over[rival] for rival in rivals]
-            return f"Undecided{where}: {condition}{clause}{over}{self._open(found, versus)}."
+        if not contest.decided:
+            versus = [contest.over[rival] for rival in rivals]
+            return f"Undecided{where}: {condition}{clause}{over}{self._open(contest, versus)}."
         either = " either way" if over and self.placeholders else ""
         before, after = map(literally, head)
         return f"{before}{where}{either}{after}: {condition}{clause}{over}."
 
-    def _over(self, found: Contest[Key], held: Sequence[int]) -> str:
+    def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
         """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""
-        every = list(found.over.values())
+        every = list(contest.over.values())
         ranged = [at for at in held if every[at].lowest is not None]
         if not ranged or not self.where:
             return ""
@@ -119,9 +119,9 @@ class Basis:
             said = f"is {' and '.join(spans)}"
         return f"; over {literally(self.where)} it {said}"
 
-    def _open(self, found: Contest[Key], versus: Sequence[Versus]) -> str:
+    def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
-        if found.open or any(each.turns for each in versus):
+        if contest.open or any(each.turns for each in versus):
             return literally(self.why_open(any(each.turns for each in versus)))
         return "; that it is faster than all of them has P {probability:.2f}"
 
@@ -157,9 +157,9 @@ def literally(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def filled(template: str, found: Contest[Key], **more: float) -> str:
+def filled(template: str, contest: Contest[Key], **more: float) -> str:
     """The sentence that a template makes of a contest's numbers, and of ``more``."""
-    return template.format(over=list(found.over.values()), probability=found.probability, **more)
+    return template.format(over=list(contest.over.values()), probability=contest.probability, **more)
 
 
 def listed(inputs: Iterable[TokenInput]) -> str:

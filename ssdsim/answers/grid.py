@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,13 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import NoRoom
-from ssdsim.scenario.asked import Asked, RememberedSteps, Steps
 from ssdsim.scenario.many import Rates, estimate
+from ssdsim.scenario.points import Points, Scenarios, Steps
+from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Evaluator:
     """:func:`evaluate` for who asks many times: it keeps costs and kernels from one call to the next."""
 
     def __init__(self) -> None:
-        self._steps = RememberedSteps()
+        self._steps = Steps()
         self._evaluated = 0
 
     def evaluate(
@@ -93,18 +93,16 @@ class Evaluator:
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         return self._table(points, names).evaluated(draws, seed)
 
-    def fastest(self, points: Iterable[Mapping[str, Any]]) -> Fastest:
+    def fastest(self, points: Iterable[Mapping[str, Any]]) -> OfOneStrategy:
         """The scenario of the one strategy that each point names."""
-        return Fastest(self._table(points, ()))
+        return OfOneStrategy(self._table(points, ()))
 
     def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
         if self._evaluated > _POINTS_REMEMBERED:
-            self._steps, self._evaluated = RememberedSteps(), 0
-        table = _Table(self._steps, names)
-        for point in _mappings(points):
-            table.add(point)
-            self._evaluated += 1
-        return table
+            self._steps, self._evaluated = Steps(), 0
+        given = list(_mappings(points))
+        self._evaluated += len(given)
+        return _Table(Points(given, self._steps), names)
 
     def frame(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
@@ -112,10 +110,10 @@ class Evaluator:
         """What :func:`evaluate` returns."""
         import pandas as pd  # takes longer to load than small grids to evaluate
 
-        found = self.evaluate(points, draws, seed, names)
-        frame = pd.DataFrame(found.columns, index=range(len(found.errors)))
-        frame["error"] = pd.Series(np.array(found.errors, dtype=object), dtype=object)
-        frame.attrs["warnings"] = found.warnings
+        results = self.evaluate(points, draws, seed, names)
+        frame = pd.DataFrame(results.columns, index=range(len(results.errors)))
+        frame["error"] = pd.Series(np.array(results.errors, dtype=object), dtype=object)
+        frame.attrs["warnings"] = results.warnings
         return frame
 
 
@@ -128,133 +126,152 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         yield point
 
 
-class _Row(NamedTuple):
-    """A scenario at a point, by the point's number."""
-
-    point: int
-    scenario: Scenario
-
-
 class _Table:
-    """Points in the order in which they are added."""
+    """What was found at points, in their order: of each strategy the fastest of its alternatives."""
 
-    def __init__(self, steps: Steps, names: Collection[str]) -> None:
-        self._steps = steps
-        self._rows: dict[str, list[_Row]] = {name: [] for name in names}
-        self.errors: list[str | None] = []
-        self._has_errors: list[bool] = []  # not where times are unit-free and tokens given
-        self._of_tokens: set[str] = set()
+    def __init__(self, points: Points, names: Collection[str]) -> None:
+        found = {name: points.of_strategy(name, points.asking(name)) for name in points.names}
+        self._points = points
+        self._names = [strategy.name for strategy in strategies.ALL if strategy.name in {*found, *names}]
+        self.errors = [None if error is None else str(error) for error in points.errors]
+        for each in found.values():
+            self._refuse(each)
+        self._prices: dict[int, Priced] = {}
+        self._fastest: dict[str, Fastest] = {}
+        with_room: dict[int, tuple[str, ...]] = {row: () for row, error in enumerate(self.errors) if error is None}
+        for name, each in found.items():
+            kept = each.taken(np.flatnonzero([row in with_room for row in each.rows.tolist()]))
+            for row in np.unique(kept.rows).tolist():
+                with_room[row] = (*with_room[row], name)
+            if len(kept):
+                self._prices |= {id(price): price for price in kept.side_by_side.prices}
+                self._fastest[name] = Fastest.of(kept)
+        self._of_tokens = points.warnings(_gathered(with_room))
+        for row, subject in ((row, points.sides.at(row).result.subject) for row in with_room):
+            problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
+            if problems:
+                self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
 
-    def add(self, point: Mapping[str, Any]) -> None:
-        self._has_errors.append(False)
-        self.errors.append(None)
-        try:
-            self._add(len(self.errors) - 1, Asked.of(point, self._steps))
-        except InputError as error:
-            self.errors[-1] = str(error)
-
-    def _add(self, number: int, asked: Asked) -> None:
-        for name in asked.names:
-            self._rows.setdefault(name, [])
-        found, problems = {}, {}
-        for name in asked.names:
+    def _refuse(self, scenarios: Scenarios) -> None:
+        """Points at which something else is wrong than that a strategy has no room."""
+        for row, error in scenarios.errors.items():
+            self.errors[row] = self.errors[row] or str(error)
+        spreads = scenarios.values("spread")
+        for row, spread in zip(scenarios.rows.tolist(), spreads, strict=True):
             try:
-                found[name] = [_Row(number, scenario) for scenario in asked.scenarios(name)]
-            except NoRoom as error:
-                problems[name] = str(error)
-        if found:
-            check_constant(asked.settings["spread"])
-        self._of_tokens.update(asked.warnings(found, asked.settings))
-        known = (row.scenario.known for rows in found.values() for row in rows)
-        self._has_errors[number] = asked.site is not None or not all(each.is_sure for each in known)
-        for name, rows in found.items():  # only now, since any other mistake refuses the whole point
-            self._rows[name].extend(rows)
-        if problems:
-            self.errors[number] = problems.get(asked.subject) or next(iter(problems.values()))
-
-    def fastest(self) -> dict[int, tuple[float, Scenario]]:
-        """Tokens/s and scenario by the point's number, where each point has one strategy."""
-        best = (_fastest(rows) for rows in self._rows.values() if rows)
-        return {row.point: (rate, row.scenario) for rows in best for rate, row in rows}
-
-    def evaluated(self, draws: int, seed: int) -> Evaluated:
-        names = [strategy.name for strategy in strategies.ALL if strategy.name in self._rows]
-        names = names or list(strategies.default())
-        warnings = self.warnings
-        columns: dict[str, Any] = {}
-        for name in names:
-            if self._rows.get(name):
-                self._rows[name] = [row for _, row in _fastest(self._rows[name])]
-                columns |= self._results(names, name)
-        columns |= named.over(named.ratios(names), columns)
-        if draws and self._rows:
-            columns |= self._intervals(names, TimingErrors(draws, seed))
-        nowhere = np.full(len(self.errors), np.nan)
-        wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
-        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self.errors, sorted(warnings))
+                check_constant(spread)
+            except InputError as error:
+                self.errors[row] = self.errors[row] or str(error)
 
     @property
     def warnings(self) -> frozenset[str]:
-        prices = {id(row.scenario.priced): row.scenario for rows in self._rows.values() for row in rows}
-        return frozenset(self._of_tokens).union(*(scenario.warnings for scenario in prices.values()))
+        steps = (step for price in self._prices.values() for step in price.expected.values())
+        return self._of_tokens.union(*(step.warnings for step in steps))
+
+    def fastest(self) -> Iterator[tuple[int, float, Scenario]]:
+        """Each point with the tokens/s and the scenario of its strategy."""
+        for each in self._fastest.values():
+            for number, row in enumerate(each.scenarios.rows.tolist()):
+                yield row, float(each.rates[number]), each.scenarios[number]
+
+    def evaluated(self, draws: int, seed: int) -> Evaluated:
+        names = self._names or list(strategies.default())
+        columns: dict[str, Any] = {}
+        for name in names:
+            if name in self._fastest:
+                columns |= self._results(names, name)
+        columns |= named.over(named.ratios(names), columns)
+        if draws and self._names:
+            columns |= self._intervals(names, TimingErrors(draws, seed))
+        nowhere = np.full(len(self.errors), np.nan)
+        wanted = [*named.results(names), *(named.intervals(names) if draws else ())]
+        return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self.errors, sorted(self.warnings))
 
     def _results(self, names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
-        rows = self._rows[name]
-        points, scenarios = [row.point for row in rows], [row.scenario for row in rows]
-        found = {
-            column: self._spread(points, np.broadcast_to(values, len(rows)))
-            for column, values in named.of_estimate(names, estimate(scenarios)).items()
+        scenarios = self._fastest[name].scenarios
+        columns = {
+            column: self._spread(scenarios.rows, np.broadcast_to(values, len(scenarios)))
+            for column, values in named.of_estimate(names, estimate(scenarios.side_by_side)).items()
         }
         for told in strategies.ALL.named(name).told:
-            values = [scenario.settings[told] for scenario in scenarios]
+            values = scenarios.values(told)
             words = any(isinstance(value, str) for value in values)
             kind = object if words else float
-            found[named.own(names, name, told)] = self._spread(points, np.array(values, dtype=kind))
-        return found
+            columns[named.own(names, name, told)] = self._spread(scenarios.rows, np.array(values, dtype=kind))
+        return columns
 
-    def _spread(self, points: Sequence[int], values: NDArray[Any]) -> NDArray[Any]:
+    def _spread(self, points: NDArray[np.intp], values: NDArray[Any]) -> NDArray[Any]:
         column = np.full(len(self.errors), np.nan if values.dtype != object else None, dtype=values.dtype)
         column[points] = values
         return column
 
-    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, NDArray[np.float64]]:
+    def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, Array]:
         """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
-        found = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
-        by_point = {name: dict(self._rows[name]) for name in names}
+        filled = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
+        err = self._err()
+        places = {name: np.full(len(self.errors), -1, dtype=np.intp) for name in names}
+        for name, each in self._fastest.items():
+            places[name][each.scenarios.rows] = np.arange(len(each.scenarios))
         rates = {name: Rates(errors) for name in names}
         for start in range(0, len(self.errors), _POINTS_AT_ONCE):
-            points = [n for n in range(start, min(start + _POINTS_AT_ONCE, len(self.errors))) if self._has_errors[n]]
+            points = start + np.flatnonzero(err[start : start + _POINTS_AT_ONCE])
             draws: dict[str, Draws] = {}
             for name in names:
                 draws[name] = np.full((len(points), errors.draws), np.nan)
-                present = [place for place, point in enumerate(points) if point in by_point[name]]
-                if present:
-                    at = [points[place] for place in present]
-                    draws[name][present] = rates[name]([by_point[name][point] for point in at])
-                found[f"{name}_low"][points], found[f"{name}_high"][points] = bounds_95(draws[name])
+                own = places[name][points]
+                if (own >= 0).any():
+                    rows = self._fastest[name].scenarios.side_by_side.taken(own[own >= 0])
+                    draws[name][own >= 0] = rates[name](rows)
+                filled[f"{name}_low"][points], filled[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):
-                both = [p for p in range(len(points)) if points[p] in by_point[name] and points[p] in by_point[rival]]
+                both = (places[name][points] >= 0) & (places[rival][points] >= 0)
                 faster = share_fastest(draws[name][both], [draws[rival][both]])
-                found[named.probability(name, rival)][np.array(points, dtype=int)[both]] = faster
-        return found
+                filled[named.probability(name, rival)][points[both]] = faster
+        return filled
+
+    def _err(self) -> NDArray[np.bool_]:
+        """Points at which something is not known: not where times are unit-free and tokens given."""
+        err = np.zeros(len(self.errors), dtype=bool)
+        sites = self._points.sites
+        with_site = np.array([*(each.result is not None for each in sites.made), False], dtype=bool)
+        for each in self._fastest.values():
+            rows, columns = each.scenarios.rows, each.scenarios.side_by_side
+            unsure = np.array([not known.is_sure for known in columns.known], dtype=bool)[columns.known_of]
+            err[rows] |= unsure | with_site[sites.of[rows]]
+        return err
 
 
-def _fastest(rows: Sequence[_Row]) -> list[tuple[float, _Row]]:
-    """At each point the scenario of most tokens/s (the first of equals), and these."""
-    best: dict[int, tuple[float, _Row]] = {}
-    found = np.broadcast_to(estimate([row.scenario for row in rows]).tokens_per_second, len(rows)).tolist()
-    for rate, row in zip(found, rows, strict=True):
-        if row.point not in best or rate > best[row.point][0]:
-            best[row.point] = rate, row
-    return list(best.values())
+def _gathered(with_room: Mapping[int, tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
+    """Points by the strategies that have room there."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row, names in with_room.items():
+        found.setdefault(names, []).append(row)
+    return found
 
 
+@dataclass(frozen=True)
 class Fastest:
+    """At each point the scenario of most tokens/s (the first of equals), and these."""
+
+    scenarios: Scenarios
+    rates: Array
+
+    @classmethod
+    def of(cls, scenarios: Scenarios) -> Fastest:
+        broadcast = np.broadcast_to(estimate(scenarios.side_by_side).tokens_per_second, len(scenarios))
+        order = np.lexsort((np.arange(len(scenarios)), -broadcast, scenarios.rows))
+        first = np.ones(len(order), dtype=bool)
+        first[1:] = np.diff(scenarios.rows[order]) > 0
+        best = order[first]
+        return cls(scenarios.taken(best), broadcast[best])
+
+
+class OfOneStrategy:
     """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
 
     def __init__(self, table: _Table) -> None:
-        best = table.fastest()
+        best = {row: (rate, scenario) for row, rate, scenario in table.fastest()}
         self._table = table
         self.found = [best[number][1] if error is None else error for number, error in enumerate(table.errors)]
         self.tokens_per_second = [best[n][0] if error is None else 0.0 for n, error in enumerate(table.errors)]

@@ -1,4 +1,4 @@
-"""How many cores have nothing to do just now, so that a second process takes none from anybody."""
+"""The number of idle cores, so that a second process takes none from anybody."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST_S = 0.1  # ten of Linux's hundredths of a second
 
 
 class IdleCores:
-    """Of those that this process may run on, since it was made: what ended a moment ago does not count as load."""
+    """Idle cores available to this process, measured since construction; load that has just ended is ignored."""
 
     def __init__(self) -> None:
         self._since_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What an answer's tokens rest on, in words: each input with its standing, for terminals, reports and notes alike."""
+"""The inputs of an answer's tokens, in words: each with its standing, for terminals, reports and notes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measured pair changes: the first rival's verdict with it, and with the placeholders."""
+"""The effect of a measured pair: the first rival's verdict with it, and with the placeholders."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequ
         if temperature is None:
             continue
         options: dict[str, Any] = {"b": batch, "temperature": temperature}
-        found, before = predict(**options, pair=str(path)), predict(**options)
-        subject, (rival, versus) = found.verdict.subject, next(iter(found.verdict.over.items()))
+        with_pair, before = predict(**options, pair=str(path)), predict(**options)
+        subject, (rival, versus) = with_pair.verdict.subject, next(iter(with_pair.verdict.over.items()))
         yield Consequence(
             temperature,
             batch,
-            str(found.configuration.settings["hardware"]),
+            str(with_pair.configuration.settings["hardware"]),
             strategies.ALL.named(subject).title,
             strategies.ALL.named(rival).title,
             versus.ratio,
             before.verdict.over[rival].ratio,
-            tuple(swings(*(found.configuration.scenarios[name] for name in (subject, rival)))),
+            tuple(swings(*(with_pair.configuration.scenarios[name] for name in (subject, rival)))),
         )
 
 

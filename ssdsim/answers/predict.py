@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
+from ssdsim.answers import prediction_table
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.reads import check_owners, check_read
+from ssdsim.answers.told import Shown, Told
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
@@ -19,6 +21,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.typed_options import Options
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
@@ -31,8 +34,8 @@ _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(frozen=True, repr=False)
+class Prediction(Shown):
     """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
 
     configuration: Configuration
@@ -40,7 +43,7 @@ class Prediction:
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
-    draws: Mapping[str, Drawn] | None = field(default=None, repr=False)
+    draws: Mapping[str, Drawn] | None = None
 
     def probability(self, name: str, rival: str) -> float | None:
         """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
@@ -49,13 +52,18 @@ class Prediction:
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @property
+    def told(self) -> Told:
+        v = self.verdict
+        return prediction_table.told(self.configuration, self.estimates, self.intervals, v.subject, v.sentence)
+
+    @property
     def unit(self) -> str:
         """``s``, or ``T_v`` where durations are unit-free."""
         return self.configuration.unit
 
 
 def predict(
-    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Any
+    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Unpack[Options]
 ) -> Prediction:
     """Predict how fast strategies decode, and whether the subject is worth its devices.
 
@@ -115,8 +123,8 @@ def predict_configured(
         estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
     draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
-    found = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
-    return Prediction(configuration, engine, estimates, intervals, found, draws)
+    decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
+    return Prediction(configuration, engine, estimates, intervals, decided, draws)
 
 
 def check_constant(spread: float) -> None:
@@ -130,14 +138,13 @@ def _simulate_all(
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
     from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
-    from ssdsim.engine.stopping import MOST_ROUNDS, one_of
+    from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
 
     most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
-    estimates, errors = {}, {}
+    estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))
     for at, (name, scenario) in enumerate(scenarios.items()):
-        heard = one_of(progress, at, len(scenarios))
         how = precision or _PRECISION[engine]
-        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard)
+        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard.of(at))
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(

@@ -37,7 +37,7 @@ def configured(configuration: Configuration, left_out: Collection[str] = ()) -> 
 
 def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:
     estimate, seconds = prediction.estimates[name], prediction.unit == "s"
-    rates = {other: found.tokens_per_second for other, found in prediction.estimates.items()}
+    rates = {other: each.tokens_per_second for other, each in prediction.estimates.items()}
     return {
         **{column.key: column.value(estimate, seconds) for column in COLUMNS},
         "breakdown_ms": {part: (1e3 if seconds else 1.0) * part_s for part, part_s in estimate.breakdown_s.items()},

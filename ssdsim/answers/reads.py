@@ -1,4 +1,4 @@
-"""Which options a strategy rests on, and those given that none of the asked strategies does."""
+"""Options that a strategy reads, and the refusal of given ones that no asked strategy reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
     """
-    return frozenset().union(*(scenario.reads or () for scenario in Asked.of(options).scenarios(name)))
+    return frozenset().union(*(scenario.reads for scenario in Asked.of(options).scenarios(name)))
 
 
 def check_owners(given: Mapping[str, Any]) -> None:
@@ -65,13 +65,13 @@ def check_read(
         return
     for point in looked_at:
         try:
-            found = known or configure(**point)
+            configuration = known or configure(**point)
         except InputError:
             return
-        if found.no_room:  # which may have read it
+        if configuration.no_room:  # which may have read it
             return
-        asked |= dict.fromkeys(found.scenarios)
-        unread = [name for name in unread if name in with_ranges(point) and name not in found.reads]
+        asked |= dict.fromkeys(configuration.scenarios)
+        unread = [name for name in unread if name in with_ranges(point) and name not in configuration.reads]
         if not unread:
             return
     readers = ", ".join(_readers(unread[0], looked_at[0]))

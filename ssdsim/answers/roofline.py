@@ -7,7 +7,7 @@ bandwidth. The times are the profile's, as everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.reads import check_owners
@@ -21,6 +21,7 @@ from ssdsim.runtimes.card import Runtime
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.scenario.price import price
+from ssdsim.scenario.typed_options import Options
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import ExpertMlp, Operation
 
@@ -37,7 +38,7 @@ BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
 
 
-def roofline(**options: Any) -> pd.DataFrame:
+def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     """Every operation of the passes of a round, against its device's roofs.
 
     Parameters
@@ -113,7 +114,7 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
     """:func:`roofline` of the rounds' steps; a pass that several rounds have stands there once."""
     import pandas as pd
 
-    passes: dict[tuple[str, ForwardPass], tuple[Pass, int]] = {}
+    passes: dict[tuple[str, ForwardPass], tuple[Pass, float]] = {}
     for piece in (piece for steps in rounds for step in steps.values() for piece in step.pieces):
         if isinstance(piece.work, Pass):
             passes.setdefault((piece.work.name, piece.work.forward), (piece.work, piece.times))
@@ -124,7 +125,7 @@ def of_steps(rounds: Iterable[Mapping[str, Step]]) -> pd.DataFrame:
     return frame
 
 
-def _rows(work: Pass, times: int) -> Iterator[dict[str, Any]]:
+def _rows(work: Pass, times: float) -> Iterator[dict[str, Any]]:
     profile, total_s = work.profile, work.cost.seconds
     of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0

@@ -29,16 +29,16 @@ def simulate_each(
     same seed, so neighbours differ by less than their intervals say. ``names`` are strategies that have columns even
     where no point asks for them.
     """
-    found: list[Prediction | InputError] = []
+    answers: list[Prediction | InputError] = []
     for point in points:
         try:
-            found.append(predict_configured(configure(**point), seed, engine, precision))
+            answers.append(predict_configured(configure(**point), seed, engine, precision))
         except InputError as error:
-            found.append(error)
-    predictions = [each for each in found if isinstance(each, Prediction)]
+            answers.append(error)
+    predictions = [each for each in answers if isinstance(each, Prediction)]
     present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
     shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
-    rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in found]
+    rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in answers]
     frame = pd.DataFrame(rows, columns=[*named.results(shown), *named.intervals(shown), "error"])
     frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
     frame.attrs["warnings"] = sorted({line for each in predictions for line in each.configuration.warnings})

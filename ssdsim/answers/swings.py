@@ -1,4 +1,4 @@
-"""How far the ratio of two strategies moves with what is not sure of acceptance and hits, one input after the other.
+"""Swings of the ratio of two strategies with each input of acceptance and hits that is not sure.
 
 The widest swing says what to measure next. Settings, and the outcomes that are cached, are held.
 """
@@ -52,12 +52,12 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
     def ratio(change: Change) -> float:
         return _per_user(first, change) / _per_user(other, change)
 
-    present, found = ratio({}), []
+    present, made = ratio({}), []
     for (what, of, standing, over), changes in (*_ranges(first, other), *_measured(first, other)):
         ratios = [ratio(change) for change in changes]
         bounds = min(present, *ratios), max(present, *ratios)
-        found.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
-    return sorted((each for each in found if each.width > _NONE), key=lambda each: -each.width)
+        made.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
+    return sorted((each for each in made if each.width > _NONE), key=lambda each: -each.width)
 
 
 def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import whole, within
+from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval, student_quantile
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
@@ -34,7 +34,7 @@ from ssdsim.speculation.sampling import residual, saguaro_distribution
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
+Floats = Array
 
 _CONFIDENCE = 0.95
 _FEW = 50  # below so many, a count is not yet normal
@@ -313,10 +313,10 @@ def fit_token_model(
         return _rates(draws[:contexts], trial, fan_outs, 1.0, 1.0)
 
     def errors(parameters: Floats, contexts: int = base.contexts) -> Floats:
-        found = rates(parameters, contexts)
+        drawn = rates(parameters, contexts)
         # the line before c is held to at most 1, where its gradient would vanish
-        slope, intercept = np.polyfit(*_log_misses(fan_outs, found.hit.value[0, 0]), 1)
-        rejected = 1 - float(found.alpha.value[0, 0, 0])
+        slope, intercept = np.polyfit(*_log_misses(fan_outs, drawn.hit.value[0, 0]), 1)
+        rejected = 1 - float(drawn.alpha.value[0, 0, 0])
         return np.log([rejected, np.exp(intercept), max(-slope, _ROUNDING)]) - measured
 
     def slopes(parameters: Floats) -> Floats:
@@ -331,8 +331,8 @@ def fit_token_model(
     met = rates(best)
     law = fit_power_law(fan_outs, met.hit.value[0, 0])
     spread, sigma = (tau * np.exp(best)).tolist()
-    found = replace(base, spread=spread, sigma=sigma)
-    return TokenModelFit(found, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
+    fitted = replace(base, spread=spread, sigma=sigma)
+    return TokenModelFit(fitted, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
 def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -473,9 +473,9 @@ def _ranks(scores: Floats) -> NDArray[np.int64]:
 def _sample(probabilities: Floats, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """A token from the distribution of each of ``rows``, by inversion."""
     cumulative = np.cumsum(probabilities, axis=-1)
-    found = np.empty(rows.size, dtype=np.int64)
+    sample = np.empty(rows.size, dtype=np.int64)
     uniform = rng.random(rows.size)
     for row in np.unique(rows):
         mine = rows == row
-        found[mine] = np.searchsorted(cumulative[row], uniform[mine] * cumulative[row, -1], side="right")
-    return found
+        sample[mine] = np.searchsorted(cumulative[row], uniform[mine] * cumulative[row, -1], side="right")
+    return sample

@@ -56,15 +56,19 @@ def verdict(
     best = max(rates, key=lambda name: rates[name])
     if subject in refused:
         return Verdict(subject, best, {}, None, True, no_room(subject, refused[subject]))
-    found = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
-    if not found.over:
+    decided = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
+    if not decided.over:
         return Verdict(subject, best, {}, None, True, stands_alone(subject))
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
     basis = SURE
     if scenarios:
-        basis = Basis.of(scenarios[subject], scenarios[found.closest], found.over[found.closest].timings)
-    sentence = filled(template(basis, found, subject, gpus), found, more_per_gpu=abs(_per_gpu(found, subject, gpus)))
-    return Verdict(subject, best, found.over, found.probability, found.decided, sentence, basis.doubts, basis.told)
+        basis = Basis.of(scenarios[subject], scenarios[decided.closest], decided.over[decided.closest].timings)
+    sentence = filled(
+        template(basis, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
+    )
+    return Verdict(
+        subject, best, decided.over, decided.probability, decided.decided, sentence, basis.doubts, basis.told
+    )
 
 
 def no_room(subject: str, why: str) -> str:
@@ -77,13 +81,13 @@ def stands_alone(subject: str) -> str:
     return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
 
 
-def template(basis: Basis, found: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
+def template(basis: Basis, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
     """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.doubts.filled`.
 
     ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.
     """
-    told = _told(found)
-    return basis.template(found, told, _head(found, subject, gpus), _clause(found, told, subject, gpus))
+    told = _told(contest)
+    return basis.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -93,48 +97,48 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(others, key=lambda name: name != first))
 
 
-def _told(found: Contest[str]) -> Sequence[str]:
+def _told(contest: Contest[str]) -> Sequence[str]:
     """The rival that decides it, or each that leaves it open."""
-    return [found.closest] if found.decided else found.open or [found.closest]
+    return [contest.closest] if contest.decided else contest.open or [contest.closest]
 
 
-def _head(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
+def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
     """The answer, for users and, where that is another, for the price of a token."""
-    if found.outcome == "loses":
+    if contest.outcome == "loses":
         return "No", ""
-    rival = found.closest
-    versus, share = found.over[rival], gpus[rival] / gpus[subject]
+    rival = contest.closest
+    versus, share = contest.over[rival], gpus[rival] / gpus[subject]
     ends = {ratio * share >= 1.0 for ratio in (versus.ratio, versus.lowest, versus.highest) if ratio is not None}
     if ends == {True}:
         return "Yes", ""
     return "Yes for latency", ", no for cost" if ends == {False} else ", undecided for cost"
 
 
-def _clause(found: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
+def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
-    places = list(found.over)
+    places = list(contest.over)
 
     def held(rival: str) -> str:
         at, same = places.index(rival), gpus[rival] == own_gpus
-        bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if found.over[rival].interval else ""
+        bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if contest.over[rival].interval else ""
         devices = (
             f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
         )
         return f"{field(at, 'ratio')}x {literally(strategies.ALL.named(rival).title)}{bounds} on {devices}"
 
     said = f"{literally(title)} is {' and '.join(map(held, told))}"
-    if not found.decided:
+    if not contest.decided:
         return said
-    rival = found.closest
-    if found.outcome == "loses":
-        faster = "as fast" if f"{found.over[rival].ratio:.2f}" == "1.00" else "faster"
+    rival = contest.closest
+    if contest.outcome == "loses":
+        faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"
         return f"{said}; {literally(strategies.ALL.named(rival).called)} is {faster}"
-    if _per_gpu(found, subject, gpus) >= 0.0:
+    if _per_gpu(contest, subject, gpus) >= 0.0:
         return f"{said}, {{more_per_gpu:.0%}} more tokens/s per GPU"
     return f"{said}, so {{more_per_gpu:.0%}} fewer tokens/s per GPU"
 
 
-def _per_gpu(found: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
+def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
     """By how much more tokens/s the subject makes of a GPU than its closest rival, relative."""
-    rival = found.closest
-    return found.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0
+    rival = contest.closest
+    return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0

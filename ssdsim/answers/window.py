@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from ssdsim.scenario.asked import Asked, effective
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.options import members, refuse_others
 from ssdsim.scenario.price import price
+from ssdsim.scenario.typed_options import Axes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,7 +75,7 @@ class Window:
     warnings: tuple[str, ...]
 
 
-def window(*, seed: int = 0, **options: Any) -> pd.DataFrame:
+def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     """The verification window over the product of the options that are lists.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Who works many pieces out: this process, others on this machine (joblib), or a Dask cluster."""
+"""Workers for many pieces: this process, others on this machine (joblib), or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -162,9 +162,9 @@ def _check_versions(client: Any, address: str) -> None:
         except ImportError:
             return None
 
-    for found in client.run(version_there).values():
-        if found != __version__:
-            raise InputError(f"--cluster {address}: {_other_version(found, __version__)}")
+    for version in client.run(version_there).values():
+        if version != __version__:
+            raise InputError(f"--cluster {address}: {_other_version(version, __version__)}")
 
 
 def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:

@@ -1,1 +1,1 @@
-"""What every package stands on: errors, checks, kinds of value, options, records, registries, files and intervals."""
+"""The base of every package: errors, checks, kinds of value, options, records, registries, files, intervals."""

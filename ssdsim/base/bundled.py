@@ -47,6 +47,10 @@ class Shelf(Generic[T]):
         files = (models_folder() / self.folder).glob(f"*{self.suffix}")
         return [*self.made, *sorted(path.stem for path in files)]
 
+    def cards(self) -> list[T]:
+        """The bundled cards, by name."""
+        return [self.find(name) for name in self.names()]
+
     def bundled(self, name: str) -> T | None:
         """The bundled card of exactly that name; None where there is none."""
         file = self.file(name)

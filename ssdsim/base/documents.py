@@ -62,14 +62,14 @@ def parse_records(text: str, where: object) -> list[Any]:
     lines = [line.removeprefix("data:").strip() for line in text.splitlines()]
     lines = [line for line in lines if line not in ("", "[DONE]")]
     try:
-        found = parse_json(text, where)
+        parsed = parse_json(text, where)
     except InputError:
         if len(lines) < 2 and not text.lstrip().startswith("data:"):
             raise
         return [parse_json(line, f"{where}: result {number}") for number, line in enumerate(lines, 1)]
-    if found == []:
+    if parsed == []:
         raise InputError(f"{where}: no result in it")
-    return found if isinstance(found, list) else [found]
+    return parsed if isinstance(parsed, list) else [parsed]
 
 
 def read_json(path: Path, what: str) -> Any:
@@ -115,7 +115,7 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
         given and counts the rest.
     """
     try:
-        found: Record = _adapter(kind).validate_python(data)
+        record: Record = _adapter(kind).validate_python(data)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(map(str, problem["loc"])) or what
@@ -124,7 +124,7 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
         if said.startswith("Input should"):  # the others speak of a key, or say themselves what they were given
             said += f", got {told(problem['input'])}"
         raise InputError(f"{where}: {key}: {said}{more}") from None
-    return found
+    return record
 
 
 def within(record: object, *keys: str) -> Any:

@@ -23,8 +23,8 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
 
 def median(draws: Draws) -> Draws:
     """Along the last axis."""
-    (found,) = quantiles(draws, 0.5)
-    return found
+    (median,) = quantiles(draws, 0.5)
+    return median
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:

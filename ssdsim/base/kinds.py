@@ -16,7 +16,7 @@ MOST_VALUES = 10_000  # of a range: more is a slip of the step
 
 
 class Kind:
-    """What one value of an option may be.
+    """A kind of value that an option takes.
 
     ``depth`` is how deep the lists are that make up one value; deeper ones are several values, the axis of a grid.
     ``form`` is how a person types one, ``words`` are all that may be typed, where these are few. ``unless`` completes

@@ -123,12 +123,12 @@ def by_name(*tables: Iterable[Option]) -> Mapping[str, Option]:
     ------
     ValueError : two records of one name differ, or two options have a spelling in common.
     """
-    found: dict[str, Option] = {}
+    options: dict[str, Option] = {}
     owners: dict[str, str] = {}
     for option in (option for table in tables for option in table):
-        if found.setdefault(option.name, option) != option:
+        if options.setdefault(option.name, option) != option:
             raise ValueError(f"two different options are called {option.name}")
         for flag in option.flags:
             if owners.setdefault(flag, option.name) != option.name:
                 raise ValueError(f"{flag} is a spelling of both {owners[flag]} and {option.name}")
-    return MappingProxyType(found)
+    return MappingProxyType(options)

@@ -131,3 +131,15 @@ class Watched(Settings):
     def settle_all(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
         for name, value in values.items():
             self.settle(name, value, sources[name])
+
+
+class Choosing(Watched):
+    """Settings of which copies are made to choose among: what is read of a copy is noted here, too."""
+
+    def __init__(self, settings: Watched) -> None:
+        super().__init__(settings)
+        self.reads, self.origins = settings.reads, settings.origins
+        self.writes, self.sources = dict(settings.writes), dict(settings.sources)
+
+    def copy(self) -> Choosing:
+        return Choosing(self)

@@ -1,4 +1,4 @@
-"""How a request is worded, and what a message of its answer says, in OpenAI's API and in SGLang's own.
+"""Dialects of servers: requests and answers in OpenAI's API and in SGLang's own.
 
 SGLang tells a request's rounds in its own API alone.
 """

@@ -1,4 +1,4 @@
-"""What an engine loads for the cards that a person names."""
+"""Checkpoints that an engine loads for the cards that a person names."""
 
 from __future__ import annotations
 

@@ -28,19 +28,19 @@ def pair_of(rows: Sequence[Row], temperature: float, file: str, created: str) ->
         raise InputError(f"{file}: rows of several pairs; keep those of one for --pair")
     counts = pooled(file, [_counts(row, f"{file}, batch {row.batch}") for row in told])
     k = min(row.k for row in told if row.k is not None)
-    found = findings_of([counts], file, None if counts.varied else k)
+    findings = findings_of([counts], file, None if counts.varied else k)
     return Pair(
         target=Participant(id=told[0].model),
         draft=Participant(id=told[0].draft),
         how="bench",
-        settings=Settings(temperature=temperature, k=found.k),
-        by_temperature=(AtTemperature(**dict(found.findings), temperature=temperature),),
+        settings=Settings(temperature=temperature, k=findings.k),
+        by_temperature=(AtTemperature(**dict(findings.findings), temperature=temperature),),
         provenance=Provenance(
             ssdsim=__version__,
             created=created,
             engine=" ".join(filter(None, (told[0].engine, told[0].engine_version))),
             files=(file,),
-            warnings=found.warnings,
+            warnings=findings.warnings,
             notes=(NO_HITS,),
         ),
     )

@@ -63,12 +63,12 @@ def planned(
     lengths = (shorter, max(input_lengths) if len(input_lengths) > 1 else _LONGER * shorter)
     alone = replace(target, k=None, draft=None, drafter=None, rate=None, most=batches[-1])
     common = {name: value for name, value in given.items() if name not in _DRAFTING}
-    found = []
+    plans = []
     for degree in degrees:
         first = degree == degrees[0]
         setting = replace(alone, tp=degree)
         loads, inputs = (three, lengths) if first else (ends, (shorter,))
-        found.append(Served(f"AR, TP {degree}", setting, loads, inputs, {**common, "tp": degree}))
+        plans.append(Served(f"AR, TP {degree}", setting, loads, inputs, {**common, "tp": degree}))
     if target.draft or target.drafter:
         rate = target.rate if ENGINES[engine].forces else None
         if rate is None:
@@ -78,8 +78,8 @@ def planned(
         for k in lookaheads:
             setting = replace(target, tp=degrees[0], k=k, rate=rate, most=batches[-1])
             title = f"SD with {given.get('draft') or given.get('drafter')}, K {k}, TP {degrees[0]}"
-            found.append(Served(title, setting, ends, (shorter,), {**given, "tp": degrees[0], "k": k}))
-    return found
+            plans.append(Served(title, setting, ends, (shorter,), {**given, "tp": degrees[0], "k": k}))
+    return plans
 
 
 def script(engine: str, servers: Sequence[Served], port: int, options: Sequence[str]) -> str:

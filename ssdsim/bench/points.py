@@ -1,4 +1,4 @@
-"""What is measured, and in which order."""
+"""Points of a measurement, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked: texts of a length, no two alike, or a user's own."""
+"""Prompts: texts of a length, no two alike, or a user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine counted of the rounds of some answers: between two looks at its counters, or in the answers."""
+"""Rounds that an engine counted: between two looks at its counters, or in its answers."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def _of_tensorrt(server: Server, seen: Seen) -> Counts | None:
 
 def _of_sglang(server: Server, seen: Seen) -> Counts | None:
     k = sglang.lookahead_of(server.settings, server.engine)
-    found = [sglang.of_request(answer.own, f"answer {number}", k) for number, answer in enumerate(seen.answers, 1)]
-    speculated = [each for each in found if each is not None]
+    counts = [sglang.of_request(answer.own, f"answer {number}", k) for number, answer in enumerate(seen.answers, 1)]
+    speculated = [each for each in counts if each is not None]
     return pooled(server.engine, speculated) if speculated else None
 
 

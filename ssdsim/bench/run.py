@@ -146,10 +146,10 @@ async def _measure(
         await wait_for(connection, work.wait_s, work.alive)
         server = await asked(connection, work.served)
         setting = described(server, work.given, connection.at) | said_of_draft(work.given)
-        found = Measured(server, kept)
+        results = Measured(server, kept)
         if not (left := left_of(work.points, kept, setting)):
-            found.warnings += _of_any_k(path, kept, work.given)
-            return found
+            results.warnings += _of_any_k(path, kept, work.given)
+            return results
         begins(work, server, left)
         prompts = own_prompts(work.prompts) if work.prompts else Words(np.random.default_rng(work.seed))
         bench = _Bench(work, connection, server, dialect_of(server), prompts)
@@ -162,14 +162,14 @@ async def _measure(
         cached: list[float] = []
         for number, point in enumerate(left, 1):
             answers, counts = await bench.point(point)
-            found.rows.append(row_of(point, answers, counts, setting, work.given, connection.at))
-            found.new += 1
+            results.rows.append(row_of(point, answers, counts, setting, work.given, connection.at))
+            results.new += 1
             with replaced(path) as partial:
-                write_rows(found.rows, partial)
+                write_rows(results.rows, partial)
             cached.append(sum(each.cached_tokens for each in answers) / sum(each.prompt_tokens for each in answers))
             progress(number, len(left))
-        found.warnings += _warnings(cached)
-        return found
+        results.warnings += _warnings(cached)
+        return results
 
 
 def left_of(points: Sequence[Point], rows: Sequence[Row], setting: Mapping[str, Any]) -> list[Point]:

@@ -1,4 +1,4 @@
-"""Who answers: engine, version, and what it says of the model and of itself."""
+"""A server as it describes itself: engine, version, model."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _chosen(models: list[Mapping[str, Any]], served: str | None, at: str) -> Map
 
 async def _settings(connection: Connection) -> Mapping[str, Any]:
     for path in _INFO:
-        found = await connection.json(path)
-        if isinstance(found, Mapping):
-            return found
+        settings = await connection.json(path)
+        if isinstance(settings, Mapping):
+            return settings
     return {}
 
 

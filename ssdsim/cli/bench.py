@@ -100,26 +100,28 @@ def command(
         key=_key(api_key),
     )
     if plan is None:
-        found = _measured(work, output, quiet)
+        measured = _measured(work, output, quiet)
     else:
         servers = _servers(plan, work, asked, quiet)
         if not launch:
             _print_script(plan, servers, work, output, asked)
             return
-        found = _launched(plan, servers, work, output, asked, quiet)
+        measured = _launched(plan, servers, work, output, asked, quiet)
     if pair is not None:
         from ssdsim.bench.pair import pair_of
 
-        pair_of(found.rows, temperature, output.name, date.today().isoformat()).save(pair)
-    settings = repeated(found.rows)
+        pair_of(measured.rows, temperature, output.name, date.today().isoformat()).save(pair)
+    settings = repeated(measured.rows)
     if as_json:
-        echo_json({"schema": 1, "rows": output, "measured": found.new, "settings": [setting_json(s) for s in settings]})
+        echo_json(
+            {"schema": 1, "rows": output, "measured": measured.new, "settings": [setting_json(s) for s in settings]}
+        )
         return
     print_settings(settings)
     if not quiet:
-        for warning in found.warnings:
+        for warning in measured.warnings:
             print_labelled(console(stderr=True), "warning: ", warning, "yellow")
-        echo(f"{found.new} new rows of {len(found.rows)} in {output}", stderr=True)
+        echo(f"{measured.new} new rows of {len(measured.rows)} in {output}", stderr=True)
 
 
 def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequence[int]) -> list[Point]:
@@ -187,7 +189,7 @@ def _launched(
     from ssdsim.bench.launch import launched
     from ssdsim.bench.plan import STARTS_S
 
-    new, found = 0, None
+    new, measured = 0, None
     for number, served in enumerate(servers, 1):
         start, log = start_of(engine, served.setting, asked["port"]), output.with_name(f"server-{number}.log")
         points = _points(asked, served.concurrencies, served.input_lengths)
@@ -195,7 +197,7 @@ def _launched(
             echo(f"{number} of {len(servers)}: {served.title} ({log})", stderr=True)
         with launched(start, log) as alive:
             own = replace(work, points=points, given=served.given, wait_s=work.wait_s or STARTS_S, alive=alive)
-            found = _measured(own, output, quiet)
-        new += found.new
-    assert found is not None
-    return replace(found, new=new)
+            measured = _measured(own, output, quiet)
+        new += measured.new
+    assert measured is not None
+    return replace(measured, new=new)

@@ -28,11 +28,11 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     P is the probability of being the fastest under the errors of timings and the ranges of acceptance and hits. A
     winner is named where it has P 0.95, and is the fastest wherever in their ranges these lie.
     """
-    found = compare(seed=seed, **options)
+    comparison = compare(seed=seed, **options)
     if as_json:
-        echo_json(comparison_json(found))
+        echo_json(comparison_json(comparison))
     else:
         from ssdsim.cli.render_comparison import print_comparison
 
-        print_comparison(found, quiet)
+        print_comparison(comparison, quiet)
     return 0

@@ -1,4 +1,4 @@
-"""Where output goes."""
+"""Consoles to which output goes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def console(stderr: bool = False) -> Console:
 
     Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
     """
-    found = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
-    if not found.is_terminal:
-        found.width = PIPE_WIDTH
-    return found
+    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def echo(text: str, stderr: bool = False) -> None:

@@ -71,17 +71,17 @@ def _torch() -> dict[str, object] | None:
     return {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 
 
-def _torch_line(found: object) -> str:
-    if not isinstance(found, dict):
+def _torch_line(torch: object) -> str:
+    if not isinstance(torch, dict):
         return "torch is not installed: device timings need it (pip install 'ssdsim[torch]')"
-    devices = found["devices"]
+    devices = torch["devices"]
     if not devices:
-        return f"torch {found['version']}: no CUDA device, CPU only"
+        return f"torch {torch['version']}: no CUDA device, CPU only"
     unsupported = [d["name"] for d in devices if not d["supported"]]
     names = ", ".join(d["name"] for d in devices)
     if unsupported:
         return (
-            f"torch {found['version']} (CUDA {found['cuda']}) has no kernels for {', '.join(unsupported)}: "
+            f"torch {torch['version']} (CUDA {torch['cuda']}) has no kernels for {', '.join(unsupported)}: "
             "a V100 (compute capability 7.0) needs a CUDA 12.6 build"
         )
-    return f"torch {found['version']} (CUDA {found['cuda']}): {names}"
+    return f"torch {torch['version']} (CUDA {torch['cuda']}): {names}"

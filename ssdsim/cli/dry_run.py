@@ -14,43 +14,43 @@ if TYPE_CHECKING:
     from ssdsim.hardware.profile import HardwareProfile
 
 
-def show_dry_run(found: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
+def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
     """Who holds and does what, points, visits, minutes and memory; ranks that do not fit are warned of."""
     if as_json:
-        ranks = [vars(rank) | {"fits": rank.fits} for rank in found.ranks]
-        whole = {"schema": 1, "machine": machine.name, "strategies": found.strategies, "minutes": found.minutes}
-        echo_json(whole | {"ranks": ranks, "benchmarks": found.benchmarks})
+        ranks = [vars(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
+        whole = {"schema": 1, "machine": machine.name, "strategies": dry_run.strategies, "minutes": dry_run.minutes}
+        echo_json(whole | {"ranks": ranks, "benchmarks": dry_run.benchmarks})
         return
     out, device = console(), machine.device
     out.print(f"{machine.name}: {device.count} x {device.name}, {device.topology}", style="bold")
-    out.print(_ranks(found))
-    out.print(_work(found))
-    points, visits = (sum(getattr(each, name) for each in found.benchmarks) for name in ("points", "visits"))
-    titles = ", ".join(strategies.ALL.named(name).title for name in found.strategies)
+    out.print(_ranks(dry_run))
+    out.print(_work(dry_run))
+    points, visits = (sum(getattr(each, name) for each in dry_run.benchmarks) for name in ("points", "visits"))
+    titles = ", ".join(strategies.ALL.named(name).title for name in dry_run.strategies)
     out.print(
-        f"{points} points for {titles}, {visits} visits, about {found.minutes:.0f} minutes; --minutes {minutes:g}"
+        f"{points} points for {titles}, {visits} visits, about {dry_run.minutes:.0f} minutes; --minutes {minutes:g}"
     )
-    if found.minutes > minutes:
+    if dry_run.minutes > minutes:
         out.print("Longer than --minutes: every point is visited once before any is again; run again to resume")
-    for rank in found.ranks:
+    for rank in dry_run.ranks:
         if not rank.fits:
             echo(f"warning: {rank.device} ({rank.role}) needs more memory than it has", stderr=True)
 
 
-def _ranks(found: DryRun) -> Table:
+def _ranks(dry_run: DryRun) -> Table:
     table = Table(names=2, pad_edge=True)
     for column in ("device", "role", "to the draft", "needs GiB", "has GiB"):
         table.add_column(column, words=column in ("device", "role", "to the draft"))
-    for rank in found.ranks:
+    for rank in dry_run.ranks:
         sizes = (f"{each / 2**30:.1f}" for each in (rank.needs_bytes, rank.has_bytes))
         table.add_row(rank.device, rank.role, rank.to_draft, *sizes)
     return table
 
 
-def _work(found: DryRun) -> Table:
+def _work(dry_run: DryRun) -> Table:
     table = Table(pad_edge=True)
     for column in ("timing", "who", "points", "visits", "in the fit", "minutes"):
         table.add_column(column, words=column in ("timing", "who"))
-    for each in found.benchmarks:
+    for each in dry_run.benchmarks:
         table.add_row(each.name, each.who, str(each.points), str(each.visits), str(each.fitted), f"{each.minutes:.1f}")
     return table

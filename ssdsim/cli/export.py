@@ -25,7 +25,7 @@ def _tabled() -> dict[str, Any]:
 
 
 class _Export(Verb):
-    """It tells below its help what is tried by default."""
+    """The verb whose help ends with what is tried by default."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         shown = "; ".join(f"{spelled(name)} {','.join(map(str, values))}" for name, values in _tabled().items())

@@ -141,16 +141,16 @@ def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
     """The row that would tell most, as it would be asked for."""
     from calibration.runtimes.next_row import next_row
 
-    found = next_row(rows, fit.card, fit.open)
-    if found is None:
+    following = next_row(rows, fit.card, fit.open)
+    if following is None:
         return
-    row = found.row
+    row = following.row
     drafted = f" --k {row.k}" if row.k else ""
     where = f"--tp {row.tp} --b {row.batch} --context {row.context}{drafted}"
     steps = f"steps of {row.model} on {row.hardware}"
     echo(
-        f"One row more would tell most at {where}: the numbers leave {share(found.without)} of {steps} open, "
-        f"and would {share(found.with_it)}."
+        f"One row more would tell most at {where}: the numbers leave {share(following.without)} of {steps} open, "
+        f"and would {share(following.with_it)}."
     )
 
 

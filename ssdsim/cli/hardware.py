@@ -13,7 +13,7 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.catalog import HARDWARE, find_hardware
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
@@ -33,7 +33,7 @@ def command() -> None:
 @json_option
 def list_hardware(as_json: bool) -> None:
     """Every bundled profile with its device and where its timings come from."""
-    profiles = [find_hardware(name) for name in hardware_names()]
+    profiles = HARDWARE.cards()
     if as_json:
         echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
@@ -91,12 +91,12 @@ def _timings(profile: HardwareProfile) -> Table:
         table.add_column(column, words=True)
     for name, model in profile.models().items():
         report = model.report
-        found = ["-"] * 5
+        cells = ["-"] * 5
         if report:
             shares = (report.median_error, report.p95_error, report.coefficient_sd)
             median, p95, wander = (f"{share:.1%}" for share in shares)
-            found = [str(report.rows_held_out), median, p95, str(report.coefficients), wander]
-        table.add_row(name, model.source, *found)
+            cells = [str(report.rows_held_out), median, p95, str(report.coefficients), wander]
+        table.add_row(name, model.source, *cells)
     return table
 
 

@@ -75,7 +75,7 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
         echo("No row counts rounds of speculation: AR is all that these rows can decide.")
         return
     row, alpha, share = _accepted(drafting)
-    options = {
+    options: dict[str, Any] = {
         "strategies": ("ar", "sd"),
         "target": row.model,
         "hardware": row.hardware,
@@ -92,16 +92,16 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
         "context": [row.context],
         "k": list(range(1, len(alpha) + 1)) if isinstance(alpha, list) else list(_LOOKAHEADS),
     }
-    found = candidates(**{name: value for name, value in options.items() if value is not None})
-    for (batch, _), why in found.impossible.items():
+    possible = candidates(**{name: value for name, value in options.items() if value is not None})
+    for (batch, _), why in possible.impossible.items():
         echo(f"Nothing for batch {batch}: {why}", stderr=True)
-    if found.table.empty:
+    if possible.table.empty:
         return
-    alone = found.best(("ar",)).set_index("b")["tokens_per_second"]
+    alone = possible.best(("ar",)).set_index("b")["tokens_per_second"]
     table = Table(pad_edge=True)
     for column in ("batch", "run", "K", "tok/s", "vs AR"):
         table.add_column(column, words=column == "run")
-    for cell in found.best().to_dict("records"):
+    for cell in possible.best().to_dict("records"):
         table.add_row(*_cells(cell, float(alone[cell["b"]])))
     what = f"{row.model} with {row.draft or row.drafter}, context {row.context}, TP {row.tp}"
     out.print(f"On this engine: {what}", style="bold")

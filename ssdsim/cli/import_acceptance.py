@@ -106,16 +106,16 @@ def _table(sets: dict[str, Findings]) -> Table:
     for header in ("requests", "rounds", "undrafted", "K", "tokens", "of requests", "alpha", "95 %"):
         table.add_column(header)
     table.add_column("alpha by position", words=True)
-    for name, found in sets.items():
-        table.add_row(name, *_row(found))
+    for name, findings in sets.items():
+        table.add_row(name, *_row(findings))
     return table
 
 
-def _row(found: Findings) -> list[str]:
-    length, alpha = found.length, found.alpha
+def _row(findings: Findings) -> list[str]:
+    length, alpha = findings.length, findings.alpha
     bounded = alpha.low is not None and alpha.high is not None
     return [
-        _shown(found.count),
+        _shown(findings.count),
         _shown(length.rounds),
         _shown(length.undrafted),
         _shown(length.k),
@@ -123,7 +123,7 @@ def _row(found: Findings) -> list[str]:
         _shown(length.mean_of_requests, 2),
         _shown(alpha.mean, 3),
         f"{alpha.low:.3f}-{alpha.high:.3f}" if bounded else "",
-        " ".join("?" if rate is None else f"{rate:.2f}" for rate in found.alpha_k or ()),
+        " ".join("?" if rate is None else f"{rate:.2f}" for rate in findings.alpha_k or ()),
     ]
 
 

@@ -127,8 +127,8 @@ def vidur(
         update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
         update["elementwise"] = import_elementwise(mlp)
     if all_reduce:
-        found = import_all_reduce(all_reduce, peak)
-        update["collectives"] = {**profile.collectives, "all_reduce": found}
+        collective_models = import_all_reduce(all_reduce, peak)
+        update["collectives"] = {**profile.collectives, "all_reduce": collective_models}
     if send_recv:
         update["link"] = import_link(send_recv, peak)
     _save(profile.model_copy(update=update), output)

@@ -65,12 +65,31 @@ class VerbGroup(click.Group):
             formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
 
 
+def _install_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    if shell is not None:
+        from ssdsim.cli.completion import installed
+
+        installed(ctx, shell)
+
+
 @click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ssdsim")
+@click.option(
+    "--install-completion",
+    is_flag=False,
+    flag_value="",
+    metavar="[bash|zsh|fish]",
+    is_eager=True,
+    expose_value=False,
+    callback=_install_completion,
+    help="Complete verbs, options and names in your shell, and exit.",
+)
 def cli() -> None:
     """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
 
 
+COMPLETION = "_SSDSIM_COMPLETE"
+"""Of the environment: set where a shell asks what could follow."""
 _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 
 
@@ -83,10 +102,20 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")
     try:
+        if COMPLETION in os.environ:
+            from ssdsim.cli.completion import offer
+
+            offer()
         code = cli.main(standalone_mode=False)
         flush()
     except InputError as error:
         _fail(str(error))
+    except ModuleNotFoundError as error:
+        from ssdsim.base.extras import told
+
+        if (missing := told(error)) is None:
+            raise
+        _fail(missing)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         code = 2

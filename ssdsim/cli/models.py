@@ -10,9 +10,9 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
-from ssdsim.speculation.drafter_card import drafter_names, find_drafter
+from ssdsim.speculation.drafter_card import DRAFTERS
 from ssdsim.transformer.card import Transformer
 
 
@@ -25,7 +25,7 @@ def command() -> None:
 @json_option
 def list_models(as_json: bool) -> None:
     """Every bundled card with its size."""
-    cards = [find_transformer(name) for name in transformer_names()]
+    cards = TRANSFORMERS.cards()
     if as_json:
         echo_json({"schema": 1, "transformers": [_shown(card) for card in cards]})
         return
@@ -52,7 +52,7 @@ def list_models(as_json: bool) -> None:
 @json_option
 def list_drafters(as_json: bool) -> None:
     """Every bundled card of a drafter, with the data on which its acceptance was published."""
-    cards = [card for name in drafter_names() if (card := find_drafter(name)) is not None]
+    cards = DRAFTERS.cards()
     if as_json:
         echo_json({"schema": 1, "drafters": cards})
         return

@@ -14,7 +14,7 @@ from ssdsim.base.option import Option
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
 from ssdsim.cli.output import print_out
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.scenario.options import ALL, ranged
 
 Makes = Callable[[], Iterable[click.Option]]
@@ -128,7 +128,7 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``-o``, ``--jobs`` and ``--cluster``: where long work is kept, and who does it."""
-    folder = click.Path(path_type=Path, file_okay=False)
+    folder = Output(path_type=Path, file_okay=False)
     address = "a Dask scheduler, whose workers do the work"
     for option in (
         click.option("--cluster", metavar="TCP://HOST:PORT", help=address),

@@ -1,4 +1,4 @@
-"""What goes to stdout as it is, and what is done where nobody reads it."""
+"""Plain output to stdout, and its end where nobody reads it."""
 
 from __future__ import annotations
 

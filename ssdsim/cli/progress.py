@@ -1,14 +1,13 @@
-"""How far long work is and how long it still takes: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
-
-from ssdsim.cli.console import console
 
 _LINE_EVERY_S = 5.0
 _BAR_AFTER_S = 1.0  # what is over sooner needs none
@@ -20,14 +19,15 @@ def shown(verb: str, what: str, quiet: bool, ends: bool = True) -> Iterator[Call
 
     Work that is over soon says nothing where it does not say that it ``ends``.
     """
-    log = console(stderr=True)
     if quiet:
         yield lambda done, total: None
-    elif log.is_terminal:
+    elif sys.stderr is not None and sys.stderr.isatty():
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+        from ssdsim.cli.console import console  # here: most answers are there before there is a bar to draw
+
         columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-        bar = Progress(*columns, console=log, transient=True)
+        bar = Progress(*columns, console=console(stderr=True), transient=True)
         task, began = bar.add_task(verb), time.monotonic()
 
         def moved(done: int, total: int) -> None:

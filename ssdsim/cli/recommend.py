@@ -46,7 +46,7 @@ class Batches(Several):
             return begun
         last, following = super().parse(end)[-1], _following(begun)
         if following is None or last <= begun[-1]:
-            raise ValueError("not a list that rises by equal steps or factors from at least two numbers")
+            raise ValueError("a list that does not rise by equal steps or factors from at least two numbers")
         while following(begun[-1]) <= last:
             if len(begun) >= MOST_VALUES:
                 raise ValueError(f"a list of more than {MOST_VALUES} values")
@@ -114,25 +114,27 @@ def command(
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
     with shown("recommend", "steps", quiet, ends=False) as progress:
-        found = recommend(seed=seed, progress=progress, **options)
-    entrance = door(found, rate, slo)
-    answer = recommendation_json(found, entrance) if as_json or output is not None else {}
+        recommendation = recommend(seed=seed, progress=progress, **options)
+    entrance = door(recommendation, rate, slo)
+    answer = recommendation_json(recommendation, entrance) if as_json or output is not None else {}
     if output is not None:
-        _keep(output, found, entrance, answer, seed)
+        _keep(output, recommendation, entrance, answer, seed)
     if as_json:
         echo_json(answer)
     else:
         from ssdsim.cli.render_recommendation import print_recommendation
 
-        print_recommendation(found, entrance, quiet)
+        print_recommendation(recommendation, entrance, quiet)
         if output is not None and entrance is not None:
             click.echo(f"{output / REPORT}, {output / COMMAND}")
-    return int(all(answer.best is None for answer in found.answers))
+    return int(all(answer.best is None for answer in recommendation.answers))
 
 
-def _keep(folder: Path, found: Recommendation, entrance: Door | None, answer: dict[str, Any], seed: int) -> None:
+def _keep(
+    folder: Path, recommendation: Recommendation, entrance: Door | None, answer: dict[str, Any], seed: int
+) -> None:
     """The folder, with its page where there is something to show."""
-    options = {} if entrance is None else base_point(found, entrance)
+    options = {} if entrance is None else base_point(recommendation, entrance)
     keep_recommendation(folder, options, answer, "" if entrance is None else pasted(entrance))
     if entrance is not None:
         from ssdsim.reports.build import report

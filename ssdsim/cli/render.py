@@ -8,18 +8,14 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ssdsim import strategies
-from ssdsim.answers.columns import TITLED, Column
+from ssdsim.answers.columns import TITLED
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
-from ssdsim.base.kinds import Number
-from ssdsim.base.option import Group
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
-from ssdsim.scenario.options import ALL, members
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
@@ -30,7 +26,7 @@ _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "�
 def print_prediction(prediction: Prediction, quiet: bool) -> None:
     """The strategies, where a round's time goes, the verdict and the provenance."""
     out = console()
-    out.print(title(prediction.configuration), style="bold")
+    out.print(prediction.told.title, style="bold")
     out.print(_table(prediction))
     out.print()
     _print_round_bars(prediction, out)
@@ -52,48 +48,16 @@ def title_of(name: str) -> str:
     return strategies.ALL.named(name).title
 
 
-def title(configuration: Configuration) -> str:
-    """One line that says what was asked."""
-    v = configuration.settings
-    shape = configuration.shape
-    if configuration.site is None:
-        numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
-        return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
-    hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
-    return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
-
-
 def _table(prediction: Prediction) -> Table:
-    seconds = prediction.unit == "s"
-    shown = {column.headed(seconds): column for column in TITLED}
-    rate, *others = shown
-    over = {f"vs {title_of(name)}": name for name in _rivals(prediction)}
-    bounds = ["95 %"] if any(prediction.intervals.values()) else []
-    table = Table(first=(rate, *bounds, *over))
+    told = prediction.told
+    aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
+    table = Table(first=[header for header in told.header[1:] if header not in aside])
     table.add_column("", words=True)
-    for header in (rate, *bounds, *others, *over):
+    for header in told.header[1:]:
         table.add_column(header)
-    for name, e in prediction.estimates.items():
-        interval = prediction.intervals[name]
-        first, *rest = (_cell(column, e, seconds) for column in shown.values())
-        said = [f"{interval.low:.4g}-{interval.high:.4g}"] if interval else []
-        rivals = (prediction.estimates[rival].tokens_per_second for rival in over.values())
-        table.add_row(title_of(name), first, *said, *rest, *(f"{e.tokens_per_second / r:.2f}x" for r in rivals))
+    for row in told.rows:
+        table.add_row(*row)
     return table
-
-
-def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
-    value = column.value(estimate, seconds)
-    if column.unit == "devices":
-        return counted(value)
-    digits = 2 if column.unit != "rate" else 1 if seconds else 3
-    return f"{value:.{digits}f}"
-
-
-def _rivals(prediction: Prediction) -> list[str]:
-    """Those that the others are held against: all but the subject, unless it is alone."""
-    return [name for name in prediction.estimates if name != prediction.verdict.subject]
 
 
 def _print_round_bars(prediction: Prediction, out: Console) -> None:
@@ -129,8 +93,17 @@ def _bar(estimate: Estimate, longest: float, width: int) -> Text:
     return line
 
 
+def print_shared(configuration: Configuration, out: Console) -> bool:
+    """Which strategies' drafts serve several targets, and how; whether one does."""
+    shared = {title_of(n): s.devices.sharing for n, s in configuration.scenarios.items() if s.devices.sharing}
+    if shared:
+        print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))
+    return bool(shared)
+
+
 def _print_notes(prediction: Prediction, out: Console) -> None:
-    for reason in prediction.configuration.no_room.values():
+    configuration = prediction.configuration
+    for reason in configuration.no_room.values():
         if reason not in prediction.verdict.sentence:
             print_labelled(out, UNLABELLED, reason, "yellow")
     caching = [e for e in prediction.estimates.values() if e.p_hit is not None]
@@ -143,13 +116,7 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
             rate = "tokens/s" if prediction.unit == "s" else "tokens/T_v"
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
             print_labelled(out, UNLABELLED, said, "dim")
-    shared = {
-        title_of(n): s.devices.sharing for n, s in prediction.configuration.scenarios.items() if s.devices.sharing
-    }
-    if shared:
-        print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))
-    exact = "exact but for the waits of targets that share a draft" if shared else "exact"
+    exact = "exact but for the waits of targets that share a draft" if print_shared(configuration, out) else "exact"
     engines = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
     out.print(f"Engine   {engines[prediction.engine]}", style="dim")
-    configuration = prediction.configuration
     print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

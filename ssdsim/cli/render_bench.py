@@ -1,4 +1,4 @@
-"""What ``ssdsim bench`` says before it begins, and shows in the end."""
+"""Output of ``ssdsim bench``: what it says before it begins, and shows in the end."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _cells(each: Repeated) -> list[str]:
     drafts = "-" if row.k is None else f"{row.draft or row.drafter} K {row.k}"
     lengths = (mean("input_tokens", 0), mean("output_tokens", 0), str(len(each.rows)))
     low, high = (f"{bound:.4g}" for bound in bounds) if bounds else ("-", "-")
-    found = [own.found for own in each.rows if own.found is not None]
-    undrafted = f"{1.0 - sum(found) / len(found):.0%}" if found else "-"
+    shares = [own.found for own in each.rows if own.found is not None]
+    undrafted = f"{1.0 - sum(shares) / len(shares):.0%}" if shares else "-"
     speeds = (f"{each.mean:.4g}", low, high, "-" if noise is None else f"{noise:.1%}")
     beside = (mean("ttft_ms", 1), mean("itl_ms", 2), mean("output_tokens_per_s", 1), mean("acceptance_length", 2))
     return [row.model, drafts, str(row.batch), *lengths, *speeds, *beside, undrafted]

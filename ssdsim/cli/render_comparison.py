@@ -17,40 +17,41 @@ from ssdsim.scenario.standing import Standing, TokenInput
 _BAR = 24
 
 
-def print_comparison(found: Comparison, quiet: bool) -> None:
+def print_comparison(comparison: Comparison, quiet: bool) -> None:
     """The sentence, the strategies from the fastest on, and what acceptance they rest on."""
     out = console()
-    print_labelled(out, "Verdict  ", found.sentence, "green" if found.winner else "yellow", "bold")
-    if found.doubts_told:
-        print_labelled(out, UNLABELLED, f"not known: {found.doubts_told}")
+    print_labelled(out, "Verdict  ", comparison.sentence, "green" if comparison.winner else "yellow", "bold")
+    if comparison.doubts_told:
+        print_labelled(out, UNLABELLED, f"not known: {comparison.doubts_told}")
     out.print()
     out.print(
-        f"Tokens/s per user at batch {found.batch} on up to {found.request.gpus} GPUs, each at its best settings",
+        f"Tokens/s per user at batch {comparison.batch} on up to {comparison.request.gpus} GPUs, "
+        "each at its best settings",
         style="bold",
     )
-    out.print(_strategies(found))
-    for each in found.apart.values():
+    out.print(_strategies(comparison))
+    for each in comparison.apart.values():
         out.print(f"apart: {each.sentence} ({each.deployment.name})", style="yellow")
-    for name, reason in found.impossible.items():
+    for name, reason in comparison.impossible.items():
         out.print(f"no {strategies.ALL.named(name).title}: {reason}", style="yellow")
     out.print()
     out.print("Acceptance inputs", style="bold")
-    out.print(_inputs(found))
+    out.print(_inputs(comparison))
     out.print()
     out.print("What each strategy rests on", style="bold")
-    out.print(_rests_on(found))
+    out.print(_rests_on(comparison))
     out.print()
     out.print("95 % and P(fastest) from errors of timings and the ranges of these inputs, drawn together", style="dim")
-    print_origins(out, (), found.runtime)
-    print_warnings(found.warnings, quiet)
+    print_origins(out, (), comparison.runtime)
+    print_warnings(comparison.warnings, quiet)
 
 
-def _strategies(found: Comparison) -> Table:
+def _strategies(comparison: Comparison) -> Table:
     table = Table()
     for column in ("deployment", "settings", "GPUs", "/user", "95 %", "/GPU", "P", ""):
         table.add_column(column, words=column in ("deployment", "settings", ""), joined=column in ("settings", "95 %"))
-    longest = max(each.high for each in found.compared.values())
-    for each in found.compared.values():
+    longest = max(each.high for each in comparison.compared.values())
+    for each in comparison.compared.values():
         d = each.deployment
         table.add_row(
             d.name,
@@ -71,11 +72,11 @@ def _bar(low: float, at: float, high: float) -> str:
     return "".join("█" if n == middle else "─" if first <= n <= last else " " for n in range(_BAR))
 
 
-def _inputs(found: Comparison) -> Table:
+def _inputs(comparison: Comparison) -> Table:
     table = Table()
     for column in ("input", "value", "range", "what it is"):
         table.add_column(column, words=column != "value")
-    for each in found.inputs:
+    for each in comparison.inputs:
         table.add_row(*_cells(each))
     return table
 
@@ -87,14 +88,14 @@ def _cells(each: TokenInput) -> Iterator[str]:
     yield standing_told(each)
 
 
-def _rests_on(found: Comparison) -> Table:
+def _rests_on(comparison: Comparison) -> Table:
     """A line a strategy: its inputs by who says so."""
-    rests_on = [compared.rests_on for compared in found.compared.values()]
+    rests_on = [compared.rests_on for compared in comparison.compared.values()]
     standings = [standing for standing in get_args(Standing) if any(standing in each for each in rests_on)]
     table = Table()
     for column in ("", *standings):
         table.add_column(column, words=True)
-    for name, compared in found.compared.items():
+    for name, compared in comparison.compared.items():
         said = (", ".join(map(spelled, compared.rests_on.get(standing, ()))) for standing in standings)
         table.add_row(strategies.ALL.named(name).title, *said)
     return table

@@ -72,10 +72,10 @@ def _length(at: Findings) -> str:
 
 
 def _spread(at: Findings) -> str:
-    found = at.requests
-    text = "alike" if found.alike else "differ"
-    if found.concentration is not None:
-        text += f", a Beta of concentration {found.concentration:.3g}"
+    requests = at.requests
+    text = "alike" if requests.alike else "differ"
+    if requests.concentration is not None:
+        text += f", a Beta of concentration {requests.concentration:.3g}"
     clusters = [batch for batch in at.correlation.batch if batch.p_all_hit is not None]
     if clusters:
         last = max((each for each in clusters if (each.independent or 0.0) > 1e-3), key=lambda b: b.b, default=None)
@@ -137,12 +137,12 @@ def _sets(at: AtTemperature) -> Table:
     table.add_column("set", words=True)
     for header in ("requests", "acceptance", "95 %", "tokens/round", *(f"F {f}" for f in _FAN_OUTS)):
         table.add_column(header)
-    for name, found in at.sets.items():
-        alpha, rejected = found.alpha, found.hits.rejected
+    for name, findings in at.sets.items():
+        alpha, rejected = findings.alpha, findings.hits.rejected
         interval = f"{alpha.low:.3f}-{alpha.high:.3f}" if alpha.low is not None and alpha.high is not None else ""
         hits = _law(rejected)[: len(_FAN_OUTS)] if rejected is not None else []
-        mean, pooled = (f"{v:.3f}" if v is not None else "" for v in (alpha.mean, found.length.pooled))
-        table.add_row(name, str(found.count), mean, interval, pooled, *hits)
+        mean, pooled = (f"{v:.3f}" if v is not None else "" for v in (alpha.mean, findings.length.pooled))
+        table.add_row(name, str(findings.count), mean, interval, pooled, *hits)
     return table
 
 
@@ -161,14 +161,14 @@ def _print_lossless(pair: Pair, out: Console) -> None:
 
 
 def _print_routing(pair: Pair, out: Console) -> None:
-    for role, found in (pair.routing or {}).items():
-        touched = ", ".join(f"{experts:.1f} by {m}" for m, experts in found.in_a_row)
-        apart = ", ".join(f"{experts:.1f} by {m}" for m, experts in found.apart)
+    for role, routing in (pair.routing or {}).items():
+        touched = ", ".join(f"{experts:.1f} by {m}" for m, experts in routing.in_a_row)
+        apart = ", ".join(f"{experts:.1f} by {m}" for m, experts in routing.apart)
         out.print()
         _line(
-            out, "experts", f"of the {role}, {found.count} a layer: {touched} tokens in a row; {apart} of other texts"
+            out, "experts", f"of the {role}, {routing.count} a layer: {touched} tokens in a row; {apart} of other texts"
         )
-        _line(out, "", f"a card says so with overlap {found.overlap:.2f}, skew {found.skew:.2f}")
+        _line(out, "", f"a card says so with overlap {routing.overlap:.2f}, skew {routing.skew:.2f}")
 
 
 def print_compared(loops: Sequence[Compared], out: Console) -> None:
@@ -187,10 +187,10 @@ def print_compared(loops: Sequence[Compared], out: Console) -> None:
     out.print(table)
 
 
-def print_consequences(found: Sequence[Consequence], out: Console) -> None:
+def print_consequences(consequences: Sequence[Consequence], out: Console) -> None:
     """What it does to the answer."""
     out.print()
-    for each in found:
+    for each in consequences:
         _line(out, f"at {each.temperature:g}", str(each))
         if each.next is not None:
             _line(out, "", each.next)

@@ -17,6 +17,7 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
+from ssdsim.answers.recommend.table import TITLE
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -29,13 +30,13 @@ _NO_GAIN = 5e-4
 _HELD = "its GPUs held, its settings follow"
 
 
-def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bool) -> None:
+def print_recommendation(recommendation: Recommendation, entrance: Door | None, quiet: bool) -> None:
     """What to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
-    print_labelled(out, "Verdict  ", found.sentence, "green", "bold")
-    about = found.at_focus
+    print_labelled(out, "Verdict  ", recommendation.sentence, "green", "bold")
+    about = recommendation.at_focus
     if entrance is not None and about is not None:
-        for label, text in _first_lines(found, about, entrance):
+        for label, text in _first_lines(recommendation, about, entrance):
             print_labelled(out, f"{label:9}", text, "", "bold")
         _print_command(entrance, out)
         for label, text in _rates(entrance):
@@ -43,34 +44,35 @@ def print_recommendation(found: Recommendation, entrance: Door | None, quiet: bo
         for note in entrance.command.notes if entrance.command else ():
             print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
         out.print()
-    for sentence in _at_equal_count(found, about):
+    for sentence in _at_equal_count(recommendation, about):
         print_labelled(out, UNLABELLED, sentence)
     if about is not None and about.equal is not None and about.equal.doubts_told:
         print_labelled(out, UNLABELLED, f"not known: {about.equal.doubts_told}")
-    print_labelled(out, UNLABELLED, _question(found.request), "dim")
-    if found.request.engine.called is None:
+    print_labelled(out, UNLABELLED, _question(recommendation.request), "dim")
+    if recommendation.request.engine.called is None:
         print_labelled(out, UNLABELLED, UNNAMED, "dim")
-    _heading(out, "Tokens/s per user and per GPU by batch; P that no other strategy is better")
-    _print_answers(found, out)
+    _heading(out, TITLE)
+    _print_answers(recommendation, out)
     if about is not None:
         _print_best(about, out)
-        _print_equal(found, about, out)
-        _print_pareto(found, about, out)
-        _print_break_even(found, about, out)
-        _print_gains(found, about, out)
-        _print_swings(found, about, out)
+        _print_equal(recommendation, about, out)
+        _print_pareto(recommendation, about, out)
+        _print_break_even(recommendation, about, out)
+        _print_gains(recommendation, about, out)
+        _print_swings(recommendation, about, out)
     out.print()
     out.print(
-        f"Searched {found.evaluated} settings in closed form; P and 95 % from errors of timings and doubts of tokens",
+        f"Searched {recommendation.evaluated} settings in closed form; "
+        "P and 95 % from errors of timings and doubts of tokens",
         style="dim",
     )
-    print_origins(out, found.provenance, found.runtime, inputs_told(found.inputs))
-    print_warnings(found.warnings, quiet)
+    print_origins(out, recommendation.provenance, recommendation.runtime, inputs_told(recommendation.inputs))
+    print_warnings(recommendation.warnings, quiet)
 
 
-def _first_lines(found: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
+def _first_lines(recommendation: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
     """What runs where, K by batch, what that is worth, what stands apart, what it costs."""
-    best, request = entrance.deployment, found.request
+    best, request = entrance.deployment, recommendation.request
     settings = f", {best.settings}" if best.settings else ""
     v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
     models = f"{v['target']} drafted by {v['draft']}" if strategy.drafts else v["target"]
@@ -155,12 +157,14 @@ def _print_command(entrance: Door, out: Console) -> None:
     out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
 
 
-def _at_equal_count(found: Recommendation, about: Answer | None) -> Iterator[str]:
+def _at_equal_count(recommendation: Recommendation, about: Answer | None) -> Iterator[str]:
     """At the focus: the widest target with one draft GPU, and all GPUs."""
     if about is None or about.equal is None:
         return
     plus_one = [
-        count for count in found.equal_counts if count.subject.shape.devices.draft == 1 and count.subject.copies == 1
+        count
+        for count in recommendation.equal_counts
+        if count.subject.shape.devices.draft == 1 and count.subject.copies == 1
     ]
     for count in dict.fromkeys([*plus_one[-1:], about.equal]):
         yield f"Batch {about.batch}: {count.sentence}"
@@ -189,32 +193,13 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _print_answers(found: Recommendation, out: Console) -> None:
-    price = found.request.gpu_hour
-    costs = ["$/Mtoken"] if price is not None else []
-    table = _table(
-        "batch", "best", "settings", "/user", "/GPU", *costs, "idle", "runner-up", "/user", "/GPU", "margin", "P"
-    )
-    for answer in found.answers:
-        best, second = answer.best, answer.runner_up
-        if best is None:
-            table.add_row(str(answer.batch), "-")
-            continue
-        rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
-        table.add_row(
-            str(answer.batch),
-            best.name,
-            best.settings,
-            f"{best.per_user:.1f}",
-            f"{best.per_gpu:.1f}",
-            *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
-            str(found.request.gpus - best.gpus),
-            *rival,
-            f"{answer.margin:+.1%}" if answer.margin is not None else "",
-            f"{answer.probability:.2f}" if answer.probability is not None and second else "",
-        )
+def _print_answers(recommendation: Recommendation, out: Console) -> None:
+    told = recommendation.told
+    table = _table(*told.header)
+    for row in told.rows:
+        table.add_row(*row)
     out.print(table)
-    for answer in found.answers:
+    for answer in recommendation.answers:
         for line in _impossible(answer):
             out.print(line, style="yellow")
 
@@ -250,17 +235,17 @@ def _print_best(about: Answer, out: Console) -> None:
     )
 
 
-def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
-    if not found.equal_counts:
+def _print_equal(recommendation: Recommendation, about: Answer, out: Console) -> None:
+    if not recommendation.equal_counts:
         return
-    title = strategies.ALL.named(found.request.subject).title
+    title = strategies.ALL.named(recommendation.request.subject).title
     _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
     lead = f"{title} is"
     table, bounds = Table(), ("95 %", f"P({title} faster)")
     for header in ("GPUs", title, "settings", "/user", "best rival", "/user", lead, *bounds):
         words = header in (title, "settings", "best rival")
         table.add_column(header, words=words, joined=header in ("settings", "/user", lead, *bounds))
-    for count in found.equal_counts:
+    for count in recommendation.equal_counts:
         closest = count.closest
         table.add_row(
             str(count.gpus),
@@ -274,7 +259,7 @@ def _print_equal(found: Recommendation, about: Answer, out: Console) -> None:
             f"{closest.probability_faster:.2f}",
         )
     out.print(table)
-    last = found.equal_counts[-1] if about.equal is None else about.equal
+    last = recommendation.equal_counts[-1] if about.equal is None else about.equal
     out.print(_all_rivals(last), style="dim")
 
 
@@ -283,9 +268,9 @@ def _all_rivals(count: EqualCount) -> str:
     return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
 
 
-def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
+def _print_pareto(recommendation: Recommendation, about: Answer, out: Console) -> None:
     _heading(out, f"Pareto frontier, batch {about.batch}: tokens/s per user against tokens/s per GPU")
-    price = found.request.gpu_hour
+    price = recommendation.request.gpu_hour
     table = _table("deployment", "settings", "GPUs", "/user", "/GPU", *(["$/Mtoken"] if price is not None else []))
     for d in about.pareto:
         table.add_row(
@@ -299,12 +284,12 @@ def _print_pareto(found: Recommendation, about: Answer, out: Console) -> None:
     out.print(table)
 
 
-def _print_break_even(found: Recommendation, about: Answer, out: Console) -> None:
-    if not found.break_evens or about.equal is None:
+def _print_break_even(recommendation: Recommendation, about: Answer, out: Console) -> None:
+    if not recommendation.break_evens or about.equal is None:
         return
-    subject, gpus = about.equal.subject, found.request.gpus
+    subject, gpus = about.equal.subject, recommendation.request.gpus
     _heading(out, f"Break-even, batch {about.batch}: {subject.name} ({_HELD}) is the fastest on up to {gpus} GPUs")
-    for bound in found.break_evens:
+    for bound in recommendation.break_evens:
         print_labelled(out, "  ", _bound(bound))
     if subject.rate.p_hit is not None:
         hits = "p_hit is the hit rate after a speculation by the primary;"
@@ -323,24 +308,24 @@ def _bound(bound: BreakEven) -> str:
     return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
 
 
-def _print_gains(found: Recommendation, about: Answer, out: Console) -> None:
+def _print_gains(recommendation: Recommendation, about: Answer, out: Console) -> None:
     best: Deployment | None = about.best
     if best is None:
         return
     _heading(out, f"What to improve first, batch {about.batch}, {best.name} ({_HELD})")
     table = _table("what", "change", "tokens/s", "elasticity")
-    shown = [e for e in found.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
+    shown = [e for e in recommendation.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
     for e in shown:
         table.add_row(e.what, e.better, f"{e.gain:+.1%}", f"{e.elasticity:+.2f}")
     out.print(table)
-    idle = [e.what for e in found.elasticities if e.gain < _NO_GAIN]
+    idle = [e.what for e in recommendation.elasticities if e.gain < _NO_GAIN]
     if idle:
         out.print(f"no gain from: {', '.join(idle)}", style="dim")
 
 
-def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
+def _print_swings(recommendation: Recommendation, about: Answer, out: Console) -> None:
     """What nobody has measured, or not well enough."""
-    if not found.swings or about.equal is None:
+    if not recommendation.swings or about.equal is None:
         return
     subject, closest = about.equal.subject, about.equal.closest
     text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
@@ -349,7 +334,7 @@ def _print_swings(found: Recommendation, about: Answer, out: Console) -> None:
     table.add_column("what", words=True)
     for header in ("is a", "over", "lowest", "highest"):
         table.add_column(header, words=True)
-    for each in found.swings:
+    for each in recommendation.swings:
         standing = "measured rate" if each.standing == "measured" else each.standing
         table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
     out.print(table)

@@ -16,7 +16,7 @@ from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
@@ -24,40 +24,40 @@ from ssdsim.scenario.configuration import Configuration
 _BARS = 12
 
 
-def print_serving(found: Serving, gpu_hour: float | None) -> None:
+def print_serving(serving: Serving, gpu_hour: float | None) -> None:
     """The answer first, then the numbers of each load, then what they rest on."""
     out = console()
-    out.print(found.verdict.sentence, style="bold")
+    out.print(serving.verdict.sentence, style="bold")
     out.print()
-    print_labelled(out, "saturated from  ", "; ".join(_capacities(found)))
-    for each in found.apart.values():
-        print_labelled(out, "apart           ", each.sentence)
-    if found.within_slo:
-        print_labelled(out, "within the SLO  ", "; ".join(_within_slo(found)))
-    for point in found.points:
+    print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
+    for each in serving.apart.values():
+        print_labelled(out, "Apart           ", each.sentence)
+    if serving.within_slo:
+        print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
+    for point in serving.points:
         out.print()
-        out.print(_headline(found, point), style="bold")
-        out.print(_runs(found, point, gpu_hour) if point.metrics else _closed(found, point))
+        out.print(_headline(serving, point), style="bold")
+        out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
         _notes(out, point)
-    if len(found.points) == 1 and found.points[0].metrics:
+    if len(serving.points) == 1 and serving.points[0].metrics:
         out.print()
-        _batches(out, found, found.points[0])
-    _rests_on(out, found)
+        _batches(out, serving, serving.points[0])
+    _rests_on(out, serving)
 
 
-def _capacities(found: Serving) -> list[str]:
+def _capacities(serving: Serving) -> list[str]:
     return [
-        f"{title(found, name)} {rate:.1f}{_bounds(interval)} requests/s"
-        for name, (rate, interval) in found.capacities.items()
+        f"{title(serving, name)} {rate:.1f}{_bounds(interval)} requests/s"
+        for name, (rate, interval) in serving.capacities.items()
     ]
 
 
-def _within_slo(found: Serving) -> list[str]:
+def _within_slo(serving: Serving) -> list[str]:
     """The rate, and what it is a GPU."""
     return [
-        f"{title(found, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
-        f"{each.rate / found.policies.by_name[name].gpus:.2f} a GPU"
-        for name, each in found.within_slo.items()
+        f"{title(serving, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
+        f"{each.rate / serving.policies.by_name[name].gpus:.2f} a GPU"
+        for name, each in serving.within_slo.items()
     ]
 
 
@@ -81,16 +81,16 @@ def print_compared(name: str, workload: Workload, rows: Sequence[Compared], conf
     _origins(out, configuration)
 
 
-def title(found: Serving, name: str) -> str:
+def title(serving: Serving, name: str) -> str:
     """What a person reads of a policy."""
-    return AUTO if name == AUTO else found.policies.by_name[name].title
+    return AUTO if name == AUTO else serving.policies.by_name[name].title
 
 
 def _bounds(interval: Interval | None) -> str:
     return f" ({interval.low:.1f}-{interval.high:.1f})" if interval else ""
 
 
-def _headline(found: Serving, point: Point) -> str:
+def _headline(serving: Serving, point: Point) -> str:
     workload = point.workload
     load = f"{workload.concurrency} in flight" if point.rate is None else f"{point.rate:.3g} requests/s"
     if point.rate is None and workload.concurrency is None:
@@ -98,11 +98,11 @@ def _headline(found: Serving, point: Point) -> str:
     return f"{load}: {workload.requests} requests, {workload.source}"
 
 
-def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
+def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
     table = Table(first=("TTFT p50", "TPOT p50", "TPOT p99"))
     table.add_column("", words=True)
     columns = ["GPUs", "done/s", "TTFT p50", "p99 ms", "TPOT p50", "95 %", "p99 ms ", "ITL p99", "tok/s/GPU", "running"]
-    goodput = found.how.slo is not None
+    goodput = serving.how.slo is not None
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
     columns += ["preempted"]
@@ -111,7 +111,7 @@ def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
-            counted(found.policies.by_name[name].gpus),
+            counted(serving.policies.by_name[name].gpus),
             f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
             _at(ttft, 50, "{:.0f}"),
             _at(ttft, 99, "{:.0f}"),
@@ -125,7 +125,7 @@ def _runs(found: Serving, point: Point, gpu_hour: float | None) -> Table:
         cells += [f"{metrics.goodput:.2f}", _attained(metrics)] if goodput and metrics.goodput is not None else []
         cells += ["-", "-"] if goodput and metrics.goodput is None else []
         cells += [f"{gpu_hour * metrics.gpu_hours_per_million_tokens:.3g}"] if gpu_hour is not None else []
-        table.add_row(title(found, name), *cells, f"{metrics.preemptions}")
+        table.add_row(title(serving, name), *cells, f"{metrics.preemptions}")
     return table
 
 
@@ -140,11 +140,11 @@ def _at(summary: Summary | None, percent: int, form: str) -> str:
 def _interval(summary: Summary | None, percent: int) -> str:
     if summary is None or np.isnan(summary.percentiles[percent].low):
         return "-"
-    found = summary.percentiles[percent]
-    return f"{found.low:.2f}-{found.high:.2f}"
+    percentile = summary.percentiles[percent]
+    return f"{percentile.low:.2f}-{percentile.high:.2f}"
 
 
-def _closed(found: Serving, point: Point) -> Table:
+def _closed(serving: Serving, point: Point) -> Table:
     table = Table()
     table.add_column("", words=True)
     for column in ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"):
@@ -152,7 +152,7 @@ def _closed(found: Serving, point: Point) -> Table:
     for name, served in point.closed.items():
         numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        table.add_row(title(found, name), counted(found.policies.by_name[name].gpus), *cells)
+        table.add_row(title(serving, name), counted(serving.policies.by_name[name].gpus), *cells)
     return table
 
 
@@ -169,9 +169,9 @@ def _notes(out: Console, point: Point) -> None:
         out.print(f"rejected, because no cache could hold them: {said}", style="yellow")
 
 
-def _batches(out: Console, found: Serving, point: Point) -> None:
+def _batches(out: Console, serving: Serving, point: Point) -> None:
     """How many decode together, as shares of the time, and what runs there where it follows them."""
-    width = max(6, *(len(title(found, name)) + 1 for name in point.metrics))
+    width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
     for name, metrics in point.metrics.items():
         counts = np.array(list(metrics.batch_histogram) or [0])
         shares = np.array(list(metrics.batch_histogram.values()) or [1.0])
@@ -180,23 +180,23 @@ def _batches(out: Console, found: Serving, point: Point) -> None:
         bars = "".join(" ▁▂▃▄▅▆▇█"[int(np.ceil(8 * height / max(heights)))] for height in heights)
         clean = "" if metrics.clean_share is None else f", all hit in {metrics.clean_share:.1%} of rounds"
         forced = "" if not metrics.forced_share else f", {metrics.forced_share:.1%} of look-ups are of new requests"
-        print_labelled(out, f"{title(found, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
+        print_labelled(out, f"{title(serving, name):{width}}", f"0 {bars} {edges[-1] - 1} running{clean}{forced}")
     for name, metrics in point.metrics.items():
-        policy = found.policies.by_name.get(name)
+        policy = serving.policies.by_name.get(name)
         if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
         each = zip(policy.variants, metrics.variant_share, strict=True)
         used = ", ".join(f"{variant.label} {share:.0%}" for variant, share in each if share >= 0.005)
-        print_labelled(out, f"{title(found, name):{width}}", f"of the time: {used}")
+        print_labelled(out, f"{title(serving, name):{width}}", f"of the time: {used}")
 
 
-def _rests_on(out: Console, found: Serving) -> None:
-    configuration = found.policies.configuration
+def _rests_on(out: Console, serving: Serving) -> None:
+    configuration = serving.policies.configuration
     out.print()
-    for reason in found.policies.no_room.values():
+    for reason in serving.policies.no_room.values():
         out.print(reason, style="yellow")
     _origins(out, configuration)
-    for crossing in found.crossings[:1]:
+    for crossing in serving.crossings[:1]:
         if crossing.interval is not None:
             out.print(
                 "intervals of rates: 95 % from all that is not known; of times: 95 % of a run as long", style="dim"
@@ -204,10 +204,4 @@ def _rests_on(out: Console, found: Serving) -> None:
 
 
 def _origins(out: Console, configuration: Configuration) -> None:
-    for record in configuration.provenance:
-        out.print(f"{record['profile']}: {record['summary']}", style="dim")
-    if configuration.runtime:
-        out.print(f"runtime {configuration.runtime}", style="dim")
-    tokens = inputs_told(configuration.inputs)
-    if tokens:
-        out.print(f"tokens {tokens}", style="dim")
+    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

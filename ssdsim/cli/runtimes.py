@@ -13,7 +13,7 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
-from ssdsim.runtimes.catalog import find_runtime, runtime_names
+from ssdsim.runtimes.catalog import RUNTIMES, find_runtime
 from ssdsim.runtimes.covered import Covered
 
 
@@ -26,7 +26,7 @@ def command() -> None:
 @json_option
 def list_runtimes(as_json: bool) -> None:
     """Every bundled runtime with its engine and what its numbers rest on."""
-    cards = [find_runtime(name) for name in runtime_names()]
+    cards = RUNTIMES.cards()
     if as_json:
         listed = [picked(card, "name", "engine", "versions", "about", "evidence") for card in cards]
         echo_json({"schema": 1, "runtimes": listed})

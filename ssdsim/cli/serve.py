@@ -35,7 +35,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.request_logs.log import RequestLog
 from ssdsim.runs.serving_folder import opened_for_serving
-from ssdsim.scenario.asked import subject_among
+from ssdsim.scenario.points import subject_among
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
@@ -84,7 +84,7 @@ def command(
         _say_cost(requests, runs, str(options["strategies"] or _STRATEGIES), output)
     with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
-        found = served(
+        answer = served(
             Load(load.rate, workload=requests),
             fleet,
             batching,
@@ -95,14 +95,14 @@ def command(
             **options,
         )
         if folder is not None:
-            folder.finish(serving_json(found, gpu_hour), found.requests)
+            folder.finish(serving_json(answer, gpu_hour), answer.requests)
     if trace is not None:
-        _save_timeline(found, trace)
+        _save_timeline(answer, trace)
     if as_json:
-        echo_json(serving_json(found, gpu_hour))
+        echo_json(serving_json(answer, gpu_hour))
         return
-    print_serving(found, gpu_hour)
-    print_warnings(found.warnings, quiet)
+    print_serving(answer, gpu_hour)
+    print_warnings(answer.warnings, quiet)
 
 
 def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | None) -> None:
@@ -115,11 +115,11 @@ def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | Non
     click.echo(f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept}", err=True)
 
 
-def _save_timeline(found: Serving, path: Path) -> None:
+def _save_timeline(serving: Serving, path: Path) -> None:
     """Of the schedule where there is one, else of the subject, at the first load."""
-    policy = found.policies.by_name.get(AUTO) or found.policies.by_name[found.subject]
-    load = found.points[0].workload
-    timeline(run(policy, load, found.how), policy).save(path)
+    policy = serving.policies.by_name.get(AUTO) or serving.policies.by_name[serving.subject]
+    load = serving.points[0].workload
+    timeline(run(policy, load, serving.how), policy).save(path)
 
 
 def _compare(
@@ -128,17 +128,17 @@ def _compare(
     """One strategy, the subject, against what a benchmark saw of the model that it names."""
     requests, log = load.logged(seed)
     scenario = scenario | {"target": _measured_model(path, log, scenario["target"])}
-    found = policies(scenario | {"subject": None}, requests, batching)
-    name = subject_among(tuple(found.fixed), scenario["subject"])
-    comparison = compare_with(found.by_name[name], requests, log, batching, path, seed)
-    answer = comparison_json(name, found, requests, comparison)
+    chosen = policies(scenario | {"subject": None}, requests, batching)
+    name = subject_among(tuple(chosen.fixed), scenario["subject"])
+    comparison = compare_with(chosen.by_name[name], requests, log, batching, path, seed)
+    answer = comparison_json(name, chosen, requests, comparison)
     if output is not None:
         with opened_for_serving(output) as folder:
             folder.finish(answer)
     if as_json:
         echo_json(answer)
         return
-    print_compared(found.by_name[name].title, requests, comparison.rows, found.configuration)
+    print_compared(chosen.by_name[name].title, requests, comparison.rows, chosen.configuration)
 
 
 def _measured_model(path: Path, log: RequestLog, target: str | None) -> str:

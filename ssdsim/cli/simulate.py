@@ -10,17 +10,18 @@ from typing import Any
 import click
 
 from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.prediction_table import title
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import title, title_of
+from ssdsim.cli.render import print_shared, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
-from ssdsim.engine.stopping import MOST_ROUNDS, one_of
+from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
 from ssdsim.engine.trace import Trace
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.scenario.configuration import Configuration, configure
@@ -80,8 +81,9 @@ def command(
     limits |= {"precision": precision, "trace": timeline}
     runs = {}
     with shown("simulate", "runs" if tokens else "rounds", quiet, ends=False) as progress:
+        heard = InTurn(progress, len(scenarios))
         for at, (name, scenario) in enumerate(scenarios.items()):
-            how: dict[str, Any] = {"seed": seed, "progress": one_of(progress, at, len(scenarios))}
+            how: dict[str, Any] = {"seed": seed, "progress": heard.of(at)}
             runs[name] = simulate_requests(scenario, tokens, **how) if tokens else simulate(scenario, **how, **limits)
     if tokens is None:
         _refuse_noise(runs)
@@ -145,6 +147,7 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
             print_labelled(out, f"{title_of(name):{label}}", f"busy: {busy}", "dim")
     for reason in configuration.no_room.values():
         out.print(reason, style="yellow")
+    print_shared(configuration, out)
     print_origins(out, (), None, inputs_told(configuration.inputs))
 
 

@@ -26,8 +26,8 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.scenario.asked import subject_among
 from ssdsim.scenario.options import members
+from ssdsim.scenario.points import subject_among
 
 _TOP = 10
 

@@ -18,7 +18,7 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind, OutputFile
+from ssdsim.cli.values import OfKind, Output, OutputFile
 from ssdsim.validation.run import Real, validate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ for each in (validate_paper, validate_rows, validate_pair):
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=Output(path_type=Path),
     default="validation",
     show_default=True,
     help="a run folder for ssdsim report, or a .jsonl file; resumed",
@@ -82,17 +82,17 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
     """
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    found = validate(output, trace=trace, told=partial(shown, quiet=quiet), **given)
-    for warning in () if quiet else found.warnings:
+    validated = validate(output, trace=trace, told=partial(shown, quiet=quiet), **given)
+    for warning in () if quiet else validated.warnings:
         echo(f"validate: {warning}", stderr=True)
-    errors = found.errors
+    errors = validated.errors
     if as_json:
-        rows = [{**vars(c), "error": c.error} for comparisons in found.points for c in comparisons]
+        rows = [{**vars(c), "error": c.error} for comparisons in validated.points for c in comparisons]
         figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
         echo_json({"schema": 2, "comparisons": rows, **figures})
     else:
-        console().print(_table(found.points))
-        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}{_signs(found.points)}")
+        console().print(_table(validated.points))
+        echo(f"median error {np.median(errors):.1%}, worst {errors.max():.1%}{_signs(validated.points)}")
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
@@ -122,16 +122,16 @@ def _what(c: Comparison) -> str:
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
     """How often the subject is predicted faster or slower than its rival as it was measured, where that is clear."""
     from ssdsim import strategies
-    from ssdsim.scenario.asked import subject_among
+    from ssdsim.scenario.points import subject_among
     from ssdsim.validation.comparison import speedups
 
     subject = subject_among([c.strategy for c in compared[0]], None)
-    found = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]
-    if not found:
+    speeds = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]
+    if not speeds:
         return ""
-    decided = [(measured, predicted) for *_, measured, predicted in found if measured.low > 1.0 or measured.high < 1.0]
+    decided = [(measured, predicted) for *_, measured, predicted in speeds if measured.low > 1.0 or measured.high < 1.0]
     right = sum((predicted > 1.0) == (measured.value > 1.0) for measured, predicted in decided)
-    above, below = (strategies.ALL.named(name).title for name in found[0][:2])
+    above, below = (strategies.ALL.named(name).title for name in speeds[0][:2])
     return (
         f"; the sign of {above} against {below} is right at {right} of the {len(decided)} points where it was measured"
     )

@@ -17,7 +17,7 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.validation.tokens.answer import RealPair, ValidatedPair, validate_pair
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 )
 @record_options(RealPair)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default="validation", show_default=True, help="a folder"
-)
+@click.option("-o", "--output", type=Output(path_type=Path), default="validation", show_default=True, help="a folder")
 @quiet_option
 @json_option
 def command(
@@ -42,12 +40,12 @@ def command(
     """Run a measured pair's models greedily on --prompts, one request at a time, and compare; PAIR is its pair.json."""
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    found = validate_pair(pair, prompts, output=output, told=partial(shown, quiet=quiet), **given)
+    validated_pair = validate_pair(pair, prompts, output=output, told=partial(shown, quiet=quiet), **given)
     if as_json:
-        echo_json(found.as_json())
+        echo_json(validated_pair.as_json())
     else:
-        _print(found)
-    sys.exit(0 if found.bugs == 0 and (max_error is None or found.worst_error <= max_error) else 1)
+        _print(validated_pair)
+    sys.exit(0 if validated_pair.bugs == 0 and (max_error is None or validated_pair.worst_error <= max_error) else 1)
 
 
 def _print(answer: ValidatedPair) -> None:
@@ -64,11 +62,11 @@ def _print(answer: ValidatedPair) -> None:
     echo(f"{same} of {of} answers are AR's own; {ties} part at a near tie, {bugs} by a bug")
 
 
-def _table(found: Sequence[TokenComparison]) -> Table:
+def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
     table = Table(names=1, pad_edge=True)
     for column in ("", "tok/s", "lowest", "highest", "predicted before", "beside", "median error", "worst"):
         table.add_column(column)
-    for each in found:
+    for each in token_comparisons:
         table.add_row(
             _title(each),
             *(f"{value:.1f}" for value in (_middle(each.measured), min(each.measured), max(each.measured))),
@@ -80,11 +78,11 @@ def _table(found: Sequence[TokenComparison]) -> Table:
     return table
 
 
-def _rates(found: Sequence[TokenComparison]) -> Table:
+def _rates(token_comparisons: Sequence[TokenComparison]) -> Table:
     table = Table(names=1, pad_edge=True)
     for column in ("", "tokens/round", "by the pair", "acceptance", "by the pair", "hits", "by the pair"):
         table.add_column(column)
-    for each in found:
+    for each in token_comparisons:
         pairs = (*each.tokens_per_round, *each.acceptance, *each.p_hit)
         table.add_row(_title(each), *("-" if value is None else f"{value:.3f}" for value in pairs))
     return table

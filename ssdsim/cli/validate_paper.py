@@ -109,7 +109,7 @@ def _sweep_table(sweeps: Sequence[SweepReplay]) -> Table:
     return table
 
 
-def _json(found: PaperReplay) -> dict[str, object]:
+def _json(paper_replay: PaperReplay) -> dict[str, object]:
     of_families = [
         {
             **picked(replay.family, "target", "draft"),
@@ -121,7 +121,7 @@ def _json(found: PaperReplay) -> dict[str, object]:
             "ssd_tokens_per_second": replay.ssd_tokens_per_s,
             "errors": replay.errors,
         }
-        for replay in found.families
+        for replay in paper_replay.families
     ]
     of_sweeps = [
         {
@@ -135,21 +135,21 @@ def _json(found: PaperReplay) -> dict[str, object]:
             "errors": replay.errors,
             "best_k": dict(zip(("published", "predicted"), replay.best_k, strict=True)),
         }
-        for replay in found.sweeps
+        for replay in paper_replay.sweeps
     ]
-    errors = {"worst_error": found.worst, "worst_sweep_mean_error": found.worst_sweep}
-    return {**headed(found.paper), "families": of_families, "sweeps": of_sweeps, **errors}
+    errors = {"worst_error": paper_replay.worst, "worst_sweep_mean_error": paper_replay.worst_sweep}
+    return {**headed(paper_replay.paper), "families": of_families, "sweeps": of_sweeps, **errors}
 
 
-def _rows_json(found: RowsReplay) -> dict[str, object]:
-    rows = [{**vars(replay), "errors": replay.errors} for replay in found.rows]
-    return {**headed(found.paper), "rows": rows, "worst_error": found.worst}
+def _rows_json(rows_replay: RowsReplay) -> dict[str, object]:
+    rows = [{**vars(replay), "errors": replay.errors} for replay in rows_replay.rows]
+    return {**headed(rows_replay.paper), "rows": rows, "worst_error": rows_replay.worst}
 
 
-def _print_rows(found: RowsReplay) -> None:
+def _print_rows(rows_replay: RowsReplay) -> None:
     out = console()
-    out.print(f"{found.paper.citation}\n{found.paper.setting}", style="dim")
-    for replay in found.rows:
+    out.print(f"{rows_replay.paper.citation}\n{rows_replay.paper.setting}", style="dim")
+    for replay in rows_replay.rows:
         out.print(f"\n{replay.about}", style="bold")
         if replay.fitted:
             out.print(f"fitted: {replay.fitted}")

@@ -17,7 +17,7 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.measured_files import FILLED, by_column, row_options
 from ssdsim.cli.options import common_options, echo_json
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OfKind, Output
 from ssdsim.runs.layout import CONFIG, MEASURED
 from ssdsim.validation.measured import Checked, LikelierCache, Summary, ValidatedRows, runtimes_of, validate_rows
 
@@ -35,7 +35,7 @@ _CONFIG = 'schema = 1\nverb = "validate"\n'
 )
 @row_options(*FILLED)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it, of the mean")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="a run folder for ssdsim report")
+@click.option("-o", "--output", type=Output(path_type=Path), help="a run folder for ssdsim report")
 @common_options
 def command(
     files: tuple[Path, ...],
@@ -50,39 +50,39 @@ def command(
     """Compare an engine's own benchmarks (CSV, or its result files) with predictions; runs nothing."""
     if output is not None and output.suffix in (".json", ".jsonl"):
         raise InputError(f"-o '{output}' must be a folder for ssdsim report, such as {output.stem}")
-    found = validate_rows(files, runtime=runtime, seed=seed, **by_column(given))
+    validated_rows = validate_rows(files, runtime=runtime, seed=seed, **by_column(given))
     if output is not None:
-        _keep(output, found)
+        _keep(output, validated_rows)
     if as_json:
-        echo_json(found.as_json())
+        echo_json(validated_rows.as_json())
     else:
-        _print(found)
-        _hint(found.caches)
-    sys.exit(0 if max_error is None or all(each.error <= max_error for each in found.overall) else 1)
+        _print(validated_rows)
+        _hint(validated_rows.caches)
+    sys.exit(0 if max_error is None or all(each.error <= max_error for each in validated_rows.overall) else 1)
 
 
-def _keep(folder: Path, found: ValidatedRows) -> None:
+def _keep(folder: Path, validated_rows: ValidatedRows) -> None:
     """What ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).exists():
         (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
-    write_whole(folder / MEASURED, json.dumps(found.as_json(), indent=1, allow_nan=False) + "\n")
+    write_whole(folder / MEASURED, json.dumps(validated_rows.as_json(), indent=1, allow_nan=False) + "\n")
 
 
-def _print(found: ValidatedRows) -> None:
-    out, checked = console(), found.checked
+def _print(validated_rows: ValidatedRows) -> None:
+    out, checked = console(), validated_rows.checked
     rows = len({id(one.row) for one in checked})
-    with_each = "each of the runtimes" if found.several else "the runtime"
+    with_each = "each of the runtimes" if validated_rows.several else "the runtime"
     echo(f"{rows} measured rows; predicted with {with_each} {', '.join(runtimes_of(checked))}")
     out.print(_rows_table(checked))
-    out.print(_summaries_table(found.summaries))
-    for one in found.overall:
-        of = f"{one.value}: m" if found.several else "M"
+    out.print(_summaries_table(validated_rows.summaries))
+    for one in validated_rows.overall:
+        of = f"{one.value}: m" if validated_rows.several else "M"
         echo(
             f"{of}ean absolute error {one.error:.1%}, bias {one.bias:+.1%} (above 0: predicted too slow); "
             f"{one.coverage:.0%} of the 95 % intervals hold the measured value."
         )
-    for row in found.skipped:
+    for row in validated_rows.skipped:
         echo(f"skipped {row}", stderr=True)
 
 

@@ -11,12 +11,12 @@ from ssdsim.validation.replay import TreesReplay
 from ssdsim.validation.tree_paper import PublishedTrees
 
 
-def print_trees(found: TreesReplay) -> None:
+def print_trees(trees_replay: TreesReplay) -> None:
     """The speed-ups of each table, and the demo's tree."""
-    out, paper, demo = console(), found.paper, found.demo
+    out, paper, demo = console(), trees_replay.paper, trees_replay.demo
     out.print(f"{paper.citation}\n{paper.setting}", style="dim")
     out.print(f"\na draft step is {paper.draft_step_s / paper.ar_s:.4f} of a decoding step, as published")
-    for replay in found.trees:
+    for replay in trees_replay.trees:
         rows = replay.rows
         out.print(f"\ntrees of {rows.nodes} nodes, temperature {rows.temperature:g}", style="bold")
         out.print(f"fitted, one number for all rows: a verification takes {replay.verify:.3f} decoding steps")
@@ -36,7 +36,7 @@ def print_trees(found: TreesReplay) -> None:
             f"{paper.demo.shipped_levels}), {demo.tokens:.4f} tokens, {demo.time_per_token:.4f} a token, "
             f"{demo.speedup:.4f}x"
         )
-    out.print(f"\nSpeed-ups: worst error {found.worst:.1%}.")
+    out.print(f"\nSpeed-ups: worst error {trees_replay.worst:.1%}.")
 
 
 def headed(paper: Published | PublishedRows | PublishedTrees) -> dict[str, object]:
@@ -44,7 +44,7 @@ def headed(paper: Published | PublishedRows | PublishedTrees) -> dict[str, objec
     return {"schema": 1, "paper": paper.name, "citation": paper.citation}
 
 
-def trees_json(found: TreesReplay) -> dict[str, object]:
+def trees_json(trees_replay: TreesReplay) -> dict[str, object]:
     """The object of ``--json``."""
     trees = [
         {
@@ -52,8 +52,8 @@ def trees_json(found: TreesReplay) -> dict[str, object]:
             **picked(replay, "speedups", "errors"),
             "fitted": picked(replay, "verify"),
         }
-        for replay in found.trees
+        for replay in trees_replay.trees
     ]
-    demo = found.demo
+    demo = trees_replay.demo
     tree = None if demo is None else picked(demo, "nodes", "levels", "tokens", "time_per_token", "speedup")
-    return {**headed(found.paper), "trees": trees, "demo": tree, "worst_error": found.worst}
+    return {**headed(trees_replay.paper), "trees": trees, "demo": tree, "worst_error": trees_replay.worst}

@@ -38,7 +38,16 @@ class OfKind(click.ParamType[Any]):
 WHOLES, NUMBERS = OfKind(Several(Whole())), OfKind(Several(Number()))
 
 
-class OutputFile(click.Path):
+class Output(click.Path):
+    """A path to write to, which ``-`` is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "-":
+            self.fail("'-' is a file's name here: --json prints, nothing else goes to standard output", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class OutputFile(Output):
     """A file to be written, whose folder must be there before any work is done for it."""
 
     def __init__(self) -> None:

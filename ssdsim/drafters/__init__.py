@@ -1,8 +1,9 @@
-"""What drafts tokens: one file a drafter. ``ALL`` lists them; a new one is registered there."""
+"""Drafters of tokens, one file each. ``ALL`` lists them; a new one is registered there."""
 
 from ssdsim.base.registry import Registry
 from ssdsim.drafters.block import DFlash, DFlash2, DSpark
 from ssdsim.drafters.eagle import Eagle, Eagle3
+from ssdsim.drafters.glide import Glide, LongSpec
 from ssdsim.drafters.lookup import NGram, Suffix
 from ssdsim.drafters.medusa import Medusa
 from ssdsim.drafters.model import ModelDrafter
@@ -26,4 +27,6 @@ ALL: Registry[Drafter] = Registry(
     NGram(),
     Suffix(),
     SparseSelf(),
+    Glide(),
+    LongSpec(),
 )

@@ -46,7 +46,7 @@ class DSpark(BlockDrafter):
 
 
 class DFlash2(BlockDrafter):
-    """Of 16 guesses a position the best path is taken, by scores of neighbours."""
+    """DFlash 2: the best path through 16 guesses a position, by scores of neighbours."""
 
     name = "dflash2"
     title = "DFlash2"

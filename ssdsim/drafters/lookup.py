@@ -1,4 +1,4 @@
-"""What has been said before, looked up: n-grams of the context (prompt lookup), and suffixes of all past outputs."""
+"""Look-ups of earlier text: n-grams of the context (prompt lookup), and suffixes of all past outputs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Number
 from ssdsim.base.option import Option
 from ssdsim.pricing.drafter import Draft, Drafter, Proposed
@@ -31,7 +32,7 @@ DEPTH = 24
 
 
 class _LookUp(Drafter):
-    """On the host, without a model: it proposes where it finds something, and else the target decodes a token."""
+    """A look-up on the host, without a model: it proposes where it finds something, else the target decodes a token."""
 
     needs_device = False
 
@@ -129,7 +130,7 @@ class Suffix(_LookUp):
         return Proposed(_found(options), float(shares @ proposed))
 
 
-def _by_match(mean: float, tokens: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _by_match(mean: float, tokens: int) -> tuple[Array, NDArray[np.int64]]:
     """Shares of matches by their length, geometric, and how many tokens each proposes."""
     leave = min(1.0, 1.0 / max(1.0, mean))
     lengths = np.arange(1, DEPTH)  # the tree is no deeper, and something is proposed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ssdsim.hardware.catalog import find_transformer
@@ -10,8 +12,19 @@ from ssdsim.hardware.vocabularies import draft_in_family
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
+from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece
+from ssdsim.pricing.step import Pass, Piece
+from ssdsim.protocols.staged import (
+    NGRAMS,
+    OPTIONS,
+    PassOver,
+    Stage,
+    stage_site,
+    staged,
+    stages_demand,
+    stages_of,
+)
 from ssdsim.transformer.card import Transformer
 
 DRAFT = "llama-3.2-1b"
@@ -26,25 +39,51 @@ class ModelDrafter(Drafter):
 
     name = "model"
     title = "draft model"
-    source = "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B"
+    source = (
+        "Leviathan et al., 2023; pre-speculation: SSD paper, appendix B; staged: Spector & Re, 2023, arXiv 2308.04623"
+    )
+    options = OPTIONS
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        if named is not None:
-            return Draft(find_transformer(named))
-        return Draft(draft_in_family(target) or find_transformer(DRAFT))
+        card = find_transformer(named) if named is not None else draft_in_family(target) or find_transformer(DRAFT)
+        stages_of(options, card)  # refused here, before anything is priced
+        return Draft(card)
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
+        """One pass a token, or with stages one a round of theirs."""
+        stages = stages_of(site.options, site.draft)
+
+        def steps(of: Site) -> PassOver:
+            make = of.draft_beside_target if beside else of.draft_pass
+            return lambda queries: make("draft step", queries)
+
+        pieces = staged(site, [steps(each) for each in _models(site, stages)], stages, tokens, site.batch)
         if not beside:
-            return (site.piece(site.draft_pass("draft step"), tokens),)
-        step = site.draft_beside_target("draft step")
-        return (site.piece(step, tokens), *site.launches(step, tokens))
+            return pieces
+        own = pieces[-1]
+        assert isinstance(own.work, Pass)
+        return (*pieces, *site.launches(own.work, math.ceil(own.times)))
 
     def prespeculate(self, site: Site, tokens: int, branches: int) -> tuple[Piece, ...]:
-        """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too."""
-        return self.preexpand(site, (1,) * tokens, tokens, branches)
+        """A glue pass over K+1 tokens a sequence, then K steps over the branches, which see the verified ones too.
+
+        With stages all branches of a batch wait for the one whose tokens take the most rounds.
+        """
+        stages = stages_of(site.options, site.draft)
+
+        def steps(of: Site) -> PassOver:
+            return lambda queries: of.draft_pass(
+                "branch step", branches * queries, extra_context=tokens + 1, masked=True
+            )
+
+        models = _models(site, stages)
+        glues = [each.piece(each.draft_pass("glue", tokens + 1)) for each in models]
+        chains = site.batch * branches
+        return *glues[::-1], *staged(site, [steps(each) for each in models], stages, tokens, chains)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
         """Over one row the pass of a chain; over more they are branches that share what is cached."""
+        _check_no_tree(site)
         passes = site.draft_beside_target if beside else site.draft_pass
         return tuple(
             site.piece(passes("draft step", queries=each, masked=each > 1), times) for each, times in passes_over(rows)
@@ -52,6 +91,7 @@ class ModelDrafter(Drafter):
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
         """As :meth:`prespeculate`, but that the glue pass is over a tree, and that each branch has ``rows``."""
+        _check_no_tree(site)
         glue = site.draft_pass("glue", nodes + 1, masked=any(each > 1 for each in rows))
         steps = (
             (site.draft_pass("branch step", branches * each, extra_context=nodes + 1, masked=True), times)
@@ -62,4 +102,25 @@ class ModelDrafter(Drafter):
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         # of the devices that share the target, one has the whole draft
         tp = site.tp if beside and site.data_parallel else 1
-        return draft_on(site, tp, tokens, branches, beside)
+        own = draft_on(site, tp, tokens, branches, beside)
+        stages = stages_demand(site, stages_of(site.options, site.draft), tp, tokens, branches, beside)
+        weights_bytes, sequence_bytes = (
+            own.weights_bytes + stages.weights_bytes,
+            own.sequence_bytes + stages.sequence_bytes,
+        )
+        return replace(own, weights_bytes=weights_bytes, sequence_bytes=sequence_bytes)
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        by = options.get("staged_by")
+        return None if by in (None, NGRAMS) else f"ranks hold a target and a draft, no models of stages: {by}"
+
+
+def _models(site: Site, stages: Sequence[Stage]) -> list[Site]:
+    """The site with the draft, then with each of the models below it in its place."""
+    return [site, *(made for stage in stages if (made := stage_site(site, stage)) is not None)]
+
+
+def _check_no_tree(site: Site) -> None:
+    """Raise :class:`NoRoom` at stages that would draft for a tree."""
+    if site.options.get("staged_by") is not None:
+        raise NoRoom("--staged-by drafts for a chain: what it would do for a tree is not described")

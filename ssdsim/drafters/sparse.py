@@ -18,7 +18,9 @@ from ssdsim.transformer.layers import Window
 
 
 class SparseSelf(Drafter):
-    """At long contexts and large batches a pass is the cache it reads, which a budget of tokens keeps short."""
+    """Drafting with a sparse cache: at long contexts a pass is the cache it reads, which a budget of tokens keeps
+    short.
+    """
 
     name = "self"
     title = "sparse self-draft"

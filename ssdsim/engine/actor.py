@@ -292,10 +292,11 @@ class SimActor:
 
 
 def _slices(step: Step, seconds: float) -> list[tuple[str, float]]:
-    """A step's pieces one by one, in their shares of the time."""
+    """A step's pieces one by one, in their shares of the time; those of a number that is drawn as one."""
     scale = seconds / step.seconds
-    return [
-        (f"{piece.name} {number + 1}" if piece.times > 1 else piece.name, scale * piece.cost.seconds)
-        for piece in step.pieces
-        for number in range(piece.times)
-    ]
+    slices: list[tuple[str, float]] = []
+    for piece in step.pieces:
+        whole = int(piece.times) if piece.drawn is None else 1
+        each_s = scale * piece.cost.seconds * piece.times / whole
+        slices += [(f"{piece.name} {number + 1}" if whole > 1 else piece.name, each_s) for number in range(whole)]
+    return slices

@@ -1,4 +1,4 @@
-"""What a run records of its rounds, block by block: sums for the means, histograms for the quantiles."""
+"""The record of a run's rounds, block by block: sums for the means, histograms for the quantiles."""
 
 from __future__ import annotations
 

@@ -38,13 +38,13 @@ def round_times(service: Service, targets: int, together: bool, rounds: int) -> 
     of_each = -(-rounds // (targets * queues))
     numbers = np.arange(queues * targets * of_each).reshape(queues, targets, of_each) % rounds
     side_by_side = _Queues(service, numbers, rounds, together)
-    found = np.zeros(numbers.shape)
+    by_target = np.zeros(numbers.shape)
     while side_by_side.done.min() < of_each + _RUN_IN:
         queue, target, seconds = side_by_side.serve()
         number = side_by_side.done[queue, target] - 1 - _RUN_IN
         counts = (number >= 0) & (number < of_each)
-        found[queue[counts], target[counts], number[counts]] = seconds[counts]
-    return found.ravel()[:rounds]
+        by_target[queue[counts], target[counts], number[counts]] = seconds[counts]
+    return by_target.ravel()[:rounds]
 
 
 class _Queues:

@@ -204,11 +204,11 @@ def simulate_requests(
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """The outcomes of targets beside the first one that share its draft."""
     tokens = scenario.drawn_from
-    found = [outcome_source(tokens, scenario.batch, seed) for seed in seeds]
+    outcome_sources = [outcome_source(tokens, scenario.batch, seed) for seed in seeds]
     run_in = rounds_to_run_in(tokens)
-    for source in found if run_in else ():
+    for source in outcome_sources if run_in else ():
         source.block(run_in)
-    return found
+    return outcome_sources
 
 
 def _check_countable(scenario: Scenario) -> None:

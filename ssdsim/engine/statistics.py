@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured, binomial_interval, student_quantile
 
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
@@ -21,7 +21,7 @@ class BatchMeans:
 
     def __init__(self, *columns: str) -> None:
         self._index = {name: i for i, name in enumerate(columns)}
-        self._batches: list[NDArray[np.float64]] = []
+        self._batches: list[Array] = []
         self._per_batch = 1
         self._open = np.zeros(len(columns))
         self._chunks_open = 0
@@ -83,7 +83,7 @@ class Histogram:
         self._bins: dict[int, tuple[float, float]] = {}
         self.weight = 0.0
 
-    def add(self, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> None:
+    def add(self, values: Array, weights: Array | None = None) -> None:
         if values.size == 0:
             return
         weights = np.ones(values.size) if weights is None else weights

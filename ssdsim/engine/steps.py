@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.engine.durations import Durations
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.outcomes import OutcomeBlock
@@ -21,7 +21,7 @@ class Steps:
         self._steps, self._spread, self._seed = steps, spread, seed
         self.tables = {name: step.by_rows for name, step in steps.items() if step.by_rows is not None}
         means = {name: 1.0 if name in self.tables else step.seconds for name, step in steps.items()}
-        self.constant = means if spread == 0.0 else None
+        self.constant = means if spread == 0.0 and not any(step.rounds for step in steps.values()) else None
         self._means = means
         self._streams = {name: self.stream(name) for name in steps}
 
@@ -30,17 +30,18 @@ class Steps:
 
         Where several roles do it, each has its own.
         """
-        seed = _seed_of(name + role, self._seed)
-        return Durations(self._means[name], self._spread, seed, self._steps[name].devices)
+        seed, step = _seed_of(name + role, self._seed), self._steps[name]
+        return Durations(self._means[name], self._spread, seed, step.devices, step.drawn_s if step.rounds else None)
 
-    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | NDArray[np.float64]]:
+    def block(self, outcomes: OutcomeBlock) -> Mapping[str, float | Array]:
         """The durations of every step in the next rounds; one number where they do not vary."""
-        found: dict[str, float | NDArray[np.float64]] = {}
+        durations: dict[str, float | Array] = {}
         for name, stream in self._streams.items():
-            found[name] = self._means[name] if self._spread == 0.0 else stream.block(outcomes.rounds)
-        return found | {name: found[name] * self.over(name, outcomes) for name in self.tables}
+            varies = self._spread != 0.0 or self._steps[name].rounds
+            durations[name] = stream.block(outcomes.rounds) if varies else self._means[name]
+        return durations | {name: durations[name] * self.over(name, outcomes) for name in self.tables}
 
-    def over(self, name: str, outcomes: OutcomeBlock) -> NDArray[np.float64]:
+    def over(self, name: str, outcomes: OutcomeBlock) -> Array:
         """The table's durations of a step in which rounds differ."""
         assert outcomes.rows is not None
         return self.tables[name].at(outcomes.rows)

@@ -1,9 +1,10 @@
-"""When a run ends: after a number of rounds, or when the mean is known well enough."""
+"""Rules that end a run: after a number of rounds, or when the mean is known well enough."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from ssdsim.base.progress import Progress
 from ssdsim.engine.recorder import Recorder
@@ -54,8 +55,20 @@ class Stopping:
         return max(1, int(min(done * ((half / asked) ** 2 - 1.0), MOST_ROUNDS))) if asked > 0.0 else MOST_ROUNDS
 
 
-def one_of(progress: Progress | None, at: int, count: int) -> Progress | None:
-    """The progress of run number ``at`` as a part of that of ``count`` like it, one after the other."""
-    if progress is None:
-        return None
-    return lambda done, total: progress(at * total + done, count * total)
+class InTurn:
+    """The progress of ``count`` runs, one after the other, as that of one whole. It never goes back, though how many
+    rounds a run takes may be a guess and differs from run to run.
+    """
+
+    def __init__(self, progress: Progress | None, count: int) -> None:
+        self._progress, self._count = progress, count
+        self._share, self._total = 0.0, 0
+
+    def of(self, at: int) -> Progress | None:
+        """That of run number ``at``, from 0."""
+        return None if self._progress is None else partial(self._hear, self._progress, at)
+
+    def _hear(self, progress: Progress, at: int, done: int, total: int) -> None:
+        self._share = max(self._share, (at + done / max(done, total, 1)) / self._count)
+        self._total = max(self._total, self._count * total)
+        progress(round(self._share * self._total), self._total)

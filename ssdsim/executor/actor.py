@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,11 +16,21 @@ from ssdsim.executor.messages import Mail
 from ssdsim.executor.plan import RankPlan
 from ssdsim.executor.post import Post
 from ssdsim.executor.timeline import Timeline
+from ssdsim.pricing.repeated import Repeats, drawn_rounds
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcomes import OutcomeBlock, rounds_to_run_in
 from ssdsim.rounds.source import outcome_source
 
 Action = Callable[[], object]
+
+
+class Work(NamedTuple):
+    """What a rank runs of a step, ``times`` in a row; as often as a round happens to need where that is ``drawn``."""
+
+    name: str
+    times: int
+    action: Action
+    drawn: Repeats | None = None
 
 
 class Driven(Protocol):
@@ -64,7 +74,7 @@ class Messages(Protocol):
 
 
 class MailActor:
-    """What ranks do alike, whatever their steps are: messages, timed."""
+    """Shared by ranks, whatever their steps are: timed messages."""
 
     def __init__(self, mail: Messages) -> None:
         self.timeline = Timeline()
@@ -87,9 +97,10 @@ class MailActor:
 class RankActor(MailActor):
     """One rank of a role: what it does takes real time (:class:`ssdsim.rounds.actor.Actor`).
 
-    ``actions`` gives what this rank has to run of a step, over so many rows where rounds differ in them: (name, times,
-    action). How much each sequence accepts and which bonus token it gets is known to the leading role, which has
-    ``outcomes``; others learn of it by message.
+    ``actions`` gives what this rank has to run of a step, over so many rows where rounds differ in them. How often what
+    is drawn runs follows from the ``seed`` and the number of the round, so that all ranks do as much. How much each
+    sequence accepts and which bonus token it gets is known to the leading role, which has ``outcomes``; others learn of
+    it by message.
     """
 
     def __init__(
@@ -98,11 +109,12 @@ class RankActor(MailActor):
         rounds: int,
         outcomes: OutcomeBlock | None,
         mail: Mail,
-        actions: Callable[[str, int | None], Sequence[tuple[str, int, Action]]],
+        actions: Callable[[str, int | None], Sequence[Work]],
         post: Post | None = None,
+        seed: int = 0,
     ) -> None:
         super().__init__(mail)
-        self._plan, self._rounds, self._outcomes, self._post = plan, rounds, outcomes, post
+        self._plan, self._rounds, self._outcomes, self._post, self._seed = plan, rounds, outcomes, post, seed
         fan_out = plan.strategy.guesses(plan.options)
         guesses = Guesses(fan_out or ())
         self._cache = SpeculationCache(guesses) if fan_out else None
@@ -114,7 +126,7 @@ class RankActor(MailActor):
                 for count in (outcomes.count_in, outcomes.count_to)
             )
         self._actions = actions
-        self._steps: dict[tuple[str, int | None], Sequence[tuple[str, int, Action]]] = {}
+        self._steps: dict[tuple[str, int | None], Sequence[Work]] = {}
         self._rows = None if outcomes is None or outcomes.rows is None else outcomes.rows.tolist()
         self._round = 0
 
@@ -135,9 +147,20 @@ class RankActor(MailActor):
         rows = None if self._rows is None else self._rows[self._round]
         if (step, rows) not in self._steps:
             self._steps[step, rows] = self._actions(step, rows)
-        for name, times, action in self._steps[step, rows]:
-            for _ in range(times):
-                self.timeline.record(step, name, action)
+        works = self._steps[step, rows]
+        counts = self._drawn(step, works)
+        for work in works:
+            again = work.times if work.drawn is None else work.drawn.each * counts[len(work.drawn.rounds) - 1]
+            for _ in range(again):
+                self.timeline.record(step, work.name, work.action)
+
+    def _drawn(self, step: str, works: Sequence[Work]) -> list[int]:
+        """The rounds of each level within this step of this round."""
+        rounds = max((work.drawn.rounds for work in works if work.drawn is not None), key=len, default=())
+        if not rounds:
+            return []
+        rng = np.random.default_rng([self._seed, self._round, *step.encode()])
+        return [int(each[0]) for each in drawn_rounds(rounds, rng, 1)]
 
     def receive(self, message: str) -> Any:
         if self._post is not None:
@@ -146,8 +169,8 @@ class RankActor(MailActor):
 
     def outcome(self) -> Outcome:
         self._check_knows()
-        found: Outcome = self._found[self._round]
-        return found
+        outcome: Outcome = self._found[self._round]
+        return outcome
 
     def fill(self) -> None:
         if self._cache is not None:

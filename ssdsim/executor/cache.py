@@ -39,12 +39,12 @@ class Guesses:
         """
         accepted = block.tokens - 1
         hits = np.zeros(accepted.shape, dtype=np.bool_) if miss is None else ~block.leads_to(miss)
-        found = np.empty((block.rounds, block.batch, OUTCOME_VALUES), dtype=np.int64)
+        outcomes = np.empty((block.rounds, block.batch, OUTCOME_VALUES), dtype=np.int64)
         for (sequence, round_), k in np.ndenumerate(accepted):
             cached = self.fan_out[k] if k < len(self.fan_out) else 0
             index = round_ % cached if hits[sequence, round_] and cached else cached
-            found[round_, sequence] = k, self.token(round_, sequence, int(k), index)
-        return found
+            outcomes[round_, sequence] = k, self.token(round_, sequence, int(k), index)
+        return outcomes
 
 
 @dataclass
@@ -69,5 +69,5 @@ class SpeculationCache:
         return [self._branches.get((i, int(k), int(bonus))) for i, (k, bonus) in enumerate(outcome)]
 
 
-def misses(found: Sequence[int | None]) -> int:
-    return sum(branch is None for branch in found)
+def misses(branches: Sequence[int | None]) -> int:
+    return sum(branch is None for branch in branches)

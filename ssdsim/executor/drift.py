@@ -1,4 +1,4 @@
-"""How fast the machine is now against its profile: the GEMMs of a layer of each pass, timed between runs.
+"""Drift of the machine against its profile: the GEMMs of a layer of each pass, timed between runs.
 
 Shared machines drift by tens of percent within minutes. What is timed are microbenchmarks, no pass and no round.
 """
@@ -33,7 +33,7 @@ def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int]
     them.
     """
     known: dict[tuple[int, tuple[Gemm, ...]], float] = {}
-    found: dict[str, Drift] = {}
+    drifts: dict[str, Drift] = {}
     for name, scenario in scenarios.items():
         drift = {}
         for work, role in _passes(scenario):
@@ -42,8 +42,8 @@ def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int]
             if key not in known:
                 known[key] = _slower(ranks, *key, work.profile)
             drift[work.name] = known[key]
-        found[name] = drift
-    return found
+        drifts[name] = drift
+    return drifts
 
 
 def _passes(scenario: Scenario) -> Iterator[tuple[Pass, str]]:

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.base.errors import InputError
-from ssdsim.executor.actor import Action, RankActor, drive, outcomes_of
+from ssdsim.executor.actor import Action, RankActor, Work, drive, outcomes_of
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.executor.models import Models, Room
 from ssdsim.executor.plan import RankPass, RankPlan, RankStep, role_of
@@ -92,20 +92,22 @@ class Executor:
         decodes = plan.leader in beside
         outcomes = outcomes_of(plan, seed, rounds, beside.index(role)) if decodes else None
         post = None
-        if plan.strategy.free_running or plan.devices.targets > 1:
+        if plan.strategy.posts or plan.strategy.free_running or plan.devices.targets > 1:
             if dist.get_backend() == "nccl":
                 raise InputError(
                     f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"
                 )
             post = Post(others, {name: tag for tag, name in enumerate(plan.messages, start=len(plan.messages))})
         of_all = rounds if decodes else rounds * plan.devices.targets
-        return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post)
+        return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post, seed)
 
-    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[tuple[str, int, Action]]:
+    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[Work]:
         """What this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
-        found = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
-        return [(piece.name, piece.times, action) for piece, action in found if action is not None]
+        with_actions = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
+        return [
+            Work(piece.name, piece.times, action, piece.drawn) for piece, action in with_actions if action is not None
+        ]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:
         """None where this rank has no part in it: a pass runs on the first ranks of its role."""

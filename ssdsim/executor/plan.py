@@ -1,4 +1,4 @@
-"""What ranks are told to run: a scenario without its prices and profiles, small enough for a pipe."""
+"""The plan that ranks run: a scenario without its prices and profiles, small enough for a pipe."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.repeated import Repeats
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.step import HostWork, Message, Pass, Step
 from ssdsim.protocols.strategy import Strategy
@@ -35,11 +36,12 @@ class RankPass:
 
 @dataclass(frozen=True)
 class RankPiece:
-    """Work that runs ``times`` in a row."""
+    """Work that runs ``times`` in a row, or, where this is ``drawn``, as often as a round happens to need."""
 
     name: str
     times: int
     work: RankPass | HostWork
+    drawn: Repeats | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,9 @@ def role_of(model: Model, roles: Iterable[str]) -> str:
 def _step(step: Step) -> RankStep:
     """Pieces that cost nothing, or that stand for work which ranks do not have, are left out."""
     pieces = tuple(
-        RankPiece(piece.name, piece.times, work) for piece in step.pieces if (work := _work(piece.work)) is not None
+        RankPiece(piece.name, 0 if piece.drawn else int(piece.times), work, piece.drawn)
+        for piece in step.pieces
+        if (work := _work(piece.work)) is not None
     )
     return RankStep(pieces, step.devices, step.message, _by_rows(step))
 

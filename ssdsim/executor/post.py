@@ -37,12 +37,12 @@ class Post:
 
     def look(self, name: str) -> list[int]:
         """What has come since the last look."""
-        queue, found = self._queue(name), []
+        queue, news = self._queue(name), []
         try:
             while True:
-                found.append(self._told(queue.get_nowait()))
+                news.append(self._told(queue.get_nowait()))
         except Empty:
-            return [content for content in found if content != _END]
+            return [content for content in news if content != _END]
 
     def close(self) -> None:
         """Say that this side ends, and hear until the others do."""

@@ -1,4 +1,4 @@
-"""What a rank did when, on the machine's monotonic clock, which all ranks share."""
+"""Timelines of ranks, on the machine's monotonic clock, which all ranks share."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Timeline:
     def record(self, step: str, what: str, action: Callable[[], T], waits: bool = False) -> T:
         """What ``action`` returns."""
         start = time.perf_counter()
-        found = action()
+        record = action()
         self.events.append(Event(step, what, start, time.perf_counter(), waits))
-        return found
+        return record
 
     def end_round(self, tokens: int) -> None:
         """The round's tokens are out."""

@@ -95,13 +95,13 @@ class DecodeAttention(ModelOfVariables):
         Set right on the nodes of each head dimension.
         """
         *sizes, head_dim = np.broadcast_arrays(*(np.asarray(size, float) for size in shape[:-1]))
-        found = np.empty(head_dim.shape)
+        seconds = np.empty(head_dim.shape)
         for one in np.unique(head_dim):
             of = head_dim == one
             own = [size[of] for size in sizes]
             nodes = self.on_nodes(one, shape[-1])
-            found[of] = nodes.seconds(*own) if nodes else super().seconds(*own, one, shape[-1])
-        return found
+            seconds[of] = nodes.seconds(*own) if nodes else super().seconds(*own, one, shape[-1])
+        return seconds
 
     def on_nodes(self, head_dim: float, element_bytes: float) -> AttentionNodes | None:
         """The law for one head dimension, set right on its nodes; None where no timings say where it ends."""
@@ -132,7 +132,7 @@ class DecodeAttention(ModelOfVariables):
         """
         if self.most_rows is None:
             return seconds
-        found, groups = np.array(seconds), axes[2]
+        extended, groups = np.array(seconds), axes[2]
         for node in range(1, len(groups)):
             fitting = 2.0 ** np.floor(np.log2(max(1.0, self.most_rows / groups[node])))
             more = axes[1] > fitting
@@ -147,8 +147,8 @@ class DecodeAttention(ModelOfVariables):
                 for rows in groups[node - 1 : node + 1]
             )
             growth = np.clip(after / before, 1.0, groups[node] / groups[node - 1])
-            found[:, more, node] = found[:, more, node - 1] * growth
-        return found
+            extended[:, more, node] = extended[:, more, node - 1] * growth
+        return extended
 
 
 def _nodes_up_to(largest: float) -> Array:
@@ -189,10 +189,10 @@ class AttentionNodes:
 def _set_right(axes: tuple[Array, ...], seconds: Array, groups: slice) -> Lattice:
     """The nodes of some numbers of query rows, never falling and never outgrowing the work."""
     nodes = (axes[0], axes[1], axes[2][groups], axes[3])
-    found = midway(np.log(seconds[:, :, groups]))
+    right = midway(np.log(seconds[:, :, groups]))
     for axis, of in enumerate(nodes):
-        found = in_proportion(found, of, axis)
-    return Lattice(nodes, found)
+        right = in_proportion(right, of, axis)
+    return Lattice(nodes, right)
 
 
 class AttentionModel(CorrectedRoofline, DecodeAttention):
@@ -220,12 +220,12 @@ class AttentionModel(CorrectedRoofline, DecodeAttention):
         return {f"single.{way}": moved for way, moved in self.single._wander(values).items()}
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
-        found = super().scaled(scaling, *keys)
-        if not found:
+        fields = super().scaled(scaling, *keys)
+        if not fields:
             return None
         streaming = self.streaming and self.streaming * scaling.memory_bandwidth
         single = self.single and self.single.scaled(scaling, *keys)
-        return found.model_copy(update={"streaming": streaming, "single": single})
+        return fields.model_copy(update={"streaming": streaming, "single": single})
 
     @staticmethod
     def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:

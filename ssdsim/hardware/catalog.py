@@ -63,7 +63,7 @@ def find_transformer(name: str | Path) -> Transformer:
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
-    for served in map(TRANSFORMERS.find, TRANSFORMERS.names()):
+    for served in TRANSFORMERS.cards():
         if _alias(served.checkpoint) == alias:
             return served
     raise TRANSFORMERS.unknown(name, alias)

@@ -60,6 +60,8 @@ class CollectiveModel(TimingModel):
         size = np.maximum(np.asarray(message_bytes, float), 1.0)
         total = self.regimes[0].seconds(size)
         for before, after in pairwise(self.regimes):
+            if size.max() <= before.to_bytes:  # nor is a later one reached
+                break
             start, end = np.log([before.to_bytes, after.from_bytes])
             crossed = np.clip((np.log(size) - start) / (end - start), 0.0, 1.0)
             reached = before.seconds(before.to_bytes)

@@ -14,7 +14,7 @@ B200 (1.9 us, 0.34; 0.52 in decoding), by aiconfigurator 095f58a51, vLLM 0.24.0.
 
 
 class ConvolutionModel(ElementwiseModel):
-    """Of inputs, outputs and the tokens of before: memory-bound as other kernels are."""
+    """The convolution's model: memory-bound as other kernels are, over inputs, outputs and the tokens of before."""
 
 
 class ConvolutionLaw(Law[Convolution]):

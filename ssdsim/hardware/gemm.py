@@ -53,12 +53,12 @@ _MOST_ROWS = 2.0**22
 
 def gemm_variables(m: ArrayLike, n: ArrayLike, k: ArrayLike, names: Iterable[str]) -> dict[str, ArrayLike]:
     """The sizes and what is made of them, where it is named, of shapes that broadcast together."""
-    found: dict[str, ArrayLike] = {"m": m, "n": n, "k": k, "nk": np.multiply(n, k)}
+    gemm_variables: dict[str, ArrayLike] = {"m": m, "n": n, "k": k, "nk": np.multiply(n, k)}
     if "rows" in names:
-        found["rows"] = _TILE_ROWS * np.ceil(np.divide(m, _TILE_ROWS))
+        gemm_variables["rows"] = _TILE_ROWS * np.ceil(np.divide(m, _TILE_ROWS))
     if "step" in names:
-        found["step"] = np.gcd(np.asarray(m).astype(np.int64), _TILE_ROWS).astype(float)
-    return found
+        gemm_variables["step"] = np.gcd(np.asarray(m).astype(np.int64), _TILE_ROWS).astype(float)
+    return gemm_variables
 
 
 class GemmSegment(Card):
@@ -110,11 +110,11 @@ class GemmModel(TimingModel):
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
         """Of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""
         m, n, k = np.broadcast_arrays(*(np.asarray(size, float) for size in (m, n, k)))
-        found = np.empty(m.shape)
+        seconds = np.empty(m.shape)
         for matrix in {(float(n_), float(k_)) for n_, k_ in zip(n.flat, k.flat, strict=True)}:
             of = (n == matrix[0]) & (k == matrix[1])
-            found[of] = np.exp(self.on_nodes(*matrix).at(m[of]))
-        return found
+            seconds[of] = np.exp(self.on_nodes(*matrix).at(m[of]))
+        return seconds
 
     def on_nodes(self, n: float, k: float) -> Lattice:
         """One matrix over the rows that it is multiplied with: never less time for more of them, nor more than theirs.
@@ -233,10 +233,10 @@ class GemmLaw(Law[Gemm]):
 
     def _on_nodes(self, taken: str, n: int, k: int) -> Lattice:
         """Of a matrix, worked out once: batches differ in ``m`` alone."""
-        found = self._nodes.get((taken, n, k))
-        if found is None:
-            found = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
-        return found
+        event = self._nodes.get((taken, n, k))
+        if event is None:
+            event = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
+        return event
 
     def model(self, dtype: str) -> GemmModel:
         """That of one format; InputError where none were timed."""

@@ -1,4 +1,4 @@
-"""What fitted timing models are made of: seconds of an operation from its shape, and the error of the fit beside it.
+"""Parts of fitted timing models: seconds of an operation from its shape, and the error of the fit beside it.
 
 The model of an operation is in the file of its law: a roofline, or a latency plus bytes over bandwidth, times, where
 many timings are known, a correction fitted to them. All evaluate on scalars or on arrays that broadcast together.
@@ -46,7 +46,7 @@ Scaled = TypeVar("Scaled", bound=Card)
 
 
 class FitReport(Card):
-    """How well a model predicts timings that it was not fitted to; relative absolute errors.
+    """Errors of a model on timings that it was not fitted to; relative, absolute.
 
     ``log_sd`` is the standard deviation of the normal distribution whose 95th percentile of
     ``|log(measured / predicted)|`` is the held-out one: a few wild timings do not move it, a heavy tail does.

@@ -89,12 +89,12 @@ def padded(log_seconds: Array) -> Array:
 
 def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[int] = ()) -> Array:
     """At most as much longer as there is more work along ``axis``; but not from a node to one of ``steps``."""
-    found = np.moveaxis(np.array(log_seconds), axis, -1)
+    logs = np.moveaxis(np.array(log_seconds), axis, -1)
     growth = np.diff(np.log(nodes))
     for node in range(1, len(nodes)):
         if node not in steps:
-            found[..., node] = np.minimum(found[..., node], found[..., node - 1] + growth[node - 1])
-    return np.moveaxis(found, -1, axis)
+            logs[..., node] = np.minimum(logs[..., node], logs[..., node - 1] + growth[node - 1])
+    return np.moveaxis(logs, -1, axis)
 
 
 def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_] | None = None) -> Array:
@@ -103,16 +103,16 @@ def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_]
     So they go on, too, where the first are not ``inside`` what was timed.
     """
     more = [(0, 0)] * (seconds.ndim - 1) + [(0, len(nodes) - seconds.shape[axis])]
-    found = np.pad(np.moveaxis(seconds, axis, -1), more)
+    padded = np.pad(np.moveaxis(seconds, axis, -1), more)
     of_timings = np.broadcast_to(True if inside is None else inside, seconds.shape)
     timed = np.pad(np.moveaxis(of_timings, axis, -1), more)
-    slope = np.zeros(found.shape[:-1])
+    slope = np.zeros(padded.shape[:-1])
     for node in range(1, len(nodes)):
         last, before = node - 1, max(0, node - 1 - _SLOPE_NODES)
         if last > before:
-            rise = (found[..., last] - found[..., before]) / (nodes[last] - nodes[before])
-            honest = np.clip(rise, 0.0, found[..., last] / nodes[last])
+            rise = (padded[..., last] - padded[..., before]) / (nodes[last] - nodes[before])
+            honest = np.clip(rise, 0.0, padded[..., last] / nodes[last])
             slope = np.where(timed[..., last], honest, slope)
-        on_line = found[..., last] + slope * (nodes[node] - nodes[last])
-        found[..., node] = np.where(timed[..., node], found[..., node], on_line)
-    return np.moveaxis(found, -1, axis)
+        on_line = padded[..., last] + slope * (nodes[node] - nodes[last])
+        padded[..., node] = np.where(timed[..., node], padded[..., node], on_line)
+    return np.moveaxis(padded, -1, axis)

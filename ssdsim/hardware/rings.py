@@ -52,8 +52,8 @@ def _ways(free: Counter[Edge], ranks: int, most: int) -> int:
     """The most closed ways through all devices that share no link, ``most`` at most."""
     best = 0
     for way in _closed_ways(free, [0], ranks) if most else ():
-        found = 1 + _ways(free - Counter(way), ranks, most - 1)
-        best = max(best, found)
+        number = 1 + _ways(free - Counter(way), ranks, most - 1)
+        best = max(best, number)
         if best == most or ranks > _MOST_SEARCHED:
             break
     return best

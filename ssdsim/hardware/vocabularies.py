@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ssdsim.base.documents import read_text
 from ssdsim.hardware.catalog import TRANSFORMERS
 from ssdsim.transformer.card import Transformer
 
@@ -27,11 +28,19 @@ def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
 @lru_cache(maxsize=256)
 def draft_in_family(target: Transformer) -> Transformer | None:
     """The smallest bundled model of the target's vocabulary, where a token of it reads much less than the target's."""
-    cards = (TRANSFORMERS.find(name) for name in TRANSFORMERS.names())
+    cards = (TRANSFORMERS.find(name) for name in TRANSFORMERS.names() if may_share(name, target))
     most = MOST_ACTIVE * target.active_parameters
     smaller = [card for card in cards if card.parameters < target.parameters and card.active_parameters < most]
     smaller = [card for card in smaller if one_vocabulary(card, target)]
     return min(smaller, key=lambda card: card.parameters, default=None)
+
+
+def may_share(name: str, target: Transformer) -> bool:
+    """Whether a bundled card names the target's family or number of tokens: where not, it need not be parsed."""
+    file = TRANSFORMERS.file(name)
+    text = "" if file is None else read_text(file, "card").replace("_", "")
+    said = (target.family.replace("_", ""), str(target.vocab_size))
+    return file is None or target.vocab_size == 0 or any(each in text for each in said if each)
 
 
 def siblings(name: str, other: Transformer) -> bool:

@@ -50,8 +50,8 @@ def scale(
     scaling = Scaling(memory_bandwidth, arithmetic, 1.0 / clock, *link_change(profile.link, new_link))
     device = _scaled_device(profile.device, scaling, link)
     source = _provenance(profile, memory_bandwidth, clock, link)
-    found = hypothetical(profile, name, scaling, device, new_link, source)
-    return as_record(HardwareProfile, found.model_dump(by_alias=True), name, "profile")
+    changed = hypothetical(profile, name, scaling, device, new_link, source)
+    return as_record(HardwareProfile, changed.model_dump(by_alias=True), name, "profile")
 
 
 def hypothetical(
@@ -71,8 +71,8 @@ def _scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:
     """A model, or those of a mapping by their keys: what the device cannot do is left out."""
     if not isinstance(held, Mapping):
         return held.scaled(scaling, *keys)
-    found = {key: _scaled(each, scaling, *keys, key) for key, each in held.items()}
-    return {key: each for key, each in found.items() if each}
+    by_key = {key: _scaled(each, scaling, *keys, key) for key, each in held.items()}
+    return {key: each for key, each in by_key.items() if each}
 
 
 def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, float]:

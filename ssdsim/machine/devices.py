@@ -55,10 +55,10 @@ def named_devices(text: str) -> list[str]:
 def check_devices(names: Sequence[str]) -> None:
     """Raise :class:`InputError` for a GPU that is not there. More ranks than cores are allowed (they take turns)."""
     wanted = [int(name.split(":")[1]) for name in names if name.startswith("cuda")]
-    found = torch.cuda.device_count() if wanted else 0
+    device_count = torch.cuda.device_count() if wanted else 0
     for index in wanted:
-        if index >= found:
-            have = f"torch sees {found} GPUs" if found else "torch sees no CUDA GPU"
+        if index >= device_count:
+            have = f"torch sees {device_count} GPUs" if device_count else "torch sees no CUDA GPU"
             raise InputError(f"cuda:{index} is not there: {have}; --device cpu calibrates pinned cores")
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as functional
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import chances, held_share
 
@@ -75,7 +76,7 @@ def routes(
 
 
 def _draw(
-    number: NDArray[np.int64], chance: NDArray[np.float64], taken: NDArray[np.bool_], rng: np.random.Generator
+    number: NDArray[np.int64], chance: Array, taken: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
     """Of each sequence ``number`` experts by their popularity without replacement, none of those taken.
 
@@ -89,9 +90,7 @@ def _draw(
     return chosen
 
 
-def _next(
-    before: NDArray[np.bool_], chance: NDArray[np.float64], held: float, rng: np.random.Generator
-) -> NDArray[np.bool_]:
+def _next(before: NDArray[np.bool_], chance: Array, held: float, rng: np.random.Generator) -> NDArray[np.bool_]:
     """The tokens after those ``before``: each expert is kept by chance, the rest are drawn from the others.
 
     Where more are missing than there are others, some of those before fill up.

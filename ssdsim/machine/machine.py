@@ -61,10 +61,10 @@ def _asked(names: tuple[str, ...]) -> Mapping[str, Gpu]:
 
 
 def _describe(names: Sequence[str]) -> dict[str, Gpu]:
-    found = {}
+    gpus = {}
     for name in names:
         properties = torch.cuda.get_device_properties(name)
-        found[name] = Gpu(
+        gpus[name] = Gpu(
             name=properties.name,
             uuid=str(getattr(properties, "uuid", "")),  # not in the oldest torch that is allowed
             capability=(properties.major, properties.minor),
@@ -75,13 +75,13 @@ def _describe(names: Sequence[str]) -> dict[str, Gpu]:
                 other for other in names if other != name and torch.cuda.can_device_access_peer(name, other)
             ),
         )
-    return found
+    return gpus
 
 
 def device_names(devices: Sequence[str]) -> dict[str, str]:
     """The model of each device, such as ``Tesla V100-SXM2-32GB`` for ``cuda:0``."""
-    found = gpus(devices)
-    return {device: found[device].name if device in found else _cpu_name() for device in devices}
+    gpus_here = gpus(devices)
+    return {device: gpus_here[device].name if device in gpus_here else _cpu_name() for device in devices}
 
 
 def _cpu_name() -> str:
@@ -95,10 +95,10 @@ def _cpu_name() -> str:
 
 def natural_dtype(devices: Sequence[str]) -> str:
     """float32 on CPUs; bfloat16 where every GPU has it, else float16 (a V100)."""
-    found = gpus(devices).values()
-    if not found:
+    gpus_here = gpus(devices).values()
+    if not gpus_here:
         return "float32"
-    return "bfloat16" if all(gpu.capability >= _BFLOAT16_SINCE for gpu in found) else "float16"
+    return "bfloat16" if all(gpu.capability >= _BFLOAT16_SINCE for gpu in gpus_here) else "float16"
 
 
 def check_dtype(dtype: str, devices: Sequence[str]) -> None:

@@ -68,16 +68,16 @@ def check_lossless(
     tolerance = tolerance_of(target, texts[:_FOR_TOLERANCE], max(way.k for way in each_way))
     greedy, tests, done = [], [], 0
     for number, way in enumerate(each_way):
-        found: dict[float, list[list[int]]] = {}
+        by_temperature: dict[float, list[list[int]]] = {}
         for temperature in (0.0, 1.0):
             rules = Rules(temperature, np.random.default_rng([seed, number]), cuts=cuts)
             loop = Loop(target, draft, way, rules)
-            found[temperature] = []
+            by_temperature[temperature] = []
             for i, prompt in enumerate(prompts):
-                found[temperature].append(loop.play(prompt, new_tokens, target.end, seed + i).tokens)
+                by_temperature[temperature].append(loop.play(prompt, new_tokens, target.end, seed + i).tokens)
                 progress(done := done + 1, 2 * len(each_way) * len(prompts))
-        greedy.append(compare_greedy(target, prompts, own, found[0.0], tolerance))
-        tests.append(sampled(target, zip(prompts, found[1.0], strict=True), rules, draft, seed))
+        greedy.append(compare_greedy(target, prompts, own, by_temperature[0.0], tolerance))
+        tests.append(sampled(target, zip(prompts, by_temperature[1.0], strict=True), rules, draft, seed))
     worst = min(tests, key=lambda test: test.p)
     gaps = [each.largest_gap for each in greedy if each.largest_gap is not None and np.isfinite(each.largest_gap)]
     return Lossless(
@@ -112,7 +112,7 @@ def check_loop(
 
     Loop and records answer the same prompts; at temperature 0 with the same tokens, else with other draws.
     """
-    found = []
+    checks = []
     for temperature in sorted({request.temperature for request in collected}):
         some = [request for request in collected if request.temperature == temperature]
         chosen = [each for each in asked if any(request.id == each.id for request in some)]
@@ -122,8 +122,8 @@ def check_loop(
             played.append(loop.play(each.ids, max(map(len, some)), target.end, seed + number).rounds)
             progress(number + 1, len(chosen))
         some = [request for request in some if any(request.id == each.id for each in chosen)]
-        found += _compared(Table.of(some), played, way, temperature)
-    return found
+        checks += _compared(Table.of(some), played, way, temperature)
+    return checks
 
 
 def _compared(table: Table, played: Sequence[Sequence[PlayedRound]], way: Way, temperature: float) -> list[Compared]:

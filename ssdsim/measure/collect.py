@@ -63,7 +63,7 @@ def asked_of(prompts: Sequence[Prompt], model: CausalModel, template: Template, 
     ------
     InputError : a prompt that leaves no room for ``room`` tokens of answer in the target's context, or is empty.
     """
-    found, most = [], model.context
+    asked, most = [], model.context
     for number, prompt in enumerate(prompts):
         ids = prompt.ids if prompt.ids is not None else tuple(_tokens(prompt, model, template))
         if not ids:
@@ -74,8 +74,8 @@ def asked_of(prompts: Sequence[Prompt], model: CausalModel, template: Template, 
                 f"request {prompt.name} of {prompt.data_set}: {len(ids)} tokens and {answered} of answer are over "
                 f"{model.name}'s context of {most}"
             )
-        found.append(Asked(f"{number:06d}-{crc32(repr(ids).encode()):08x}", prompt, ids))
-    return found
+        asked.append(Asked(f"{number:06d}-{crc32(repr(ids).encode()):08x}", prompt, ids))
+    return asked
 
 
 def _tokens(prompt: Prompt, model: CausalModel, template: Template) -> list[int]:
@@ -191,7 +191,7 @@ def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]
     ------
     InputError : an empty answer, or more than one in 200 texts do not come back from their tokens.
     """
-    found, foreign = [], 0
+    tokenised_answers, foreign = [], 0
     for prompt in prompts:
         ids = prompt.answer_ids
         if ids is None:
@@ -200,12 +200,13 @@ def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]
             foreign += tokenizer.decode(ids, clean_up_tokenization_spaces=False) != text
         if not ids:
             raise InputError(f"request {prompt.name} of {prompt.data_set}: an empty answer")
-        found.append(Prompt(prompt.name, prompt.data_set, prompt.text, prompt.messages, prompt.ids, ids))
-    if foreign > _MOST_FOREIGN * len(found):
+        tokenised_answers.append(Prompt(prompt.name, prompt.data_set, prompt.text, prompt.messages, prompt.ids, ids))
+    if foreign > _MOST_FOREIGN * len(tokenised_answers):
         raise InputError(
-            f"{foreign} of {len(found)} answers do not come back from their tokens: give output_ids instead of texts"
+            f"{foreign} of {len(tokenised_answers)} answers do not come back from their tokens: "
+            "give output_ids instead of texts"
         )
-    return found
+    return tokenised_answers
 
 
 def check_author(requests: Sequence[Request], target: str) -> None:

@@ -24,10 +24,10 @@ def count_experts(model: CausalModel, texts: Sequence[tuple[Sequence[int], int]]
 
     None where the model has no experts, or its library does not tell the router's answers.
     """
-    found = _experts_of(model)
-    if found is None or not has_experts(model):
+    experts = _experts_of(model)
+    if experts is None or not has_experts(model):
         return None
-    count, per_token = found
+    count, per_token = experts
     return counted([_choices(model, text, last, per_token) for text, last in texts], count)
 
 

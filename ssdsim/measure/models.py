@@ -85,8 +85,8 @@ class CausalModel:
         The logits stay where the model is.
         """
         out = self.model(input_ids=self._ids([list(text)]), use_cache=False, logits_to_keep=last)
-        found: torch.Tensor = out.logits[0, -last:, : self.vocabulary].float()
-        return found
+        tensor: torch.Tensor = out.logits[0, -last:, : self.vocabulary].float()
+        return tensor
 
     def branches(self, text: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Branches:
         """All suffixes in one batch over the text that is kept."""
@@ -133,8 +133,8 @@ class CausalModel:
         return torch.tensor(rows, dtype=torch.long, device=self.device)
 
     def _logits(self, logits: torch.Tensor) -> Logits:
-        found: Logits = logits[..., : self.vocabulary].float().cpu().numpy()
-        return found
+        values: Logits = logits[..., : self.vocabulary].float().cpu().numpy()
+        return values
 
 
 class _Batch:
@@ -185,11 +185,11 @@ def load_pair_of_models(
     InputError : a model that is not there or cannot be read, different vocabularies, no memory for one.
     """
     models = [load_model(name, dtype, device, device_map) for name in (target, draft)]
-    for found in models[1:]:
-        check_vocabularies(models[0], found)
-    shared = min(found.vocabulary for found in models)
-    for found in models:
-        found.vocabulary = shared
+    for model in models[1:]:
+        check_vocabularies(models[0], model)
+    shared = min(model.vocabulary for model in models)
+    for model in models:
+        model.vocabulary = shared
     return models[0], models[1]
 
 
@@ -210,8 +210,8 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
         loaded: Any = AutoModelForCausalLM.from_pretrained(where, **extra)
         model, loading = loaded
         model = (model if device_map else model.to(device)).eval()
-        found = CausalModel(name, model, tokenizer, _vocabulary(model))
-        sorted(found.end)  # what is no id fails here, not after the first answer
+        causal_model = CausalModel(name, model, tokenizer, _vocabulary(model))
+        sorted(causal_model.end)  # what is no id fails here, not after the first answer
     except torch.OutOfMemoryError:
         raise InputError(f"{name}: no memory for it on {device}: try --device-map auto or another --dtype") from None
     except Exception as error:  # a broken folder fails in transformers, torch and safetensors in many ways
@@ -219,7 +219,7 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
     if missing := sorted(loading["missing_keys"]):
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise InputError(f"{name}: its files lack the weights {missing[0]}{more}")
-    return found
+    return causal_model
 
 
 @torch.inference_mode()
@@ -280,25 +280,25 @@ def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mappin
         raise InputError(f"{draft[0]} and {target[0]} have no token in common")
 
 
-def participant(found: CausalModel, dtype: str) -> Participant:
+def participant(causal_model: CausalModel, dtype: str) -> Participant:
     """What the pair's file says of a model."""
-    folder = Path(found.name).expanduser()
-    config = {name: value for name, value in found.model.config.to_dict().items() if name not in _OF_LOADING}
-    tokenizer = found.tokenizer.backend_tokenizer.to_str()
+    folder = Path(causal_model.name).expanduser()
+    config = {name: value for name, value in causal_model.model.config.to_dict().items() if name not in _OF_LOADING}
+    tokenizer = causal_model.tokenizer.backend_tokenizer.to_str()
     return Participant(
-        id=folder.name if folder.exists() else found.name,
-        revision=getattr(found.model.config, "_commit_hash", None),
+        id=folder.name if folder.exists() else causal_model.name,
+        revision=getattr(causal_model.model.config, "_commit_hash", None),
         config_sha256=hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode()).hexdigest(),
         tokenizer_sha256=hashlib.sha256(tokenizer.encode()).hexdigest(),
-        vocabulary=found.vocabulary,
-        parameters=sum(p.numel() for p in found.model.parameters()),
+        vocabulary=causal_model.vocabulary,
+        parameters=sum(p.numel() for p in causal_model.model.parameters()),
         dtype=dtype,
     )
 
 
-def keeps_a_window(found: CausalModel) -> str | None:
+def keeps_a_window(causal_model: CausalModel) -> str | None:
     """What in a config lets old tokens go, so that a cache cannot be cut back; None where nothing does."""
-    config = found.model.config
+    config = causal_model.model.config
     if getattr(config, "use_sliding_window", True) is False:
         return None
     return next((name for name in _WINDOWS if getattr(config, name, None)), None)

@@ -76,8 +76,8 @@ def _block(
 
 def _kept(values: torch.Tensor) -> np.ndarray:
     whole = not values.is_floating_point()
-    found: np.ndarray = values.to(torch.int32 if whole else torch.float32).cpu().numpy()
-    return found
+    on_host: np.ndarray = values.to(torch.int32 if whole else torch.float32).cpu().numpy()
+    return on_host
 
 
 def _likelier(logits: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
@@ -94,16 +94,16 @@ def _top(logits: torch.Tensor, top: int) -> torch.Tensor:
     if int(chosen.sum()) > len(logits) * top:  # of those that are as likely as the last one the first by token number
         above, equal = logits > least, logits == least
         chosen = above | (equal & (equal.cumsum(-1) <= top - above.sum(-1, keepdim=True)))
-    found = chosen.nonzero()[:, 1].view(-1, top)
-    order = logits.gather(-1, found).argsort(dim=-1, descending=True, stable=True)
-    return found.gather(-1, order)
+    view = chosen.nonzero()[:, 1].view(-1, top)
+    order = logits.gather(-1, view).argsort(dim=-1, descending=True, stable=True)
+    return view.gather(-1, order)
 
 
 def _scaled_overlap(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     """The sum of min(p, s q) for each of ``SCALES``, as q times a ratio that is cut at s; shape ``(n, scales)``."""
     ratio = p / q.clamp(min=torch.finfo(q.dtype).tiny)
-    found = [torch.linalg.vecdot(ratio.clamp_(max=float(scale)), q) for scale in SCALES[::-1]]
-    return torch.stack(found[::-1], dim=-1)
+    sums_at_scales = [torch.linalg.vecdot(ratio.clamp_(max=float(scale)), q) for scale in SCALES[::-1]]
+    return torch.stack(sums_at_scales[::-1], dim=-1)
 
 
 @torch.inference_mode()
@@ -114,5 +114,5 @@ def draw(logits: torch.Tensor, temperature: float, coins: np.ndarray, cut: Cut =
         return greedy
     sums = torch.softmax(cut.of(logits / temperature), dim=-1, dtype=torch.float64).cumsum(dim=-1)
     at = torch.as_tensor(coins, device=logits.device)[:, None] * sums[:, -1:]
-    found: list[int] = torch.searchsorted(sums, at, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1).tolist()
-    return found
+    drawn: list[int] = torch.searchsorted(sums, at, right=True)[:, 0].clamp_(max=logits.shape[-1] - 1).tolist()
+    return drawn

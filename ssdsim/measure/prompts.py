@@ -48,13 +48,13 @@ def read_prompts(path: Path, data_set: str | None, answers: bool = False) -> lis
     ------
     InputError : not readable, empty, or a line without a prompt, or without an answer where there must be one.
     """
-    found = [
+    prompts = [
         _prompt(record, f"{path}: line {number}", data_set, path.stem, number, answers)
         for number, record in _records(path)
     ]
-    if not found:
+    if not prompts:
         raise InputError(f"{path}: no prompts")
-    return found
+    return prompts
 
 
 def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -99,7 +99,7 @@ def _messages(field: str, value: Any, where: str) -> tuple[Message, ...]:
         raise InputError(f"{where}: {field} must be a text or a list")
     if field == "turns" and isinstance(value[0], str):
         return ({"role": "user", "content": value[0]},)
-    found: list[Message] = []
+    messages: list[Message] = []
     for each in value:
         if not isinstance(each, Mapping):
             raise InputError(f"{where}: {field} must hold objects with a role and a content")
@@ -108,12 +108,12 @@ def _messages(field: str, value: Any, where: str) -> tuple[Message, ...]:
         if not isinstance(content, str):
             raise InputError(f"{where}: {field}: a message without text")
         role = _ROLES.get(role, role)
-        if role == "assistant" and any(message["role"] == "user" for message in found):
+        if role == "assistant" and any(message["role"] == "user" for message in messages):
             break
-        found.append({"role": role, "content": content})
-    if not found:
+        messages.append({"role": role, "content": content})
+    if not messages:
         raise InputError(f"{where}: {field} holds no message of a user")
-    return tuple(found)
+    return tuple(messages)
 
 
 def _answer(record: Mapping[str, Any], where: str) -> tuple[tuple[int, ...] | None, str | None]:

@@ -80,8 +80,8 @@ class Speculator:
             for accepted, (ranked, rejected) in enumerate(zip(likeliest, [*tokens, None], strict=True))
             for bonus in [token for token in ranked if token != rejected][: self.fan_out]
         ]
-        found = self._speculate_from([[*tokens[:accepted], bonus] for accepted, bonus in outcomes])
-        self.cache = dict(zip(outcomes, found, strict=True))
+        speculations = self._speculate_from([[*tokens[:accepted], bonus] for accepted, bonus in outcomes])
+        self.cache = dict(zip(outcomes, speculations, strict=True))
 
     def _speculate_from(self, suffixes: Sequence[Sequence[int]]) -> list[Speculation]:
         """K tokens of each branch, all branches side by side."""
@@ -106,10 +106,10 @@ class Speculator:
 
     def look_up(self, verdict: Verified) -> bool:
         """Whether the outcome was foreseen, whose branch is then the next speculation."""
-        found = self.cache.get((verdict.accepted, verdict.bonus))
-        if found is not None:
-            self.current = found
-        return found is not None
+        event = self.cache.get((verdict.accepted, verdict.bonus))
+        if event is not None:
+            self.current = event
+        return event is not None
 
     def fall_back(self) -> None:
         self.current = self.draft() if self._backup is None else self.look_up_tokens()

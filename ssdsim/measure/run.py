@@ -107,8 +107,8 @@ class Job:
         some, options = self.requests[: self.options["lossless"]], self.options
         each_way = ways(self.asked.k, self.asked.f, self.asked.backups)
         new_tokens = options["max_new_tokens"]
-        found = check_lossless(*self.models, some, each_way, new_tokens, self.seed, self.cuts, progress)
-        keep_lossless(self.folder, found)
+        checks = check_lossless(*self.models, some, each_way, new_tokens, self.seed, self.cuts, progress)
+        keep_lossless(self.folder, checks)
 
     def _header(self) -> dict[str, Any]:
         options = self.options
@@ -166,9 +166,9 @@ def _sources(options: Mapping[str, Any]) -> list[tuple[str | None, Path]]:
 def _prompts(options: Mapping[str, Any]) -> list[Prompt]:
     """So many as are asked for, in turn from every data set."""
     answers = bool(options["answers"])
-    found = [prompt for name, path in _sources(options) for prompt in read_prompts(path, name, answers)]
+    prompts = [prompt for name, path in _sources(options) for prompt in read_prompts(path, name, answers)]
     by_set: dict[str, list[Prompt]] = {}
-    for prompt in found:
+    for prompt in prompts:
         by_set.setdefault(prompt.data_set, []).append(prompt)
     return list(_in_turn(by_set.values()))[: options["requests"]]
 

@@ -146,5 +146,5 @@ class DraftSide:
 
 def with_hits(rounds: Sequence[PlayedRound], hits: Sequence[bool]) -> list[PlayedRound]:
     """The target's rounds with what the draft found in its cache; None where it did not look."""
-    found = [*hits, *[None] * (len(rounds) - len(hits))]
-    return [PlayedRound(r.drafted, r.accepted, r.backup, hit) for r, hit in zip(rounds, found, strict=True)]
+    padded = [*hits, *[None] * (len(rounds) - len(hits))]
+    return [PlayedRound(r.drafted, r.accepted, r.backup, hit) for r, hit in zip(rounds, padded, strict=True)]

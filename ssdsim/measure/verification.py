@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import softmax
 from ssdsim.speculation.sampling import saguaro_distribution
 
-Probabilities = NDArray[np.float64]
+Probabilities = Array
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Speculation:
 
 def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
     """What tokens that nobody drew are drawn from, shape ``(tokens, V)``: looked up, or the likeliest ones."""
-    found = np.zeros((len(tokens), vocabulary))
-    found[np.arange(len(tokens)), list(tokens)] = 1.0
-    return found
+    probabilities = np.zeros((len(tokens), vocabulary))
+    probabilities[np.arange(len(tokens)), list(tokens)] = 1.0
+    return probabilities
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class Rules:
         """A token of each row."""
         sums = np.cumsum(probabilities, axis=-1)
         at = self.rng.random((len(sums), 1)) * sums[:, -1:]
-        found: list[int] = np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1).tolist()
-        return found
+        drawn: list[int] = np.minimum((sums <= at).sum(axis=-1), probabilities.shape[-1] - 1).tolist()
+        return drawn
 
     def verify(self, speculation: Speculation, target: Probabilities) -> Verified:
         """``target``, shape ``(tokens + 1, V)``, is its distribution at each drafted token and after the last."""

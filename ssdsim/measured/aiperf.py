@@ -27,7 +27,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
         raise InputError(f"{where}: has no inter_token_latency; run aiperf with --streaming")
     if "batch" not in given:
         raise InputError(f"{where}: does not say how many sequences were in flight; give them by --batch")
-    found = {
+    fields = {
         "model": model_in(None, given, where),
         "batch": given["batch"],
         "input_tokens": _mean(record, "input_sequence_length", where),
@@ -37,7 +37,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
         "engine": given.get("engine", ""),
         **speculation(None, None, given, where),
     }
-    return bench_row(found, given, where)
+    return bench_row(fields, given, where)
 
 
 def _mean(record: Record, name: str, where: str) -> float:

@@ -118,16 +118,16 @@ def model_in(said: object, given: Given, where: str) -> str:
     """
     if isinstance(said, str) and said:
         try:
-            found = find_transformer(said)
+            card = find_transformer(said)
         except InputError:
             if "model" not in given:
                 raise InputError(f"{where}: no card is called '{told(said)[1:-1]}'; give one by --model") from None
         else:
-            if found.name in transformer_names() and not exists(said):
-                return found.name
+            if card.name in transformer_names() and not exists(said):
+                return card.name
             if "model" not in given:
                 return said
-            _check_shape(found, find_transformer(given["model"]), where)
+            _check_shape(card, find_transformer(given["model"]), where)
     if "model" not in given:
         raise InputError(f"{where}: does not say the model; give its card by --model")
     return str(given["model"])
@@ -136,9 +136,9 @@ def model_in(said: object, given: Given, where: str) -> str:
 _SHAPE = ("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size")
 
 
-def _check_shape(found: Transformer, card: Transformer, where: str) -> None:
+def _check_shape(seen: Transformer, card: Transformer, where: str) -> None:
     for name in _SHAPE:
-        one, other = getattr(found, name), getattr(card, name)
+        one, other = getattr(seen, name), getattr(card, name)
         if one != other:
             raise InputError(f"{where}: the model that was loaded has {name} {one}, --model {card.name} has {other}")
 
@@ -172,7 +172,7 @@ def served_row(
     ------
     InputError : something is missing that is not given either.
     """
-    found = {
+    fields = {
         "model": model_in(model, given, where),
         "batch": in_flight(record, given, where),
         **mean_tokens(record, where),
@@ -181,17 +181,17 @@ def served_row(
         "engine": engine,
         **speculation(*said, given, where),
     }
-    return bench_row(found, given, where)
+    return bench_row(fields, given, where)
 
 
-def bench_row(found: Mapping[str, Any], given: Given, where: str) -> Row:
+def bench_row(fields: Mapping[str, Any], given: Given, where: str) -> Row:
     """A row of what a file says (None counts as not said), and of what is given for the rest.
 
     Raises
     ------
     InputError : the hardware is not given, or a value is out of range.
     """
-    said = {name: value for name, value in found.items() if value is not None}
+    said = {name: value for name, value in fields.items() if value is not None}
     filled = {
         name: given[name] for name in ("hardware", "tp", "dtype", "kv_dtype", "source", "series") if name in given
     }

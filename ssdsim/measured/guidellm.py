@@ -49,7 +49,7 @@ def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
 
     if not within(metrics, "inter_token_latency_ms", "successful", "count"):
         raise InputError(f"{where}: no time between tokens; have guidellm stream the answers")
-    found = {
+    fields = {
         "model": model_in(model, given, where),
         "batch": max(1, round(mean("request_concurrency"))),
         "input_tokens": mean("prompt_token_count"),
@@ -58,7 +58,7 @@ def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
         "value": mean("inter_token_latency_ms"),
         **speculation(None, None, given, where),
     }
-    return bench_row(found, given, where)
+    return bench_row(fields, given, where)
 
 
 FORMAT = Format("guidellm", knows, rows_of)

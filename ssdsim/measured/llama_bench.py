@@ -29,7 +29,7 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     tokens, seconds = number(record, "n_gen", where), 1e-9 * number(record, "avg_ns", where)
     depth, prompt = (number(record, name, where) if record.get(name) else 0.0 for name in ("n_depth", "n_prompt"))
     build = record.get("build_number")
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "model": model_in(None, given, where),
         "batch": 1,
         "input_tokens": depth + prompt,
@@ -40,8 +40,8 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
         "engine_version": f"b{build}" if build else "",
     }
     if prompt:  # the prompt's seconds are in it
-        found |= {"metric": "latency_s", "value": seconds, "output_tokens": tokens + 1.0}
-    return (bench_row(found, given, where),)
+        fields |= {"metric": "latency_s", "value": seconds, "output_tokens": tokens + 1.0}
+    return (bench_row(fields, given, where),)
 
 
 def knows_batched(record: Record) -> bool:
@@ -52,7 +52,7 @@ def knows_batched(record: Record) -> bool:
 def batched_rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     """The row of one batch: the mean time of its steps; raises as :func:`rows_of`."""
     tokens = number(record, "tg", where)
-    found = {
+    fields = {
         "model": model_in(None, given, where),
         "batch": int(number(record, "pl", where)),
         "input_tokens": number(record, "pp", where),
@@ -61,7 +61,7 @@ def batched_rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
         "value": 1e3 * number(record, "t_tg", where) / tokens,
         "engine": "llama.cpp",
     }
-    return (bench_row(found, given, where),)
+    return (bench_row(fields, given, where),)
 
 
 FORMAT = Format("llama-bench", knows, rows_of)

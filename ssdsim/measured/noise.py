@@ -49,16 +49,16 @@ class Repeated:
 
 def repeated(rows: Sequence[Row]) -> list[Repeated]:
     """The rows by setting, in the order in which they first come; prompts of about a length are of one."""
-    found: dict[tuple[object, ...], list[list[Row]]] = {}
+    by_setting: dict[tuple[object, ...], list[list[Row]]] = {}
     for row in rows:
         setting = tuple(value for name, value in row.model_dump().items() if name not in _SEEN)
-        alike = found.setdefault((*setting, round(row.output_tokens)), [])
+        alike = by_setting.setdefault((*setting, round(row.output_tokens)), [])
         own = next((each for each in alike if _as_long(each[0], row)), None)
         if own is None:
             alike.append([row])
         else:
             own.append(row)
-    return [Repeated(tuple(each)) for alike in found.values() for each in alike]
+    return [Repeated(tuple(each)) for alike in by_setting.values() for each in alike]
 
 
 def _as_long(one: Row, other: Row) -> bool:

@@ -153,13 +153,13 @@ def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
     """What is ``made`` of each row; a mistake in one is told by its number."""
-    found = []
+    of_rows = []
     for number, row in enumerate(rows, 1):
         try:
-            found.append(made(row))
+            of_rows.append(made(row))
         except InputError as error:
             raise InputError(f"{name_of(number, row)}: {error}") from None
-    return found
+    return of_rows
 
 
 def name_of(number: int, row: Row) -> str:

@@ -34,7 +34,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     if world.get("pp_size", 1) != 1:
         raise InputError(f"{where}: pipeline stages are not modelled, pp_size must be 1, got {told(world['pp_size'])}")
     running = number(requests, "avg_num_concurrent_requests", where)
-    found = {
+    fields = {
         "model": model_in(engine.get("model"), given, where),
         "tp": int(number(world, "tp_size", where)),
         "batch": max(1, round(min(running, number(world, "max_batch_size", where)))),
@@ -46,7 +46,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
         **_formats(engine, given, where),
         **_speculation(record, given, where),
     }
-    return bench_row(found, given, where)
+    return bench_row(fields, given, where)
 
 
 def _speed(record: Record, where: str) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Question
     ------
     InputError : no answer is long enough for the longest lookahead.
     """
-    found = []
+    at_temperatures = []
     for temperature in sorted({request.temperature for request in requests}):
         at = [request for request in requests if request.temperature == temperature]
         names = sorted({request.data_set for request in at})
@@ -54,8 +54,8 @@ def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Question
                 some = [request for request in at if request.data_set == name]
                 sets[name] = findings(some, vocabulary, asked)
         all_ = findings(at, vocabulary, asked)
-        found.append(AtTemperature(**dict(all_), temperature=temperature, sets=sets))
-    return tuple(found)
+        at_temperatures.append(AtTemperature(**dict(all_), temperature=temperature, sets=sets))
+    return tuple(at_temperatures)
 
 
 def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> Findings:
@@ -93,7 +93,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
             after_backup={name: after_backup(chain, resampled, fan_outs, shown) for name, chain in chains.items()},
         ),
         saguaro=_saguaro(table, asked, max(fan_outs)),
-        backups={found.name: _backup(found) for found in backups},
+        backups={backup.name: _backup(backup) for backup in backups},
         correlation=_correlation(drawn, [request.data_set for request in requests], shown, asked),
         independence=_independence(drawn, asked.k, alpha),
         count=len(requests),
@@ -150,8 +150,8 @@ def _length(rounds: Rounds, resampled: Resampled) -> Length:
 
 def _independence(drawn: Sequence[Course], k: int, alpha: float) -> Independence | None:
     lengths = np.concatenate([course.accepted for course in drawn])
-    found = one_rate(np.bincount(lengths, minlength=k + 1), alpha)
-    return None if found is None else Independence(chi2=found.chi2, p=found.p, length=found.length)
+    test = one_rate(np.bincount(lengths, minlength=k + 1), alpha)
+    return None if test is None else Independence(chi2=test.chi2, p=test.p, length=test.length)
 
 
 def _correlation(drawn: Sequence[Course], sets: Sequence[str], f: int, asked: Questions) -> Correlation:
@@ -169,19 +169,19 @@ def _backups(table: Table, asked: Questions, vocabulary: int, most: int) -> tupl
     """What the backups would have proposed; without tokens only random ones, which need none."""
     known = all(request.has_tokens for request in table.requests)
     names = [name for name in asked.backups if known or name == "random"]
-    found = [looked_up(table, name, asked.k, vocabulary, asked.seed) for name in names]
-    return found, {each.name: ssd_chain(table, each, most) for each in found}
+    looks = [looked_up(table, name, asked.k, vocabulary, asked.seed) for name in names]
+    return looks, {each.name: ssd_chain(table, each, most) for each in looks}
 
 
-def _backup(found: LookedUp) -> Backup:
-    counted = found.counted
-    judged = np.minimum(found.accepted + 1, found.proposed)[counted].sum()
+def _backup(looked_up: LookedUp) -> Backup:
+    counted = looked_up.counted
+    judged = np.minimum(looked_up.accepted + 1, looked_up.proposed)[counted].sum()
     return Backup(
-        coverage=float((found.proposed[counted] > 0).mean()),
-        alpha=float(found.accepted[counted].sum() / judged) if judged else None,
-        alpha_k=tuple(found.rate_by_position()),
-        length=float(found.tokens[counted].mean()),
-        k=found.k,
+        coverage=float((looked_up.proposed[counted] > 0).mean()),
+        alpha=float(looked_up.accepted[counted].sum() / judged) if judged else None,
+        alpha_k=tuple(looked_up.rate_by_position()),
+        length=float(looked_up.tokens[counted].mean()),
+        k=looked_up.k,
     )
 
 

@@ -99,14 +99,14 @@ class Suffixes:
 
     def _state_for(self, at: int, token: int) -> int:
         """The state of the suffix that ends in ``token`` from ``at``, split off where it is longer."""
-        found = self._next[at][token]
-        if self._length[found] == self._length[at] + 1:
-            return found
-        split = self._new(self._length[at] + 1, self._end[found])
-        self._next[split] = dict(self._next[found])
-        self._link[split] = self._link[found]
-        self._link[found] = split
-        while at >= 0 and self._next[at].get(token) == found:
+        state = self._next[at][token]
+        if self._length[state] == self._length[at] + 1:
+            return state
+        split = self._new(self._length[at] + 1, self._end[state])
+        self._next[split] = dict(self._next[state])
+        self._link[split] = self._link[state]
+        self._link[state] = split
+        while at >= 0 and self._next[at].get(token) == state:
             self._next[at][token] = split
             at = self._link[at]
         return split

@@ -103,11 +103,11 @@ def positions_known(options: Mapping[str, Any]) -> int | None:
     alpha = options.get("alpha")
     if alpha is not None:
         return len(alpha) if isinstance(alpha, list | tuple) else None
-    found = chosen_by(options, options.get("temperature"))
-    return None if found is None or options.get("extrapolate") else found.positions
+    chosen = chosen_by(options, options.get("temperature"))
+    return None if chosen is None or options.get("extrapolate") else chosen.positions
 
 
 def fan_outs_known(options: Mapping[str, Any]) -> int | None:
     """Up to which fan-out a pair knows hits; None without one, or where somebody extrapolates."""
-    found = chosen_by(options, options.get("temperature"))
-    return None if found is None or options.get("extrapolate") else found.fan_outs
+    chosen = chosen_by(options, options.get("temperature"))
+    return None if chosen is None or options.get("extrapolate") else chosen.fan_outs

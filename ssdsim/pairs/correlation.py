@@ -73,11 +73,13 @@ def in_lockstep(courses: Sequence[Course], sets: Sequence[str], fan_out: int, ba
 def _lockstep(by_set: Sequence[Sequence[Hits]], b: int) -> Lockstep:
     share = np.array([len(each) for each in by_set], dtype=float)
     share /= share.sum()
-    found = [_of_set(each, b) for each in by_set]
-    all_hit, hit, own = (float(share @ np.array([values[i] for values, _ in found])) for i in range(3))
+    of_sets = [_of_set(each, b) for each in by_set]
+    all_hit, hit, own = (float(share @ np.array([values[i] for values, _ in of_sets])) for i in range(3))
     # by the jackknife: what is known of sets of their own adds up
     se_all, se_excess = (
-        float(np.sqrt(sum((w * _jackknifed(without[:, i])) ** 2 for w, (_, without) in zip(share, found, strict=True))))
+        float(
+            np.sqrt(sum((w * _jackknifed(without[:, i])) ** 2 for w, (_, without) in zip(share, of_sets, strict=True)))
+        )
         for i in (0, 3)
     )
     low, high = (float(np.clip(all_hit + side * _Z * se_all, 0.0, 1.0)) for side in (-1, 1))

@@ -71,12 +71,12 @@ class Rounds:
 
     def by_length(self) -> Floats:
         """Rounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
-        reached, found = self.starts.copy(), []
+        reached, ended = self.starts.copy(), []
         for j in range(self.k):
             accept = _ahead(self.accept, j)
-            found.append((reached * (1.0 - accept)).sum(axis=0))
+            ended.append((reached * (1.0 - accept)).sum(axis=0))
             reached = reached * accept
-        return np.stack([*found, reached.sum(axis=0)])
+        return np.stack([*ended, reached.sum(axis=0)])
 
     def rejected_after(self, j: int) -> Floats:
         """Weight of positions that replaced the drafted token ``j``, those before it being accepted."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 
 Floats = NDArray[np.float32]
@@ -49,7 +50,7 @@ class Positions:
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
 
-def softmax(logits: NDArray[Any], temperature: float = 1.0) -> NDArray[np.float64]:
+def softmax(logits: NDArray[Any], temperature: float = 1.0) -> Array:
     """Probabilities at a temperature; at 0 all mass is on the first largest logit."""
     if not temperature >= 0.0:
         raise InputError(f"temperature must be at least 0, got {temperature:g}")

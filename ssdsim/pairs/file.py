@@ -327,11 +327,11 @@ class Pair(Card):
 
     @field_validator("by_temperature")
     @classmethod
-    def _each_once(cls, found: tuple[AtTemperature, ...]) -> tuple[AtTemperature, ...]:
-        temperatures = [each.temperature for each in found]
+    def _each_once(cls, at_temperatures: tuple[AtTemperature, ...]) -> tuple[AtTemperature, ...]:
+        temperatures = [each.temperature for each in at_temperatures]
         if len(set(temperatures)) < len(temperatures):
             raise ValueError(f"each temperature must be there once, got {temperatures}")
-        return found
+        return at_temperatures
 
     @property
     def temperatures(self) -> tuple[float | None, ...]:
@@ -353,10 +353,10 @@ def load_pair(path: str | Path) -> Pair:
     ------
     InputError : no such file, not JSON, or not a pair: an unknown key, a number out of range.
     """
-    found = Path(expanduser(str(path)))
-    if not isfile(found):
+    at = Path(expanduser(str(path)))
+    if not isfile(at):
         raise InputError(f"{path}: no pair there; 'ssdsim measure' or 'ssdsim import acceptance' writes one")
-    return _read(found)
+    return _read(at)
 
 
 @while_unchanged

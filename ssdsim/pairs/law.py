@@ -25,8 +25,8 @@ class Fit:
 def hit_rates(needed: Floats) -> Floats:
     """``h(F)`` at F = 1, 2, ... from weights by guesses needed, shape ``(..., most + 2)``; NaN where there are none."""
     total = needed.sum(axis=-1, keepdims=True)
-    found = np.cumsum(needed[..., 1:-1], axis=-1)
-    rates = np.divide(found, total, out=np.full_like(found, np.nan), where=total > 0)
+    running = np.cumsum(needed[..., 1:-1], axis=-1)
+    rates = np.divide(running, total, out=np.full_like(running, np.nan), where=total > 0)
     return np.asarray(np.minimum(rates, 1.0))  # two sums of the same weights may differ in the last bit
 
 

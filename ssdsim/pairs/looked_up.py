@@ -1,4 +1,4 @@
-"""What backups that look tokens up would have proposed at every position of the answers, and how it would have ended.
+"""Backups that look tokens up, replayed: what they would have proposed at every position, and how it would have ended.
 
 A proposal is accepted iff the token comes, with probability p of it: exact at every temperature, given the answer.
 """
@@ -56,8 +56,8 @@ def looked_up(table: Table, name: str, k: int, vocabulary: int, seed: int) -> Lo
     shape = int(table.lengths.max()), len(table.requests)
     proposed, accepted, needed = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     for column, request in enumerate(table.requests):
-        for at, found in enumerate(_of_request(request, name, k, vocabulary, seed + column), start=FIRST):
-            proposed[at, column], accepted[at, column], needed[at, column] = found
+        for at, round_of in enumerate(_of_request(request, name, k, vocabulary, seed + column), start=FIRST):
+            proposed[at, column], accepted[at, column], needed[at, column] = round_of
     starts = np.arange(shape[0])[:, None]
     counted = (starts >= FIRST) & (starts < table.lengths - k)
     return LookedUp(name, k, counted, proposed, accepted, needed)
@@ -68,7 +68,7 @@ def _of_request(request: Request, name: str, k: int, vocabulary: int, seed: int)
     lookup = lookup_named(name, vocabulary, seed)
     answer, rank, top_ids = request.positions.token.tolist(), request.positions.rank.tolist(), request.positions.top_ids
     lookup.read(request.prompt)
-    found = []
+    rounds = []
     for start in range(FIRST, len(answer) - k):
         lookup.read(answer[start - 1 : start])
         proposal = lookup.propose(k)
@@ -79,5 +79,5 @@ def _of_request(request: Request, name: str, k: int, vocabulary: int, seed: int)
         needed = rank[end] + 1
         if accepted < len(proposal):  # the rejected token makes room where the draft ranks it above the one that came
             needed -= int((top_ids[end, : needed - 1] == proposal[accepted]).any())
-        found.append((len(proposal), accepted, max(1, needed)))
-    return found
+        rounds.append((len(proposal), accepted, max(1, needed)))
+    return rounds

@@ -1,4 +1,4 @@
-"""From a folder of records to the pair's file."""
+"""The pair's file, made of a folder of records."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def pair_of(
     settings = as_record(Settings, header.get("settings"), folder.path, "settings")
     about = as_record(About, header.get("about"), folder.path, "about")
     requests = list(folder.requests())
-    vocabulary = min(found.vocabulary or 0 for found in (target, draft))
+    vocabulary = min(each.vocabulary or 0 for each in (target, draft))
     temperatures = {request.temperature for request in requests}
     pair = Pair(
         target=target,
@@ -94,14 +94,14 @@ def pair_of(
     return pair.model_copy(update={"provenance": said})
 
 
-def keep_lossless(folder: RecordFolder, found: Lossless) -> None:
+def keep_lossless(folder: RecordFolder, lossless: Lossless) -> None:
     """Beside the records, for whoever analyses them again."""
-    write_whole(folder.path / _LOSSLESS, found.model_dump_json(indent=1) + "\n")
+    write_whole(folder.path / _LOSSLESS, lossless.model_dump_json(indent=1) + "\n")
 
 
-def keep_routing(folder: RecordFolder, found: Mapping[Role, Routing]) -> None:
+def keep_routing(folder: RecordFolder, routings: Mapping[Role, Routing]) -> None:
     """Beside the records likewise."""
-    said = {role: routing.model_dump(mode="json") for role, routing in found.items()}
+    said = {role: routing.model_dump(mode="json") for role, routing in routings.items()}
     write_whole(folder.path / _ROUTING, json.dumps(said, indent=1) + "\n")
 
 
@@ -110,9 +110,9 @@ def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
     file = folder.path / _ROUTING
     if not file.is_file():
         return None
-    found = read_json(file, "finding")
+    document = read_json(file, "finding")
     roles: tuple[Role, ...] = ("target", "draft")
-    return {role: as_record(Routing, found[role], file, "finding") for role in roles if role in found}
+    return {role: as_record(Routing, document[role], file, "finding") for role in roles if role in document}
 
 
 def said_of_loops(folder: RecordFolder) -> Lossless | None:

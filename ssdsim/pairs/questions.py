@@ -1,4 +1,4 @@
-"""What is asked of the records: lookaheads, fan-outs, Saguaro's C, backups."""
+"""Questions to the records: lookaheads, fan-outs, Saguaro's C, backups."""
 
 from __future__ import annotations
 

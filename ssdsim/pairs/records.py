@@ -1,4 +1,4 @@
-"""What was collected: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
+"""Collected records: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ class RecordFolder:
         file = self.path / _HEADER
         if not file.is_file():
             raise InputError(f"{self.path}: no measurement there: {_HEADER} is missing")
-        found = read_json(file, "measurement")
-        if not isinstance(found, dict) or found.get("schema") != _SCHEMA:
+        document = read_json(file, "measurement")
+        if not isinstance(document, dict) or document.get("schema") != _SCHEMA:
             raise InputError(f"{file}: written by another version of ssdsim; measure again")
-        return found
+        return document
 
     def has(self, id_: str, temperature: float) -> bool:
         return self._file(id_, temperature).is_file()

@@ -1,4 +1,4 @@
-"""How requests differ: a Beta-binomial of their accepted tokens, and whether one rate would do."""
+"""Differences between requests: a Beta-binomial of their accepted tokens, and whether one rate would do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.pairs.drawn import Course
 from ssdsim.pairs.file import Requests
 
 Whole = NDArray[np.int64]
-Counted = NDArray[np.float64]
+Counted = Array
 
 _LEVEL = 0.05
 _LARGEST = 1e5
@@ -115,15 +116,15 @@ def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> OneRate | None:
     k = counts.size - 1
     expected = counts.sum() * accepted_length_pmf(alpha, k)
     bins: list[list[float]] = [[0.0, 0.0]]
-    for found, due in zip(counts, expected, strict=True):
+    for seen, due in zip(counts, expected, strict=True):
         if bins[-1][1] >= _ENOUGH:
             bins.append([0.0, 0.0])
-        bins[-1][0] += found
+        bins[-1][0] += seen
         bins[-1][1] += due
     if len(bins) > 1 and bins[-1][1] < _ENOUGH:
         last = bins.pop()
         bins[-1] = [a + b for a, b in zip(bins[-1], last, strict=True)]
     if len(bins) < 3:
         return None
-    value = sum((found - due) ** 2 / due for found, due in bins)
+    value = sum((each - due) ** 2 / due for each, due in bins)
     return OneRate(value, float(chdtrc(len(bins) - 2, value)), float(expected_tokens(alpha, k)))

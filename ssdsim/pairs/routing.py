@@ -1,4 +1,4 @@
-"""What real routers choose: how many distinct experts tokens touch, and the two numbers that say so in a card."""
+"""Choices of real routers: how many distinct experts tokens touch, and the two numbers that say so in a card."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ssdsim.base.checks import Array
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.transformer.routing import distinct_experts
 
@@ -62,7 +63,7 @@ def counted(texts: Sequence[Choices], count: int, seed: int = 0) -> Routing | No
     )
 
 
-def _shared(text: Choices) -> NDArray[np.float64]:
+def _shared(text: Choices) -> Array:
     """Of each token but the last and each layer: the share of its experts that the next one uses too."""
     same = text[:, :-1, :, None] == text[:, 1:, None, :]
     return np.asarray(same.any(axis=3).mean(axis=2)).ravel()
@@ -70,17 +71,17 @@ def _shared(text: Choices) -> NDArray[np.float64]:
 
 def _in_a_row(texts: Sequence[Choices], m: int) -> float:
     """Over windows of ``m`` tokens that do not meet."""
-    found = [_distinct(text[:, start : start + m]) for text in texts for start in range(0, text.shape[1] - m + 1, m)]
-    return float(np.mean(found))
+    distinct = [_distinct(text[:, start : start + m]) for text in texts for start in range(0, text.shape[1] - m + 1, m)]
+    return float(np.mean(distinct))
 
 
 def _apart(texts: Sequence[Choices], m: int, rng: np.random.Generator) -> float:
     """Over draws of ``m`` texts and a token of each."""
-    found = []
+    distinct = []
     for _ in range(_DRAWS):
         some = [texts[i] for i in rng.choice(len(texts), m, replace=False)]
-        found.append(_distinct(np.stack([text[:, rng.integers(text.shape[1])] for text in some], axis=1)))
-    return float(np.mean(found))
+        distinct.append(_distinct(np.stack([text[:, rng.integers(text.shape[1])] for text in some], axis=1)))
+    return float(np.mean(distinct))
 
 
 def _distinct(choices: Choices) -> float:

@@ -1,1 +1,1 @@
-"""What forward passes and messages cost on a profile, where models are placed, and whether they fit."""
+"""Costs of forward passes and messages on a profile, where models are placed, and whether they fit."""

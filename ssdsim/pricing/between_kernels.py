@@ -1,4 +1,4 @@
-"""What an engine's runtime makes of kernels that were timed alone, and what it adds between them."""
+"""Effects of an engine's runtime: on kernels that were timed alone, and between them."""
 
 from __future__ import annotations
 
@@ -112,11 +112,10 @@ _FACTORS = {
 
 def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: Kernels) -> Units:
     """The seconds of a pass's kernels that each factor multiplies, before it, from those of each kind after it."""
-    found = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
-    experts = next((op for op, _ in forward.counted() if isinstance(op, ExpertMlp)), None)
-    if experts is not None:
-        found[experts.family] = kinds.get("experts", 0.0)
-    return {field: seconds / getattr(factors, field) for field, seconds in found.items()}
+    units = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
+    for experts, _ in forward.those(ExpertMlp)[:1]:
+        units[experts.family] = kinds.get("experts", 0.0)
+    return {field: seconds / getattr(factors, field) for field, seconds in units.items()}
 
 
 def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-Seconds = float | NDArray[np.float64]
+from ssdsim.base.checks import Array
+
+Seconds = float | Array
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Cost:
             kinds[kind] = kinds.get(kind, 0.0) + seconds
         return kinds
 
-    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+    def sample(self, errors: TimingErrors) -> Array:
         """The duration under each draw of ``errors``, shape ``(draws,)``."""
         total = np.zeros(errors.draws)
         for key, (seconds, log_sd) in self.terms.items():
@@ -90,7 +91,7 @@ class Cost:
         return total * _factor(moved / self.seconds) if self.seconds else total
 
 
-def _factor(moved: NDArray[np.float64]) -> NDArray[np.float64]:
+def _factor(moved: Array) -> Array:
     """What multiplies seconds that move by so many times themselves: above 0, and 1 + ``moved`` where that is small.
 
     As the exponential to second order, but it grows no faster than what moved: an error of a millisecond in a step
@@ -105,14 +106,14 @@ class TimingErrors:
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
         self._seed = seed
-        self._draws: dict[str, NDArray[np.float64]] = {}
+        self._draws: dict[str, Array] = {}
 
-    def standard_normal(self, key: str) -> NDArray[np.float64]:
+    def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
             self._draws[key] = self._rng(key).standard_normal(self.draws)
         return self._draws[key]
 
-    def strata(self, key: str, count: int) -> NDArray[np.float64]:
+    def strata(self, key: str, count: int) -> Array:
         """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""
         rng = self._rng(key)
         return np.asarray((rng.permutation(count) + rng.random(count)) / count)

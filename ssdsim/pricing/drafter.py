@@ -1,4 +1,4 @@
-"""What proposes tokens: the interface between strategies and drafters."""
+"""The interface between strategies and drafters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Proposed:
-    """In which share of rounds a sequence has anything to verify, and how many tokens it then has on average."""
+    """A drafter's proposals: the share of rounds in which a sequence has any, and how many tokens on average."""
 
     share: float
     tokens: float
@@ -45,7 +45,8 @@ class Drafter(ABC):
     A drafter derives from it, has ``name``, ``title`` and ``source``, and overrides what is its own. ``options`` are
     the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU, wherever a strategy
     would put it, and holds no memory there. ``needs_target``: it reads what lies on the target's devices, and can draft
-    nowhere else. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
+    nowhere else. ``needs_verified``: it reads what the target makes of tokens while it verifies them, and cannot draft
+    on from others. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
     been verified. Strategies ask it by their site: ``site.speculate(drafter, k)``.
     """
 
@@ -55,6 +56,7 @@ class Drafter(ABC):
     options: tuple[Option, ...] = ()
     needs_device = True
     needs_target = False
+    needs_verified = False
     self_conditions = False
 
     @abstractmethod
@@ -96,6 +98,10 @@ class Drafter(ABC):
 
         ``beside`` the target: on each of the target's devices.
         """
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        """Why real ranks cannot run it; None where they can."""
+        return None
 
 
 def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What a pass over decoded tokens and parts of prompts costs."""
+"""The cost of a pass over decoded tokens and parts of prompts."""
 
 from __future__ import annotations
 

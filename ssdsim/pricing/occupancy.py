@@ -1,4 +1,4 @@
-"""What lies in the memory of which devices, and whether it fits there."""
+"""Occupancy of devices' memory, and whether it fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
-from ssdsim.pricing.site import Site
+from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.kept import in_pages
 
 
@@ -42,6 +42,7 @@ class Occupancy:
         )
 
 
+@once
 def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     """The target's share on each of its devices, with a head's cache ``beside`` it where that is in its pages."""
     kept, caching = site.precision_of("target"), site.runtime.caching
@@ -56,6 +57,7 @@ def _in_the_targets_pages(site: Site) -> bool:
     return site.draft.head is not None and alike and in_pages(site.target, site.runtime.caching)
 
 
+@once
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     logits = site.sampling and branches > 0
@@ -65,6 +67,7 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
     return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 
 
+@once
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""

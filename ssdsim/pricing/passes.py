@@ -12,7 +12,7 @@ from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 
-_REMEMBERED = 65536  # passes and messages a profile
+_REMEMBERED = 131072  # passes, operations and messages a profile
 
 
 def cost_of_operations(
@@ -21,9 +21,14 @@ def cost_of_operations(
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
     timed = ((op, profile.seconds(op), count) for op, count in counted)
     return Cost.total(
-        (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
+        (_of_operation(op, timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
         for op, timing, count in timed
     )
+
+
+def _of_operation(op: Operation, timing: Timing, profile: HardwareProfile) -> Cost:
+    """Once for all passes that have the operation."""
+    return _remembered(profile, op, lambda: _cost_of(timing, profile))
 
 
 def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
@@ -46,14 +51,14 @@ def cost_of_pass(
 
 
 def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
-    """The cost of a pass, or of a message of so many bytes, worked out once."""
+    """The cost of a pass, of an operation, or of a message of so many bytes, worked out once."""
     known: dict[Hashable, Cost] = profile.costs
-    found = known.get(what)
-    if found is None:
+    event = known.get(what)
+    if event is None:
         if len(known) >= _REMEMBERED:
             known.clear()
-        found = known[what] = cost()
-    return found
+        event = known[what] = cost()
+    return event
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:

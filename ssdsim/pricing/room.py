@@ -96,6 +96,12 @@ def check_place(title: str, drafter: str, apart: bool) -> None:
         raise NoRoom(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
 
 
+def check_verified(title: str, drafter: str, ahead: bool) -> None:
+    """Raise :class:`NoRoom` where a drafter that reads what a target keeps of tokens would draft on before it does."""
+    if ahead:
+        raise NoRoom(f"{title} drafts on before tokens are verified, {drafter} from keys and values of verified ones")
+
+
 def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
     """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
 

@@ -1,4 +1,4 @@
-"""Which models run on which devices, and what passes and messages cost there."""
+"""The site of a scenario: models on devices, and what passes and messages cost there."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ T = TypeVar("T")
 Args = ParamSpec("Args")
 
 
-def _once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
-    """A method of a site that reads none of its options: worked out once for all settings of the same site."""
+def once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
+    """What reads none of a site's options, a method or a function: worked out once for all settings of a site."""
 
     def known(self: Site, *args: Args.args, **kwargs: Args.kwargs) -> T:
         asked = (method.__name__, args, tuple(kwargs.items()))
@@ -148,7 +148,7 @@ class Site:
 
     # passes
 
-    @_once
+    @once
     def target_pass(self, name: str, queries: int, masked: bool = False, rows: int | None = None) -> Pass:
         """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree.
 
@@ -158,7 +158,7 @@ class Site:
         forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
         return Pass(name, "target", forward, self.tp, self.profile, self.facing)
 
-    @_once
+    @once
     def draft_pass(
         self,
         name: str,
@@ -178,7 +178,7 @@ class Site:
         forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
-    @_once
+    @once
     def draft_beside_target(
         self,
         name: str,
@@ -249,7 +249,7 @@ class Site:
         """Work without a model, of a given time."""
         return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
 
-    @_once
+    @once
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
@@ -287,7 +287,7 @@ class Site:
         cost = Cost.total(zip(map(self.cost, passes), (1.0 - share, share), strict=True))
         return Step("verify", (Piece(name, cost, 1, passes[1]),), by_rows=table)
 
-    @_once
+    @once
     def _passes_by_rows(self, name: str, most: int) -> RowTable:
         captured = () if self.data_parallel else self.runtime.captured_rows
         rows, last = rows_to_price(self.batch, most, captured)
@@ -317,16 +317,16 @@ class Site:
 
     # messages
 
-    @_once
+    @once
     def outcome_message(self, verified: int = 1) -> Step:
         """Which tokens of each sequence were accepted, and the bonus token, to the draft.
 
-        A draft head also gets the target's hidden states of ``verified`` tokens a sequence.
+        A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
         sent = self.outcome_bytes + self.feature_bytes(verified)
         return _message("outcome", self._cost_of_reaching(sent), Message(sent))
 
-    @_once
+    @once
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
         """``tokens`` drafted tokens a sequence to the target's first device, which tells the others.
 
@@ -365,11 +365,12 @@ class Site:
         return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
 
     def feature_bytes(self, tokens: int) -> int:
-        """The target's hidden states of ``tokens`` tokens a sequence, as far as the draft reads them."""
+        """What the draft reads of the target's: hidden states of ``tokens`` tokens a sequence, or keys and values."""
         head = self.draft.head
         if head is None:
             return 0
-        value_bytes = DTYPE_BYTES[self.precision_of("target").activations]
+        kept = self.precision_of("target")
+        value_bytes = DTYPE_BYTES[kept.kv if head.reads == "kept" else kept.activations]
         return self.batch * tokens * head.features * head.feature_size * value_bytes
 
     def token_bytes(self, tokens: int) -> int:

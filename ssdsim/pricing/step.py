@@ -1,4 +1,4 @@
-"""What a step of a round consists of: passes of a model, host work or a message, each with its cost."""
+"""Steps of a round: passes of a model, host work or a message, each with its cost."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.repeated import Pmf, Repeats, drawn_rounds
 from ssdsim.pricing.rows import RowTable
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
@@ -57,14 +58,16 @@ class Message:
 class Piece:
     """Part of a step that runs ``times`` in a row; ``cost`` is that of one time.
 
-    ``paid`` are the runtime's numbers behind a cost without a pass.
+    ``paid`` are the runtime's numbers behind a cost without a pass. Where steps differ in how often it runs they are
+    ``drawn``, and ``times`` is their mean.
     """
 
     name: str
     cost: Cost
-    times: int = 1
+    times: float = 1
     work: Pass | HostWork | None = None
     paid: Units = field(default_factory=dict)
+    drawn: Repeats | None = None
 
     @property
     def units(self) -> Units:
@@ -97,6 +100,20 @@ class Step:
     def seconds(self) -> float:
         return sum(piece.cost.seconds * piece.times for piece in self.pieces)
 
+    @cached_property
+    def rounds(self) -> tuple[Pmf, ...]:
+        """The rounds within rounds that it draws; none where it always takes as long."""
+        return max((piece.drawn.rounds for piece in self.pieces if piece.drawn is not None), key=len, default=())
+
+    def drawn_s(self, rng: np.random.Generator, steps: int) -> Array:
+        """Durations of so many steps, each with its own number of rounds."""
+        counts = drawn_rounds(self.rounds, rng, steps)
+        filled = np.zeros(steps)
+        for piece in self.pieces:
+            again = piece.times if piece.drawn is None else piece.drawn.each * counts[len(piece.drawn.rounds) - 1]
+            filled += piece.cost.seconds * again
+        return filled
+
     @property
     def warnings(self) -> frozenset[str]:
         """Extrapolations and mismatches behind its cost."""
@@ -106,7 +123,7 @@ class Step:
         """The same step, with a warning."""
         return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
 
-    def sample(self, errors: TimingErrors) -> NDArray[np.float64]:
+    def sample(self, errors: TimingErrors) -> Array:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
         drawn = np.zeros(errors.draws)
         for piece in self.pieces:

@@ -1,1 +1,1 @@
-"""What every strategy is made of: the protocol, what strategies share, and how one is registered."""
+"""The protocol of a strategy, and rounds and options that several strategies or drafters share."""

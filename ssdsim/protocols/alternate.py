@@ -1,4 +1,4 @@
-"""What strategies share that draft, then verify: one side works while the other waits."""
+"""Shared by strategies that draft, then verify: one side works while the other waits."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ class Alternate(Strategy):
         if is_apart(site.options, drafter) or not drafter.needs_device:
             yield from super().occupancies(site, drafter)
             return
-        k = self.lookahead(site.options)
-        yield target_alone(site, k)
-        both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
-        what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({self.title})"
-        yield Occupancy(what, both, site.profile, "; --sd-draft separate needs less")
+        yield from beside_target(self, site, drafter, "; --sd-draft separate needs less")
 
     def round_steps(
         self, site: Site, drafter: Drafter, draft: Step, verify: Step, distributions: int | None = None
@@ -84,6 +80,15 @@ class Alternate(Strategy):
 def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
     """The draft has a device of its own."""
     return bool(options["sd_draft"] == "separate" and drafter.needs_device)
+
+
+def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> Iterable[Occupancy]:
+    """What lies on the target's devices, alone and with a draft among it; a refusal ends with ``advice``."""
+    k = strategy.lookahead(site.options)
+    yield target_alone(site, k)
+    both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
+    what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({strategy.title})"
+    yield Occupancy(what, both, site.profile, advice)
 
 
 def _alternates(me: Actor) -> Generator[Any, Any, None]:

@@ -1,4 +1,4 @@
-"""What a search may turn to find the best deployment: options, with the values that are tried of each."""
+"""Options that a search varies to find the best deployment, with the values that it tries of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies share whose draft prepares for the outcomes of the verification that runs (SSD's round)."""
+"""Shared by strategies whose draft prepares for the outcomes of the running verification (SSD's round)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a draft and a target that run without a pause come to agree again (AMUSD's, of its paper and of its code)."""
+"""Handshakes by which a draft and a target that never pause come to agree again (AMUSD's, of paper and code)."""
 
 from __future__ import annotations
 

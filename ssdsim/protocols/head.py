@@ -1,8 +1,8 @@
-"""What drafters share that are heads of their target: they read its hidden states, and are shaped as it is."""
+"""Shared by drafters that are heads of their target: they read its hidden states, and are shaped as it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ssdsim.base.errors import InputError
@@ -11,7 +11,7 @@ from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece
+from ssdsim.pricing.step import Pass, Piece
 from ssdsim.protocols.published import as_published, published_drafter
 from ssdsim.speculation.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
@@ -39,19 +39,23 @@ class HeadDrafter(Drafter):
 
     def _read(self, target: Transformer, named: str) -> Transformer:
         """A checkpoint's own shape; a config that does not say that it is a head is one of this kind."""
-        found, recipe = find_transformer(named), self.recipe(target)
-        if found.head is None and found.layers != recipe.layers:
-            raise InputError(f"--draft {named} is a model of {found.layers} layers, no head (--drafter {self.name})")
-        if found.head is None:
-            found = found.model_copy(update={"head": recipe.head})
-        assert found.head is not None
+        copy, recipe = find_transformer(named), self.recipe(target)
+        if copy.head is None and copy.layers != recipe.layers:
+            raise InputError(f"--draft {named} is a model of {copy.layers} layers, no head (--drafter {self.name})")
+        if copy.head is None:
+            copy = copy.model_copy(update={"head": recipe.head})
+        assert copy.head is not None
         assert recipe.head is not None  # all recipes are heads'
-        if found.head.reads != recipe.head.reads:
+        if copy.head.reads != recipe.head.reads:
             raise InputError(f"--draft {named} is no head of the kind --drafter {self.name}")
-        if found.head.feature_size != target.hidden_size:
-            sizes = f"{found.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
+        if copy.head.feature_size != recipe.head.feature_size:
+            sizes = f"{copy.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
             raise InputError(f"--draft {named} reads hidden states {sizes}")
-        return found.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
+        return copy.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
+
+    def passes(self, site: Site) -> Callable[..., Pass]:
+        """How its passes beside the target are made."""
+        return site.draft_beside_target
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         return self.expand(site, (1,) * tokens, beside)
@@ -68,7 +72,7 @@ class HeadDrafter(Drafter):
 
         What the first one catches up with is a path of the tree that was verified: a token a level, and one more.
         """
-        make = site.draft_beside_target if beside else site.draft_pass
+        make = self.passes(site) if beside else site.draft_pass
         path = len(rows) + 1
         levels = (
             site.piece(make("draft step", queries=each, masked=each > 1), times)
@@ -96,10 +100,10 @@ class HeadDrafter(Drafter):
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.draft_beside_target("draft step").tp if beside else 1
         own = draft_on(site, tp, tokens, branches, beside)
-        return own if beside else Demand(own.weights_bytes + _of_target(site), own.sequence_bytes)
+        return own if beside else Demand(own.weights_bytes + of_target(site), own.sequence_bytes)
 
 
-def _of_target(site: Site) -> int:
+def of_target(site: Site) -> int:
     """What of the target a head needs with it on devices of its own: the embedding, and the LM head it has not."""
     precision, head = site.precision_of("target"), site.draft.head
     matrix = site.target.vocab_size * site.target.hidden_size

@@ -1,4 +1,4 @@
-"""What drafters share that propose all K tokens in one pass, in which no position sees what others propose."""
+"""Shared by drafters that propose all K tokens in one pass, in which no position sees what others propose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strategies share in which both models work in every step and meet at its end (PEARL's round)."""
+"""Shared by strategies whose two models work in every step and meet at its end (PEARL's round)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from ssdsim.rounds.states import States
 
 
 class PrePost(Strategy):
-    """In the state ``pre`` the target checks the draft's first new token, in ``post`` also what is pending.
+    """A round in two states: in ``pre`` the target checks the draft's first new token, in ``post`` also what is
+    pending.
 
     Either way the draft makes the next tokens meanwhile (its lookahead, or of each branch), and sends them while the
     target verifies. A strategy says what

@@ -1,4 +1,4 @@
-"""What drafters share that were published: a card of them, with what was seen to be accepted."""
+"""Shared by published drafters: a card of each, with the acceptance that was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a round asks of a draft's devices that serve several targets, and what it waits for them on average."""
+"""Work that a round asks of a draft serving several targets, and the mean wait for it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ SHARING = (TARGETS, SERVES)
 
 @dataclass(frozen=True, kw_only=True)
 class SharedBy(Axis):
-    """How many targets share a draft: searched where somebody says which numbers, since no released engine does it."""
+    """The number of targets that share a draft: searched where somebody says which, since no released engine does
+    it.
+    """
 
     def concerns(self, scope: Scope) -> bool:
         return False

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -53,6 +52,7 @@ class Strategy(ABC):
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
     most_sequences : the largest batch that it decodes; None where any.
+    posts : its sides send messages while passes run, and nobody waits until they are through.
     free_running : its sides do not wait for each other, so a round's tokens depend on durations: programs find them
         out.
     """
@@ -70,6 +70,7 @@ class Strategy(ABC):
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None
+    posts: bool = False
     free_running: bool = False
 
     @property
@@ -150,7 +151,6 @@ class Strategy(ABC):
     def closed_form(self, round: Round) -> Estimate:
         """The mean round in the long run; exact for constant durations."""
         states = Stationary(round.batch, round.averages)
-        alone = not np.any(np.asarray(round.targets) > 1)
         return Estimate(
             strategy=self.name,
             batch=round.batch,
@@ -159,17 +159,17 @@ class Strategy(ABC):
             breakdown_s=_all_parts(self.mean_parts(round, states)),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
-            paper_round_s=self.paper_round_s(round.seconds, states) if alone else None,
+            paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),
         )
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
         """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
-        found = dict(self.parts(round.seconds, states))
+        parts = dict(self.parts(round.seconds, states))
         service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
         if service is not None:
-            waits = service.waits_s(sum(found.values()), round.targets, round.together)
-            found["draft"] = found["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
-        return found
+            waits = service.waits_s(sum(parts.values()), round.targets, round.together)
+            parts["draft"] = parts["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
+        return parts
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
         """The round by the paper's own formula, where it differs from ours."""
@@ -180,9 +180,7 @@ class Strategy(ABC):
         parts = _all_parts(self.parts(t, outcomes))
         return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """Rounds that a clock has timed, with what their time went to."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
@@ -197,6 +195,14 @@ class Strategy(ABC):
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         """Why real ranks cannot run it; None where they can."""
         return None
+
+
+def _of_one_target(paper_s: Seconds | None, targets: FloatOrArray) -> Seconds | None:
+    """A paper's round, which knows no other targets of its draft: not a number where there are some."""
+    alone = np.asarray(targets) == 1
+    if paper_s is None or not alone.any():
+        return None
+    return paper_s if alone.all() else np.where(alone, paper_s, np.nan)
 
 
 def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:

@@ -1,4 +1,4 @@
-"""What strategies share that verify a tree of drafted tokens: its options, and which tree is drafted."""
+"""Shared by strategies that verify a tree of drafted tokens: its options, and which tree is drafted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
-from ssdsim.base.option import Excludes, Group, Option
+from ssdsim.base.option import Excludes, Group, Needs, Option
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.choice import positions_known
@@ -25,7 +25,7 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.caching import hit_curves
-from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree
+from ssdsim.speculation.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree, tree_of_widths
 from ssdsim.speculation.trees.rank_model import RANKS, RankModel
 from ssdsim.speculation.trees.shape import Tree
 
@@ -33,6 +33,7 @@ _DEPTHS = 16
 _MOST = 4096
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 _UNIT_FREE = 32
+_MOST_WIDE = 256
 _EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billion weights
 AUTO = "auto"
 _BEST = "auto: more tokens/s than the others"
@@ -80,8 +81,30 @@ OPTIONS = (
         ),
     ),
     Option(
+        name="tree_widths",
+        kind=ListOf(Whole(most=_MOST_WIDE)),
+        about="nodes of each level of the tree, the likeliest that are proposed there (LongSpec: 4,16,16,16,16)",
+        axis="nodes of each level",
+        groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(
+                ("tree_nodes", "tree_depth", "tree_beam", "tree_children"),
+                "{it} has no effect with --tree-widths (the tree is given)",
+            ),
+        ),
+    ),
+    Option(
+        name="tree_expanded",
+        kind=Whole(most=_MOST_WIDE),
+        about="of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1)",
+        axis="nodes of a level with children",
+        otherwise="all",
+        groups=(Group.CHOICE,),
+        needs=Needs(("tree_widths",), "the levels"),
+    ),
+    Option(
         name="tree_beam",
-        kind=Whole(most=256),
+        kind=Whole(most=_MOST_WIDE),
         about="a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft",
         axis="nodes a pass of the draft",
         otherwise="the same tree in every round",
@@ -128,6 +151,10 @@ def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
     """What the settled options say is drafted."""
     if settings["tree_children"] is not None:
         return StaticTree(Tree.expanded_by(settings["tree_children"]))
+    widths = settings["tree_widths"]
+    if widths is not None:
+        rates = mean_model(settings, drafter, len(widths)).rates
+        return tree_of_widths(rates, widths, settings["tree_expanded"])
     nodes, depth, beam = (settings[name] for name in ("tree_nodes", "tree_depth", "tree_beam"))
     if beam is not None:
         return DynamicTrees(min(nodes, _proposed(depth, beam)), depth, beam)
@@ -173,6 +200,9 @@ def _choose(settings: Settings, site: Site, drafter: Drafter, round_s: Round) ->
         _check_children(settings)
         tree = Tree.expanded_by(settings["tree_children"])
         chosen, why = (tree.nodes, tree.depth), "of --tree-children"
+    elif settings["tree_widths"] is not None:
+        given = drafted(settings, drafter)
+        chosen, why = (given.nodes, len(settings["tree_widths"])), "of --tree-widths"
     elif settings["tree_beam"] is not None:
         depth = settings["tree_depth"] if settings["tree_depth"] != AUTO else min(_EAGLE_2[1], _known(settings))
         chosen, why = (min(_EAGLE_2[0], _proposed(depth, settings["tree_beam"])), depth), "auto: EAGLE-2's"

@@ -1,4 +1,4 @@
-"""Which fallback at which batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
+"""The better fallback by batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def _rates(study: Study) -> tuple[ByBackup, str]:
             both = {backup: study.rates(study.with_backup(backup, b=batch)) for backup in rates}
         except InputError as error:
             return rates, str(error)
-        for backup, found in both.items():
-            rates[backup][batch] = found
+        for backup, rate in both.items():
+            rates[backup][batch] = rate
     return rates, ""
 
 
 def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
     """The rates up to the last batch at which both strategies fit; and why not above it."""
     for batch in rates["jit"]:
-        for found in (rates[backup][batch] for backup in _LINES):
-            if not {name, rival} <= found.tokens_per_second.keys():
+        for rate in (rates[backup][batch] for backup in _LINES):
+            if not {name, rival} <= rate.tokens_per_second.keys():
                 until = {b: {n: each for n, each in of.items() if n < batch} for b, of in rates.items()}
-                return until, found.no_room or ""
+                return until, rate.no_room or ""
     return rates, ""
 
 
@@ -102,8 +102,8 @@ def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
     for batch in rates["jit"]:
         estimate = rates["jit"][batch].configuration.scenarios[name].estimate
         row: dict[str, Any] = {"b": batch, "P(all hit), jit": estimate.p_all_hit}
-        for backup, found in rates.items():
-            ratio, low, high = found[batch].ratio(name, rival)
+        for backup, by_batch in rates.items():
+            ratio, low, high = by_batch[batch].ratio(name, rival)
             row |= {f"{backup}: {name}/{rival}": ratio, f"{backup}: low": low, f"{backup}: high": high}
         rows.append(row)
     return pd.DataFrame(rows).dropna(axis="columns", how="all")

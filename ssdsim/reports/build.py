@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from ssdsim.runs.report_folder import RunFolder, read_run_folder
 class Report:
     """One self-contained page, and what is on it."""
 
-    html: str
+    html: str = field(repr=False)
     sentence: str
-    figures: tuple[Figure, ...]
+    figures: tuple[Figure, ...] = field(repr=False)
     left_out: tuple[LeftOut, ...]
     unfinished: str | None = None
     """How many points of the sweep are in, where they are not all."""
@@ -70,15 +70,15 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     ------
     InputError : not a run folder, or its base point is not possible.
     """
-    found = read_run_folder(Path(text("a run folder", folder)))
-    study = Study(found, seed)
+    run = read_run_folder(Path(text("a run folder", folder)))
+    study = Study(run, seed)
     made = [item for draw in drawers(study).values() for item in draw()]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
-    if found.measured_alone:
-        return _of_measured(found, figures)
-    if found.serving is not None:
-        return _of_serving(found.serving, figures, left_out)
+    if run.measured_alone:
+        return _of_measured(run, figures)
+    if run.serving is not None:
+        return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
     unfinished = _unfinished(study.folder)
     page = html(
@@ -92,7 +92,7 @@ def report(folder: str | Path, seed: int = 0) -> Report:
         grid=grid_json(study),
         origins=origins(study),
         left_out=left_out,
-        made_by=made_by(found) if found.results is not None else None,
+        made_by=made_by(study.folder) if study.folder.results is not None else None,
         follows=swept(study),
     )
     return Report(page, sentence, figures, left_out, unfinished)

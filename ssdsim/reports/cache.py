@@ -1,4 +1,4 @@
-"""What figures ask of strategies that look outcomes up in a cache."""
+"""Queries of figures to strategies that look outcomes up in a cache."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
     }
     encoded = {}
     for ratio in drawn:
-        found = pd.Series(rates[ratio.above] / rates[ratio.below], index)
-        found = found[~found.index.duplicated()].reindex(wanted)
-        thousandths = np.nan_to_num(np.round(1000 * found.to_numpy()), nan=NONE).clip(0, NONE).astype("<u2")
+        series = pd.Series(rates[ratio.above] / rates[ratio.below], index)
+        series = series[~series.index.duplicated()].reindex(wanted)
+        thousandths = np.nan_to_num(np.round(1000 * series.to_numpy()), nan=NONE).clip(0, NONE).astype("<u2")
         encoded[ratio.key] = base64.b64encode(thousandths.tobytes()).decode()
     base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
     titles = {name: ALL[name].axis for name in keys}

@@ -64,7 +64,8 @@ def _table(study: Study, name: str) -> pd.DataFrame:
 def _rate(study: Study, name: str, fan_out: int, policy: str) -> float:
     no_part = {option for group in _PRICES for option in members(group)}.union(_VARIED)
     shape = {option: value for option, value in study.configurable(study.base).items() if option not in no_part}
-    made = configure(t_sd=1.0, backup="jit", f=fan_out, fan_out_policy=policy, strategies=(name,), **shape)
+    shape |= {"t_sd": 1.0, "backup": "jit", "f": fan_out, "fan_out_policy": policy}
+    made = configure(strategies=(name,), **shape)
     return primary_hit_rate(made.scenarios[name])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, enumerated, numbered, rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, band, bars, new_plot
+from ssdsim.reports.style import PALETTE, SYMBOLS, band, bars, log_ticks, new_plot
 from ssdsim.runs.report_folder import RunFolder
 
 _SECTION = "An engine's benchmarks"
@@ -34,10 +34,10 @@ def measured(folder: RunFolder) -> list[Figure]:
         return []
     rows = pd.DataFrame(folder.measured["rows"])
     metrics = [metric for metric in _METRICS if metric in set(rows["metric"])]
-    found = [_scatter(rows[rows["metric"] == metric], metric, number) for number, metric in enumerate(metrics)]
+    figures = [_scatter(rows[rows["metric"] == metric], metric, number) for number, metric in enumerate(metrics)]
     summaries = pd.DataFrame(folder.measured["summaries"])
     by_axis = ((axis, summaries[summaries["axis"] == axis]) for axis in _AXES)
-    return [*found, *(_errors(axis, along, rows) for axis, along in by_axis if len(along) > 1)]
+    return [*figures, *(_errors(axis, along, rows) for axis, along in by_axis if len(along) > 1)]
 
 
 def measured_lines(folder: RunFolder) -> tuple[str, list[str]]:
@@ -76,8 +76,9 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
             hovertemplate=f"%{{text}}<br>measured %{{x:.4g}} {unit}, predicted %{{y:.4g}} {unit} "
             "(seconds %{customdata:+.1f} %)<extra></extra>",
         )
-    plot.update_xaxes(type="log")
-    plot.update_yaxes(type="log")
+    ticks = log_ticks([end for end in ends if end is not None])
+    plot.update_xaxes(type="log", tickvals=ticks)
+    plot.update_yaxes(type="log", tickvals=ticks)
     error, held = rows["error"].abs().mean(), rows["holds"].mean()
     shown = ["series", "model", "hardware", "tp", "batch", "value", "predicted", "low", "high", "error"]
     names = {each: f"{each} {unit}" for each in ("value", "predicted", "low", "high")}

@@ -1,4 +1,4 @@
-"""What was measured of target and draft as a pair: hit curves with their laws, acceptance, correlation, sets."""
+"""Figures of a measured pair: hit curves with their laws, acceptance, correlation, sets."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NO_INTERVAL = "No interval: the file has none."
 
 def pair(study: Study) -> list[Figure | LeftOut]:
     """The figures of the pair that the run is about; none without one."""
-    found = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
-    if found is None:
+    chosen = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
+    if chosen is None:
         return []
-    made = (_hits(found), _acceptance(found), _correlation(found), _sets(found))
+    made = (_hits(chosen), _acceptance(chosen), _correlation(chosen), _sets(chosen))
     return [
         each if isinstance(each, Figure) else LeftOut(what, each)
         for what, each in zip(("hit curves", "acceptance by position", "batches", "sets"), made, strict=True)
@@ -34,10 +34,10 @@ def pair(study: Study) -> list[Figure | LeftOut]:
 # hit curves
 
 
-def _hits(found: Chosen) -> Figure | str:
-    laws = dict(_laws(found.findings))
+def _hits(chosen: Chosen) -> Figure | str:
+    laws = dict(_laws(chosen.findings))
     if not laws:
-        return f"{found.name} knows no hit rates: an engine's log has none, ssdsim measure has"
+        return f"{chosen.name} knows no hit rates: an engine's log has none, ssdsim measure has"
     plot = new_plot("fan-out F (guesses; log scale)", "P(bonus token is cached)")
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:8])
     plot.update_yaxes(tickformat=".0%")
@@ -52,7 +52,7 @@ def _hits(found: Chosen) -> Figure | str:
         "Where a law misfits the curve itself is used.",
         plot=plot,
         table=table,
-        provenance=found.source,
+        provenance=chosen.source,
         interval=_INTERVAL if any(_is_bounded(law) for law in laws.values()) else _NO_INTERVAL,
     )
 
@@ -136,15 +136,15 @@ def _at_3(law: HitLaw) -> float | None:
 # acceptance
 
 
-def _acceptance(found: Chosen) -> Figure | str:
-    findings = found.findings
+def _acceptance(chosen: Chosen) -> Figure | str:
+    findings = chosen.findings
     if not findings.rates:
-        return f"{found.name} knows no acceptance by position"
+        return f"{chosen.name} knows no acceptance by position"
     plot = new_plot("position in the draft", "P(accepted | all before it were)")
     plot.update_yaxes(tickformat=".0%", rangemode="tozero")
     plot.update_xaxes(dtick=1)
-    sets = {} if found.set_name else getattr(_whole(found), "sets", {})
-    shown = {found.set_name or "all requests": findings, **{n: each for n, each in sets.items() if each.rates}}
+    sets = {} if chosen.set_name else getattr(_whole(chosen), "sets", {})
+    shown = {chosen.set_name or "all requests": findings, **{n: each for n, each in sets.items() if each.rates}}
     rows = []
     for at, (name, each) in enumerate(shown.items()):
         bounds = each.alpha_k_bounds or (None,) * len(each.rates)
@@ -171,13 +171,13 @@ def _acceptance(found: Chosen) -> Figure | str:
         f"of all rounds, the running product of these. {_lengths(findings)}",
         plot=plot,
         table=pd.DataFrame(rows),
-        provenance=found.source,
+        provenance=chosen.source,
         interval=_INTERVAL if findings.alpha_k_bounds else _NO_INTERVAL,
     )
 
 
-def _whole(found: Chosen) -> Findings:
-    return next(each for each in found.pair.by_temperature if each.temperature == found.temperature)
+def _whole(chosen: Chosen) -> Findings:
+    return next(each for each in chosen.pair.by_temperature if each.temperature == chosen.temperature)
 
 
 def _acceptance_title(findings: Findings) -> str:
@@ -201,10 +201,10 @@ def _lengths(findings: Findings) -> str:
 # batches
 
 
-def _correlation(found: Chosen) -> Figure | str:
-    batches = [each for each in found.findings.correlation.batch if each.p_all_hit is not None]
+def _correlation(chosen: Chosen) -> Figure | str:
+    batches = [each for each in chosen.findings.correlation.batch if each.p_all_hit is not None]
     if not batches:
-        return f"{found.name} knows no rounds of batches"
+        return f"{chosen.name} knows no rounds of batches"
     plot = new_plot("batch (log scale)", "P(all hit)")
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
     plot.update_yaxes(type="log", tickformat=".1%")
@@ -230,10 +230,11 @@ def _correlation(found: Chosen) -> Figure | str:
         key="pair-batches",
         section=_SECTION,
         title=_batch_title(batches[-1]),
-        about=f"A round is only as fast as its slowest sequence, so a batch must hit together. {_lags(found.findings)}",
+        about="A round is only as fast as its slowest sequence, so a batch must hit together. "
+        f"{_lags(chosen.findings)}",
         plot=plot,
         table=pd.DataFrame([each.model_dump() for each in batches]),
-        provenance=found.source,
+        provenance=chosen.source,
         interval=_INTERVAL if any(each.low is not None for each in batches) else _NO_INTERVAL,
     )
 
@@ -246,13 +247,13 @@ def _batch_title(largest: Batch) -> str:
 
 
 def _lags(findings: Findings) -> str:
-    found = findings.correlation
+    correlation = findings.correlation
     parts = [
         f"{what} {value:+.2f}"
         for what, value in (
-            ("lag-1 correlation of accepts", found.lag1),
-            ("of hits", found.lag1_hits),
-            ("intraclass correlation of hits", found.icc),
+            ("lag-1 correlation of accepts", correlation.lag1),
+            ("of hits", correlation.lag1_hits),
+            ("intraclass correlation of hits", correlation.icc),
         )
         if value is not None
     ]
@@ -262,11 +263,11 @@ def _lags(findings: Findings) -> str:
 # sets
 
 
-def _sets(found: Chosen) -> Figure | str:
-    whole = _whole(found)
+def _sets(chosen: Chosen) -> Figure | str:
+    whole = _whole(chosen)
     sets = {name: each for name, each in getattr(whole, "sets", {}).items() if each.alpha.mean is not None}
     if not sets:
-        return f"{found.name} has no sets of requests"
+        return f"{chosen.name} has no sets of requests"
     rows = [_set_row(name, each) for name, each in {"all": whole, **sets}.items()]
     means = [row["alpha"] for row in rows]
     plot = new_plot("set of requests", "acceptance rate")
@@ -289,19 +290,19 @@ def _sets(found: Chosen) -> Figure | str:
         about="The same pair on other texts; --pair-set takes one of them.",
         plot=plot,
         table=pd.DataFrame(rows),
-        provenance=found.source,
+        provenance=chosen.source,
         interval=_INTERVAL if any(row["low"] is not None for row in rows) else _NO_INTERVAL,
     )
 
 
-def _set_row(name: str, found: Findings) -> dict[str, Any]:
-    rejected = found.hits.rejected
+def _set_row(name: str, findings: Findings) -> dict[str, Any]:
+    rejected = findings.hits.rejected
     return {
         "set": name,
-        "requests": found.count,
-        "alpha": found.alpha.mean,
-        "low": found.alpha.low,
-        "high": found.alpha.high,
-        "tokens a round": found.length.pooled,
+        "requests": findings.count,
+        "alpha": findings.alpha.mean,
+        "low": findings.alpha.low,
+        "high": findings.alpha.high,
+        "tokens a round": findings.length.pooled,
         "h(3) after a rejection": None if rejected is None else _at_3(rejected),
     }

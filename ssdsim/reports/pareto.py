@@ -107,12 +107,12 @@ def _computed(study: Study) -> pd.DataFrame:
     rows = []
     for batch, lookahead in itertools.product(_BATCHES, _LOOKAHEADS):
         try:
-            found = study.rates({**study.base, "b": batch, "k": lookahead}, draws=0)
+            rates = study.rates({**study.base, "b": batch, "k": lookahead}, draws=0)
         except InputError:
             continue  # does not fit in memory, or has not so many rates by position
         row: dict[str, Any] = {"b": batch, "k": lookahead}
-        for name, scenario in found.configuration.scenarios.items():
-            row |= {f"{name}_tokens_per_second": found.tokens_per_second[name], f"{name}_gpus": scenario.gpus}
+        for name, scenario in rates.configuration.scenarios.items():
+            row |= {f"{name}_tokens_per_second": rates.tokens_per_second[name], f"{name}_gpus": scenario.gpus}
         rows.append(row)
     columns = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
     return pd.DataFrame(rows, columns=["b", "k", *columns])

@@ -1,4 +1,4 @@
-"""Which strategy is drawn over which, and how."""
+"""Ratios that figures draw: which strategy over which, and how."""
 
 from __future__ import annotations
 

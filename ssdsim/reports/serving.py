@@ -9,10 +9,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
-from ssdsim.reports.style import PALETTE, band, bars, colour_of, new_plot, symbol_of, title_of
+from ssdsim.reports.style import PALETTE, band, bars, colour_of, log_ticks, new_plot, symbol_of, title_of
 
 _SECTION = "Requests that arrive"
-_AUTO, _AUTO_COLOUR = "auto", "#7a3fb8"
+_AUTO, AUTO_COLOUR = "auto", "#9560d0"
 _RATE = "requests/s in all"
 _MILLISECONDS = {"tpot_ms": "time per output token (ms)", "ttft_ms": "time to the first token (ms)"}
 
@@ -61,11 +61,11 @@ def _title(name: str) -> str:
 
 
 def _colour(name: str) -> str:
-    return _AUTO_COLOUR if name == _AUTO else colour_of(name)
+    return AUTO_COLOUR if name == _AUTO else colour_of(name)
 
 
 def _marker(name: str) -> dict[str, Any]:
-    return {"symbol": "hexagon" if name == _AUTO else symbol_of(name), "size": 7}
+    return {"symbol": "x" if name == _AUTO else symbol_of(name), "size": 7}
 
 
 def _dash(name: str) -> str:
@@ -76,24 +76,25 @@ def _dash(name: str) -> str:
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """A row a load and strategy."""
     for point in answer["points"]:
-        for name, found in point["strategies"].items():
-            row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": found["gpus"]}
-            if found["closed"] is not None:
-                row["closed tpot_ms"] = found["closed"]["tpot_ms"]
+        for name, point_of in point["strategies"].items():
+            row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": point_of["gpus"]}
+            if point_of["closed"] is not None:
+                row["closed tpot_ms"] = point_of["closed"]["tpot_ms"]
             for metric in ("tpot_ms", "ttft_ms", "e2el_ms"):
                 for percentile in ("p50", "p99"):
-                    each = (found.get(metric) or {}).get(percentile)
+                    each = (point_of.get(metric) or {}).get(percentile)
                     if each is not None:
                         row[f"{metric} {percentile}"] = each["value"]
                         row |= {f"{metric} {percentile} {end}": each[end] for end in ("low", "high")}
             for metric in ("goodput", "tokens_per_s_per_gpu", "running", "saturated"):
-                row[metric] = found.get(metric)
-            row["attainment"] = (found.get("attainment") or {}).get("mean")
+                row[metric] = point_of.get(metric)
+            row["attainment"] = (point_of.get("attainment") or {}).get("mean")
             yield row
 
 
-def _mark_crossings(plot: go.Figure, answer: Answer) -> None:
-    for crossing in answer["crossings"][:2]:
+def mark_crossings(plot: go.Figure, answer: Answer) -> None:
+    """Vertical lines; one label is at the top and one at the bottom, since the two are often close."""
+    for crossing, height in zip(answer["crossings"][:2], (1.0, 0.0), strict=False):
         if not crossing["rate"]:
             continue
         over, basis = _title(crossing["over"]), "replica" if crossing["basis"] == "replica" else "GPU"
@@ -103,7 +104,12 @@ def _mark_crossings(plot: go.Figure, answer: Answer) -> None:
             low, high = (crossing[end] * answer["replicas"] for end in ("low", "high"))
             plot.add_vrect(x0=low, x1=high, fillcolor=band(PALETTE[0], 0.1), line_width=0)
         plot.add_annotation(
-            x=rate, y=1.0, yref="paper", showarrow=False, text=f"{over} catches up, {basis} for {basis}"
+            x=rate,
+            y=height,
+            yref="paper",
+            yanchor="top" if height else "bottom",
+            showarrow=False,
+            text=f"{over} catches up, {basis} for {basis}",
         )
 
 
@@ -122,8 +128,9 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
                 error_y=bars(of[column], of[f"{column} low"], of[f"{column} high"], width=2),
             )
     if metric == "tpot_ms":
-        _mark_crossings(plot, answer)
-    plot.update_yaxes(type="log")
+        mark_crossings(plot, answer)
+    seen = rows[[f"{metric} p50", f"{metric} p99"]].astype(float).to_numpy().ravel().tolist()
+    plot.update_yaxes(type="log", tickvals=log_ticks(seen))
     what = _MILLISECONDS[metric].removesuffix(" (ms)")
     columns = ["rate", "strategy", *(c for c in rows.columns if c.startswith(metric)), "saturated"]
     return Figure(
@@ -150,8 +157,8 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
             line=line,
             marker=_marker(str(name)),
         )
-    _mark_crossings(plot, answer)
-    plot.update_yaxes(type="log")
+    mark_crossings(plot, answer)
+    plot.update_yaxes(type="log", tickvals=log_ticks(rows["closed tpot_ms"].astype(float)))
     return Figure(
         key="serving-crossing",
         section=_SECTION,
@@ -223,8 +230,8 @@ def _minute(answer: Answer) -> Figure:
 
 def _labels(answer: Answer) -> Sequence[str]:
     """Of the schedule's variants, in the order of their numbers."""
-    found = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
-    return [found.get(number, "") for number in range(max(found, default=-1) + 1)]
+    labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
+    return [labels.get(number, "") for number in range(max(labels, default=-1) + 1)]
 
 
 def _provenance(answer: Answer) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, new_plot, title_of
+from ssdsim.reports.style import PALETTE, SYMBOLS, log_ticks, new_plot, title_of
 
 Answer = Mapping[str, Any]
 
@@ -35,25 +35,26 @@ def compared_figure(answer: Answer) -> Figure:
     """Percentile against percentile: a perfect prediction lies on the line."""
     plot = new_plot("measured (ms)", "predicted (ms)", height=460)
     rows = []
-    for (metric, found), colour, symbol in zip(answer["quantiles"].items(), PALETTE, SYMBOLS, strict=False):
+    for (metric, quantiles), colour, symbol in zip(answer["quantiles"].items(), PALETTE, SYMBOLS, strict=False):
         what = _WORDS.get(metric, metric)
         plot.add_scatter(
-            x=rounded(pd.Series(found["measured"])),
-            y=rounded(pd.Series(found["predicted"])),
+            x=rounded(pd.Series(quantiles["measured"])),
+            y=rounded(pd.Series(quantiles["predicted"])),
             name=what,
             mode="lines+markers",
             line={"color": colour},
             marker={"symbol": symbol, "size": 7},
-            customdata=found["percent"],
+            customdata=quantiles["percent"],
             hovertemplate="p%{customdata}: measured %{x} ms, predicted %{y} ms<extra></extra>",
         )
-        columns = zip(found["percent"], found["measured"], found["predicted"], strict=True)
+        columns = zip(quantiles["percent"], quantiles["measured"], quantiles["predicted"], strict=True)
         rows += [{"metric": metric, "percent": p, "measured_ms": m, "predicted_ms": o} for p, m, o in columns]
     table = pd.DataFrame(rows)
     ends = [float(table[["measured_ms", "predicted_ms"]].to_numpy().min()), float(table["measured_ms"].max())]
     plot.add_scatter(x=ends, y=ends, name="equal", mode="lines", line={"color": "#808080", "dash": "dash"})
-    plot.update_xaxes(type="log")
-    plot.update_yaxes(type="log")
+    ticks = log_ticks(ends)
+    plot.update_xaxes(type="log", tickvals=ticks)
+    plot.update_yaxes(type="log", tickvals=ticks)
     profiles = "; ".join(f"{each['profile']}: {each['summary']}" for each in answer["provenance"])
     return Figure(
         key="serving-compared",

@@ -1,4 +1,4 @@
-"""What the figures share: the run folder, the prediction at its base point, and rates at points near it."""
+"""Shared by figures: the run folder, the prediction at its base point, and rates at points near it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import Group
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario import many
-from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.configuration import Configuration, configure, configured
 from ssdsim.scenario.options import ALL, DEFAULTS, members
+from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
@@ -42,8 +44,8 @@ class Rates:
         """
         if not {above, below} <= self.tokens_per_second.keys():
             return nan, nan, nan
-        found = contest(above, [below], self.tokens_per_second, self.draws).over[below]
-        return found.ratio, *_bounds(found.interval)
+        versus = contest(above, [below], self.tokens_per_second, self.draws).over[below]
+        return versus.ratio, *_bounds(versus.interval)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
@@ -123,13 +125,26 @@ class Study:
         ------
         InputError : the options are not possible together, or no strategy fits in memory.
         """
-        configuration = configure(**self.configurable(options))
+        configuration = configured(self.configurable(options), self._steps)
         scenarios = configuration.scenarios
         rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
-        errors = configuration.errors(draws, self.seed) if draws else None
-        if errors is None:
+        if not draws or configuration.is_sure:
             return Rates(configuration, rates, None)
-        return Rates(configuration, rates, {name: many.Drawn.of(each, errors) for name, each in scenarios.items()})
+        if draws not in self._errors:
+            errors = TimingErrors(draws, self.seed)
+            self._errors[draws] = errors, many.Rates(errors)
+        drawn = {name: many.Drawn.of(each, *self._errors[draws]) for name, each in scenarios.items()}
+        return Rates(configuration, rates, drawn)
+
+    @cached_property
+    def _steps(self) -> Steps:
+        """Figures are of points near each other: what one of them made is there for the next."""
+        return Steps()
+
+    @cached_property
+    def _errors(self) -> dict[int, tuple[TimingErrors, many.Rates]]:
+        """By how many draws there are: the same for all figures."""
+        return {}
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
@@ -156,7 +171,7 @@ class Study:
             return "none, durations are in units of T_v"
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         kinds = {name: sorted({source.kind for source in p.sources.values()}) for name, p in profiles.items()}
-        kernels = " and ".join(f"{name} ({', '.join(found)})" for name, found in kinds.items())
+        kernels = " and ".join(f"{name} ({', '.join(each)})" for name, each in kinds.items())
         return f"{kernels}, on the runtime {site.runtime.name}"
 
     @property

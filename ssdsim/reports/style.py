@@ -6,6 +6,7 @@ light page and the dark one, fills that have less have a pattern too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,6 +29,13 @@ WORK_COLOUR = {
 }
 WORK_PATTERN = {"fallback": "/", "communicate": "x", "host": "."}
 
+# ticks within a decade where the largest value is less than so many times the smallest
+_STEPS_UP_TO: dict[float, Sequence[float]] = {
+    2: (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2, 2.2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 7, 8, 9),
+    6: (1, 1.5, 2, 3, 4, 5, 7),
+    300: (1, 2, 5),
+    math.inf: (1,),
+}
 LOG2_TICKS = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 
 
@@ -50,6 +58,17 @@ def band(colour: str, strength: float = 0.18) -> str:
     """A colour as a translucent fill."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return f"rgba({red},{green},{blue},{strength})"
+
+
+def log_ticks(values: Iterable[float]) -> list[float]:
+    """Ticks of a logarithmic axis that holds these: as many as can be read, each written in full."""
+    there = [value for value in values if value > 0.0 and math.isfinite(value)]
+    if not there:
+        return []
+    low, high = min(there), max(there)
+    steps = next(steps for most, steps in _STEPS_UP_TO.items() if high < most * low)
+    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    return [float(f"{step * 10.0**decade:.3g}") for decade in decades for step in steps]
 
 
 def bars(values: Iterable[float], low: Iterable[float], high: Iterable[float], width: int = 3) -> dict[str, Any]:

@@ -180,12 +180,12 @@ def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str =
         if role is not None:
             first.setdefault(role, tid)
     roles = {tid: role for role, tid in first.items()}
-    found = [
+    slices = [
         _Slice(roles[e["tid"]], e["name"], _part_of(e["name"], parts), 1e-6 * e["ts"], 1e-6 * e["dur"])
         for e in events
         if e.get("ph") == "X" and e["tid"] in roles
     ]
-    return sorted(found, key=lambda s: s.start_s)
+    return sorted(slices, key=lambda s: s.start_s)
 
 
 def _shown(groups: Sequence[_Group]) -> list[_Slice]:

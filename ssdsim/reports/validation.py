@@ -11,7 +11,7 @@ import pandas as pd
 from ssdsim import strategies
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
+from ssdsim.reports.style import bars, colour_of, log_ticks, new_plot, symbol_of, title_of
 
 _NEAR = 0.1
 
@@ -50,8 +50,9 @@ def validation(study: Study) -> list[Figure | LeftOut]:
             + title_of(name)
             + "</extra>",
         )
-    plot.update_xaxes(type="log")
-    plot.update_yaxes(type="log")
+    ticks = log_ticks(ends)
+    plot.update_xaxes(type="log", tickvals=ticks)
+    plot.update_yaxes(type="log", tickvals=ticks)
     return [
         Figure(
             key="validation",

@@ -1,4 +1,4 @@
-"""What verifying K + 1 tokens costs over decoding one, where the target is a mixture of experts."""
+"""The cost of verifying K + 1 tokens over decoding one, where the target is a mixture of experts."""
 
 from __future__ import annotations
 

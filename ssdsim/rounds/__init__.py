@@ -1,1 +1,1 @@
-"""What a round is: outcomes, blocks of rounds, the mean round of a strategy."""
+"""Rounds: outcomes, blocks of rounds, the mean round of a strategy."""

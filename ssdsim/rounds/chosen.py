@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ssdsim.base.checks import Array
@@ -23,3 +24,10 @@ class Chosen(Kernel):
     seconds: Array
     lag: int
     budget: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByState(Kernel):
+    """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
+
+    rows: Mapping[str, int]

@@ -1,4 +1,4 @@
-"""What every engine answers: the stationary round of a strategy."""
+"""The estimate that every engine gives: the stationary round of a strategy."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Estimate:
     @property
     def per_user(self) -> Seconds:
         """Tokens a second of one sequence."""
-        found: Seconds = self.tokens_per_second / self.batch
-        return found
+        per_user: Seconds = self.tokens_per_second / self.batch
+        return per_user
 
     @property
     def per_gpu(self) -> Seconds:
         """Tokens a second for each device."""
-        found: Seconds = self.tokens_per_second / self.gpus
-        return found
+        per_gpu: Seconds = self.tokens_per_second / self.gpus
+        return per_gpu
 
     @property
     def tpot_s(self) -> Seconds:
         """Time per output token of a sequence."""
-        found: Seconds = self.round_s / self.tokens_per_round
-        return found
+        tpot_s: Seconds = self.round_s / self.tokens_per_round
+        return tpot_s
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:

@@ -1,4 +1,4 @@
-"""What a round does to a sequence: how many tokens it yields, and in which state it leaves the sequence."""
+"""Kernels of rounds: how many tokens one yields a sequence, and in which state it leaves it."""
 
 from __future__ import annotations
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
+from ssdsim.base.checks import Array
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 from ssdsim.speculation.accepted import Accepted
 
 
-def tokens_of(accepted: Accepted, kernel_of: Callable[[NDArray[np.float64]], Kernel]) -> Tokens:
+def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
     """``kernel_of(accepted_pmf)`` of the requests, or of each kind of them."""
     if accepted.kinds is None:
         return kernel_of(accepted.pmf)
@@ -19,9 +17,7 @@ def tokens_of(accepted: Accepted, kernel_of: Callable[[NDArray[np.float64]], Ker
     return Mix(accepted.kinds.weights, accepted.output_tokens, kernels)
 
 
-def tokens_of_each(
-    accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[NDArray[np.float64]]], Kernel]
-) -> Tokens:
+def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:
     """The same of several accepted lengths, which are of the same requests."""
     first = accepted[0]
     if first.kinds is None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 
 _BUCKETS = 1 << 16
@@ -116,11 +117,11 @@ class OutcomeBlock:
         first = np.zeros(self.batch, dtype=np.uint32) if self.first is None else self.first
         return np.concatenate([first[:, None], self.draws[:, :-1] >> 16], axis=1)
 
-    def any_to(self, state: str) -> NDArray[np.float64]:
+    def any_to(self, state: str) -> Array:
         """1 in rounds that some sequence ends in ``state``, else 0."""
         return (self.count_to(state) > 0).astype(float)
 
-    def any_in(self, state: str) -> NDArray[np.float64]:
+    def any_in(self, state: str) -> Array:
         """1 in rounds that some sequence begins in ``state``, else 0."""
         return (self.count_in(state) > 0).astype(float)
 
@@ -136,7 +137,7 @@ class OutcomeSource(Protocol):
 class OutcomeTable:
     """The distribution of (tokens, next state) from one state, sampled by table look-up from 16 random bits."""
 
-    def __init__(self, row: NDArray[np.float64]) -> None:
+    def __init__(self, row: Array) -> None:
         tokens, states = np.arange(1, row.shape[0], dtype=np.uint32), range(row.shape[1])
         # by states first: then two rows' first states from the same bits are nested, as chain_states needs
         self.outcomes = np.concatenate([tokens + np.uint32(_STATE * state) for state in states])
@@ -152,11 +153,11 @@ class OutcomeTable:
         last = self._outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
         return np.not_equal(self.of_bits, last)
 
-    def _outcome(self, uniform: NDArray[np.float64]) -> Draws:
+    def _outcome(self, uniform: Array) -> Draws:
         index = np.searchsorted(self.cdf, uniform, side="right")
         return self.outcomes[np.minimum(index, self.outcomes.size - 1)]
 
-    def refine(self, draws: Draws, where: NDArray[np.intp], uniform: NDArray[np.float64]) -> Draws:
+    def refine(self, draws: Draws, where: NDArray[np.intp], uniform: Array) -> Draws:
         """Replace the draws at flat positions ``where`` by the outcomes of full-precision numbers."""
         draws.ravel()[where] = self._outcome(uniform)
         return draws
@@ -353,7 +354,7 @@ class SteppedOutcomes:
         draws, begun = (each.reshape(batch, lanes * steps)[:, :rounds] for each in (draws, begun))
         return OutcomeBlock(self._states, draws, begun=begun)
 
-    def _step(self, uniform: NDArray[np.float64]) -> Draws:
+    def _step(self, uniform: Array) -> Draws:
         """One round of every slot, shape ``(batch * lanes,)``."""
         if self._chances is not None:
             uniform = self._chances.moved(uniform, self._state, self._kind, self._shape[1])
@@ -391,9 +392,7 @@ class SharedChances:
         self._chances = np.clip(betaincinv(*size, levels), _CERTAIN, 1.0 - _CERTAIN)
         self._rng = np.random.default_rng(seed.spawn(1)[0])
 
-    def moved(
-        self, uniform: NDArray[np.float64], state: NDArray[np.uint32], kind: NDArray[np.int64], lanes: int
-    ) -> NDArray[np.float64]:
+    def moved(self, uniform: Array, state: NDArray[np.uint32], kind: NDArray[np.int64], lanes: int) -> Array:
         """Numbers in [0, 1) that lie in the first state's part of a table as often as this round's chance says."""
         level = np.tile(self._rng.integers(_LEVELS, size=lanes), uniform.size // lanes)
         mean, chance = self._means[state, kind], self._chances[state, kind, level]

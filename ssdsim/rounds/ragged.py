@@ -1,7 +1,8 @@
-"""Rounds in which sequences have different numbers of rows: those of the tokens likeliest to be accepted."""
+"""Rounds in which sequences have different numbers of rows: of the likeliest tokens, or by their states."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.rounds.chosen import Chosen
-from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeBlock
+from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeBlock, OutcomeSource
 from ssdsim.speculation.confidence import drawn_confidences
 
 
@@ -26,9 +27,9 @@ class ChosenOutcomes(Buffered):
         self._rows = np.empty(0, dtype=np.int64)
 
     def block(self, rounds: int) -> OutcomeBlock:
-        found = super().block(rounds)
+        block = super().block(rounds)
         rows, self._rows = self._rows[:rounds], self._rows[rounds:]
-        return replace(found, rows=rows)
+        return replace(block, rows=rows)
 
     def _chunk(self, rounds: int) -> Draws:
         rule = self._rule
@@ -48,6 +49,18 @@ class ChosenOutcomes(Buffered):
         likeliest = -np.sort(-seen.reshape(len(seen), -1), axis=1)
         tokens = self._batch + np.cumsum(np.pad(likeliest, ((0, 0), (1, 0))), axis=1)
         return np.asarray(np.argmax(tokens / self._rule.seconds, axis=1))
+
+
+class RowsByState:
+    """A stream whose rounds have as many rows as the states of their sequences say."""
+
+    def __init__(self, source: OutcomeSource, rows: Mapping[str, int]) -> None:
+        self._source, self._rows = source, rows
+
+    def block(self, rounds: int) -> OutcomeBlock:
+        block = self._source.block(rounds)
+        each = (count * block.count_in(state).astype(np.int64) for state, count in self._rows.items())
+        return replace(block, rows=np.sum(list(each), axis=0))
 
 
 def survivals(confidences: Array) -> Array:

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.rounds.kernel import Averages
 
-Seconds = float | NDArray[np.float64]
+Seconds = float | Array
 
 
 @dataclass(frozen=True)

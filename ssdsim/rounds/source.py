@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.rounds.chosen import Chosen
+from ssdsim.rounds.chosen import ByState, Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.outcomes import (
     CertainOutcomes,
@@ -15,7 +15,9 @@ from ssdsim.rounds.outcomes import (
     WalkedOutcomes,
     steps_one_by_one,
 )
-from ssdsim.rounds.ragged import ChosenOutcomes
+from ssdsim.rounds.ragged import ChosenOutcomes, RowsByState
+from ssdsim.rounds.retried import Retried
+from ssdsim.rounds.retries import RetriedOutcomes
 
 _FEW = 16  # sequences, of which a loop is faster than arrays over them
 
@@ -24,6 +26,13 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
     """The stream of outcomes from its start, where every sequence is in the first state."""
     if isinstance(tokens, Chosen):
         return ChosenOutcomes(tokens, batch, seed)
+    if isinstance(tokens, Retried):
+        return RetriedOutcomes(tokens, batch, seed)
+    drawn = _drawn(tokens, batch, seed, lanes)
+    return RowsByState(drawn, tokens.rows) if isinstance(tokens, ByState) else drawn
+
+
+def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int) -> OutcomeSource:
     if steps_one_by_one(tokens):
         if isinstance(tokens, Kernel) and tokens.shared is None and lanes == 1 and batch <= _FEW:
             return WalkedOutcomes(tokens, batch, seed)

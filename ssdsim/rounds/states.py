@@ -68,8 +68,8 @@ def all_of(batch: FloatOrArray, chance: FloatOrArray, concentration: FloatOrArra
     size = np.maximum(size, _ALL_ALIKE)
     log_moment = betaln(mean * size + batch, (1.0 - mean) * size) - betaln(mean * size, (1.0 - mean) * size)
     inside = np.isfinite(concentration) & (chance > _SURE) & (chance < 1.0 - _SURE)
-    found = np.where(inside, np.exp(log_moment), independent)
-    return found if found.ndim else float(found)
+    where = np.where(inside, np.exp(log_moment), independent)
+    return where if where.ndim else float(where)
 
 
 def _others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:

@@ -1,1 +1,1 @@
-"""What a run folder holds: its files, who writes and reads them, and who may."""
+"""Run folders: their files, who writes and reads them, and who may."""

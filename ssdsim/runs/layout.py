@@ -1,4 +1,4 @@
-"""What the files of a run folder are called."""
+"""Names of the files in a run folder."""
 
 CONFIG = "config.toml"
 """Options and grid: what makes a folder a run folder."""

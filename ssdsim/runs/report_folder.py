@@ -1,4 +1,4 @@
-"""What a run folder holds: the options and grid of a run, its results, traces and measurements."""
+"""Reader of a run folder: the options and grid of a run, its results, traces and measurements."""
 
 from __future__ import annotations
 
@@ -183,11 +183,11 @@ class RunFolder:
         """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
         possible = results[results["error"].isna()]
         index = {name: {grid_key(v): at for at, v in enumerate(values)} for name, values in self.grid.items()}
-        found = pd.DataFrame({name: possible[name].map(grid_key).map(at) for name, at in index.items()}).dropna()
-        if found.empty:
+        places = pd.DataFrame({name: possible[name].map(grid_key).map(at) for name, at in index.items()}).dropna()
+        if places.empty:
             return wanted
-        steps = np.abs(found.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
-        return {name: int(found[name].iloc[int(steps.argmin())]) for name in index}
+        steps = np.abs(places.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
+        return {name: int(places[name].iloc[int(steps.argmin())]) for name in index}
 
 
 def _base_index(name: str, values: Sequence[Any]) -> int:
@@ -288,15 +288,15 @@ def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Tabl
 def _json(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    found = read_json(path, "file of a run")
-    if not isinstance(found, dict):
+    document = read_json(path, "file of a run")
+    if not isinstance(document, dict):
         raise InputError(f"{path}: must hold a JSON object")
-    return found
+    return document
 
 
 def _serving(path: Path) -> dict[str, Any] | None:
-    found = _json(path)
-    return None if found is None else checked_serving(found, path)
+    answer = _json(path)
+    return None if answer is None else checked_serving(answer, path)
 
 
 def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
@@ -311,18 +311,18 @@ def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]
 
 
 def _measured(path: Path) -> dict[str, Any] | None:
-    found = _json(path)
-    if found is not None:
-        as_record(_Measured, found, path, "measured rows")
-    return found
+    answer = _json(path)
+    if answer is not None:
+        as_record(_Measured, answer, path, "measured rows")
+    return answer
 
 
 def _trace(path: Path) -> dict[str, Any] | None:
     """A Chrome trace, of which names of tracks and slices of them are read."""
-    found = _json(path)
-    if found is None:
+    answer = _json(path)
+    if answer is None:
         return None
-    events = found.get("traceEvents")
+    events = answer.get("traceEvents")
     if not isinstance(events, list):
         raise InputError(f"{path}: not a Chrome trace (no list of traceEvents)")
     for number, event in enumerate(events):
@@ -333,7 +333,7 @@ def _trace(path: Path) -> dict[str, Any] | None:
             as_record(_Slice, event, where, "a slice")
         elif event.get("ph") == "M" and event.get("name") == "thread_name":
             as_record(_TrackName, event, where, "the name of a track")
-    return found
+    return answer
 
 
 def _validation(path: Path) -> list[dict[str, Any]]:
@@ -346,10 +346,10 @@ def _validation(path: Path) -> list[dict[str, Any]]:
             record = parse_json(line, path)
         except InputError:
             continue
-        found = record.get("comparisons", []) if isinstance(record, dict) else []
-        if not isinstance(found, list):
-            raise InputError(f"{path}: comparisons must be a list, got {told(found)}")
-        comparisons += found
+        event = record.get("comparisons", []) if isinstance(record, dict) else []
+        if not isinstance(event, list):
+            raise InputError(f"{path}: comparisons must be a list, got {told(event)}")
+        comparisons += event
     for number, comparison in enumerate(comparisons, 1):
         read = as_record(_Compared, comparison, f"{path}: comparison {number}", "comparison")
         if read.strategy not in strategies.ALL.names:

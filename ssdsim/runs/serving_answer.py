@@ -1,4 +1,4 @@
-"""What a page reads of the answers that ``ssdsim serve`` leaves in a run folder."""
+"""Reader of the answers that ``ssdsim serve`` leaves in a run folder, for a page."""
 
 from __future__ import annotations
 

@@ -157,14 +157,14 @@ class SweepFolder:
 
 def joined(parts: list[pa.Table]) -> pa.Table:
     """One table; its warnings are those of any part."""
-    found = {line for part in parts for line in warnings_of(part)}
-    return pa.concat_tables(parts).replace_schema_metadata({b"warnings": json.dumps(sorted(found)).encode()})
+    lines = {line for part in parts for line in warnings_of(part)}
+    return pa.concat_tables(parts).replace_schema_metadata({b"warnings": json.dumps(sorted(lines)).encode()})
 
 
 def warnings_of(table: pa.Table) -> list[str]:
     """Which timings behind the rows were extrapolated."""
-    found: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
-    return found
+    document: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
+    return document
 
 
 def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:

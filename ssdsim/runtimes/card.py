@@ -1,4 +1,6 @@
-"""What one engine, in a range of versions, adds to kernels: fused and hidden ones, host work, and how wrong that is."""
+"""A runtime card: what an engine, in a range of versions, adds to kernels (fused and hidden ones, host work), and its
+error.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class Number:
 
 
 class Kernels(Card):
-    """How the engine's kernels differ from those that were timed one by one on an idle device.
+    """Differences of the engine's kernels from those that were timed one by one on an idle device.
 
     ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_16_bit``,
     ``experts_4_bit`` (MXFP4 and int4, which other kernels unpack as they read them) and ``experts_nvfp4`` multiply
@@ -119,7 +121,7 @@ class Host(Card):
 
 
 class Errors(Card):
-    """How wrong the card may be.
+    """Errors of the card.
 
     ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
     left out; all strategies on the engine share it. ``beside_log_sd``: besides, of those of its seconds in which no

@@ -58,7 +58,7 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
     ------
     InputError : no card is of that engine.
     """
-    bundled = [find_runtime(name) for name in runtime_names()]
+    bundled = RUNTIMES.cards()
     called = engine.lower()
     called = next((card.engine for card in bundled if card.name == called), called)
     cards = [card for card in bundled if card.engine.lower() == called and card.since]
@@ -71,8 +71,8 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
 
 def _numbers(version: str) -> tuple[float, ...]:
     """Of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
-    found = re.match(r"v?(\d+)\.(\d+)", version)
-    return (math.inf,) if found is None else (int(found[1]), int(found[2]))
+    matched = re.match(r"v?(\d+)\.(\d+)", version)
+    return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 
 
 def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str]:

@@ -1,4 +1,4 @@
-"""How far a case is from the rows behind a runtime card, and how much wider that makes its intervals."""
+"""Distance of a case from the rows behind a runtime card, and how much wider that makes its intervals."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Near:
 
 @dataclass(frozen=True)
 class Distance:
-    """From the nearest settings: in what is beside matrices, and in a whole pass; None where no rows are known."""
+    """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
 
     beside: Near | None = None
     whole: Near | None = None
@@ -131,8 +131,8 @@ class Distance:
     @property
     def farther(self) -> Near | None:
         """In what it is the farther."""
-        found = [near for near in (self.beside, self.whole) if near is not None]
-        return max(found, key=lambda near: near.square, default=None)
+        nears = [near for near in (self.beside, self.whole) if near is not None]
+        return max(nears, key=lambda near: near.square, default=None)
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -156,10 +156,10 @@ def distance(case: Case, covered: tuple[Covered, ...], away: Away) -> Distance:
     ]
 
     def nearest(whole: bool) -> Near:
-        found = (
+        nears = (
             Near(each, {way: square for way, square in theirs.items() if (way in OF_WHOLE) is whole})
             for each, theirs in squares
         )
-        return min(found, key=lambda near: near.square)
+        return min(nears, key=lambda near: near.square)
 
     return Distance(nearest(whole=False), nearest(whole=True))

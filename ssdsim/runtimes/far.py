@@ -1,4 +1,4 @@
-"""What a warning says of a case that is far from the rows behind a runtime card."""
+"""Warnings of a case that is far from the rows behind a runtime card."""
 
 from __future__ import annotations
 

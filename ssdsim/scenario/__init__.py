@@ -1,1 +1,1 @@
-"""From options to a checked configuration."""
+"""Scenarios: from options to a checked configuration."""

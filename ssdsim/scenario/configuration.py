@@ -1,11 +1,11 @@
-"""From options to a scenario a strategy: who has room, and which options shape the answer."""
+"""The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import GIVEN, Settings
@@ -17,8 +17,10 @@ from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import beside
+from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
+from ssdsim.scenario.typed_options import Options
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,16 @@ class Configuration:
         return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
-        """Draws of what is not known; None where that is nothing: no profile's timings, and tokens that are given."""
-        sure = self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
-        return None if sure else TimingErrors(draws, seed)
+        """Draws of what is not known; None where that is nothing."""
+        return None if self.is_sure else TimingErrors(draws, seed)
+
+    @property
+    def is_sure(self) -> bool:
+        """Nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
+        return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 
-def configure(**given: Any) -> Configuration:
+def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 
     Parameters
@@ -112,19 +118,24 @@ def configure(**given: Any) -> Configuration:
     InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
         room.
     """
-    asked = Asked.of(given)
+    return configured(given)
+
+
+def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configuration:
+    """:func:`configure` for who asks often near the same point: ``steps`` remember what they made."""
+    asked = Asked.of(given, steps)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
-    settings, reads = asked.settings, set(asked.reads or ())
+    settings, reads = asked.settings, set(asked.reads)
     for name in asked.names:
         try:
-            found = list(asked.scenarios(name))
+            listed = list(asked.scenarios(name))
         except NoRoom as error:
             no_room[name] = str(error)
             continue
-        scenarios[name] = fastest(found)
+        scenarios[name] = fastest(listed)
         settings = settings.with_derived(scenarios[name].settings)
-        reads.update(*(each.reads or () for each in found))
+        reads.update(*(each.reads for each in listed))
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
@@ -137,9 +148,11 @@ def configure(**given: Any) -> Configuration:
     return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads), kept)
 
 
-def fastest(found: Sequence[Scenario]) -> Scenario:
+def fastest(scenarios: Sequence[Scenario]) -> Scenario:
     """Of most tokens/s, the first of equals."""
-    return max(found, key=lambda each: float(each.estimate.tokens_per_second)) if len(found) > 1 else found[0]
+    return (
+        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
+    )
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:

@@ -1,4 +1,4 @@
-"""What drafts in a scenario, and what was published of how much of it is accepted."""
+"""The drafter of a scenario, and what was published of its acceptance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine that a user named can run: answers rank that, and the rest stands apart."""
+"""The named engine's abilities: answers rank what it can run, and the rest stands apart."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.scenario.asked import subject_among
 from ssdsim.scenario.options import DEFAULTS
+from ssdsim.scenario.points import subject_among
 
 UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
 
@@ -59,9 +59,9 @@ class Engine:
         ------
         InputError : it runs none of them.
         """
-        found = tuple(name for name in names if self.lacks(name) is None)
-        if found or self.runs is None:
-            return found
+        runnable = tuple(name for name in names if self.lacks(name) is None)
+        if runnable or self.runs is None:
+            return runnable
         own = [name for name in self.runs.strategies if self.runs.has(name, self.drafter)]
         drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
         raise InputError(f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}")

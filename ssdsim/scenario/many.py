@@ -2,48 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, centred_on, median
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.room import Devices
+from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
+from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.token_errors import Moves, drawn
+from ssdsim.scenario.token_errors import KnownTokens, Moves, drawn
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
 
-def estimate(rows: Sequence[Scenario]) -> Estimate:
+@dataclass(frozen=True)
+class SideBySide:
+    """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
+
+    strategy: Strategy
+    batch: Array
+    prices: Sequence[Priced]
+    price_of: NDArray[np.intp]
+    known: Sequence[KnownTokens]
+    known_of: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, scenarios: Sequence[Scenario]) -> SideBySide:
+        at = np.arange(len(scenarios))
+        batch = np.array([each.batch for each in scenarios], dtype=float)
+        priced, known = [each.priced for each in scenarios], [each.known for each in scenarios]
+        return cls(scenarios[0].strategy, batch, priced, at, known, at)
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def taken(self, at: NDArray[np.intp]) -> SideBySide:
+        """Some of them."""
+        prices, price_of = np.unique(self.price_of[at], return_inverse=True)
+        known, known_of = np.unique(self.known_of[at], return_inverse=True)
+        made = [self.prices[number] for number in prices], price_of, [self.known[number] for number in known], known_of
+        return SideBySide(self.strategy, self.batch[at], *made)
+
+    @cached_property
+    def averages(self) -> Averages:
+        """What their rounds do, in columns."""
+        return taken(stacked([each.tokens.averages for each in self.known], self.strategy.free_running), self.known_of)
+
+    def devices(self, of: Callable[[Devices], float]) -> NDArray[Any]:
+        """A number of their devices."""
+        return np.array([of(price.devices) for price in self.prices])[self.price_of]
+
+
+def estimate(rows: SideBySide) -> Estimate:
     """The closed form of all ``rows``; every number a column."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
-        return _put_together([estimate([rows[number] for number in numbers]) for numbers in alike], alike)
-    seconds = [row.seconds for row in rows]
-    columns = {name: np.array([each[name] for each in seconds]) for name in seconds[0]}
-    averages = stacked([row.tokens.averages for row in rows], rows[0].strategy.free_running)
-    return rows[0].strategy.closed_form(_round(rows, columns, averages, ()))
+        return _put_together([estimate(rows.taken(numbers)) for numbers in alike], alike)
+    seconds = [price.seconds for price in rows.prices]
+    columns = {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
+    return rows.strategy.closed_form(_round(rows, columns, rows.averages, ()))
 
 
-def rates(rows: Sequence[Scenario], errors: TimingErrors) -> Draws:
-    """Tokens/s of each of ``rows`` under each draw of the errors, shape ``(rows, draws)``."""
-    return Rates(errors)(rows)
+def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
+    """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
+    return Rates(errors)(SideBySide.of(scenarios))
 
 
-def _of_the_same_steps(rows: Sequence[Scenario]) -> list[list[int]]:
+def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:
     """Numbers of rows whose rounds have the same steps: columns of steps have one value a row."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for number, row in enumerate(rows):
-        found.setdefault(tuple(row.steps), []).append(number)
-    return list(found.values())
+    steps = [tuple(price.expected) for price in rows.prices]
+    if len(kinds := list(dict.fromkeys(steps))) == 1:
+        return [np.arange(len(rows))]
+    of = np.array([kinds.index(each) for each in steps])[rows.price_of]
+    return [np.flatnonzero(of == kind) for kind in range(len(kinds))]
 
 
-def _put_together(parts: Sequence[Estimate], numbers: Sequence[Sequence[int]]) -> Estimate:
+def _put_together(parts: Sequence[Estimate], numbers: Sequence[NDArray[np.intp]]) -> Estimate:
     """One estimate of all rows from those of some of them, by their numbers."""
     order = np.argsort(np.concatenate(numbers))
 
@@ -72,60 +116,56 @@ class Rates:
         self._errors = errors
         self._drawn: dict[int, tuple[Any, Mapping[str, Seconds]]] = {}  # by a price that is kept, too, and so its id
 
-    def __call__(self, rows: Sequence[Scenario]) -> Draws:
+    def __call__(self, rows: SideBySide) -> Draws:
         if len(self._drawn) > _KEPT:
             self._drawn.clear()
         alike = _of_the_same_steps(rows)
         if len(alike) > 1:
-            apart = [self([rows[number] for number in numbers]) for numbers in alike]
+            apart = [self(rows.taken(numbers)) for numbers in alike]
             return np.concatenate(apart)[np.argsort(np.concatenate(alike))]
-        steps = [self.steps(row) for row in rows]
-        seconds = {name: np.stack([each[name] for each in steps]) for name in steps[0]}
-        made = [row.tokens.averages for row in rows]
-        known = stacked(made, rows[0].strategy.free_running)
-        known = taken(known, np.arange(len(rows))[:, None])  # each row's numbers in a column
+        steps = [self.steps(price) for price in rows.prices]
+        seconds = {name: np.stack([each[name] for each in steps])[rows.price_of] for name in steps[0]}
+        known = taken(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
         at_values = self._under(rows, seconds, known)
         factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
-        if not any(row.known.open for row in rows):
+        if not any(each.open for each in rows.known):
             return at_values * factor
-        over_draws = [repeated_over(row.known.over_ranges(self._errors), self._errors.draws) for row in rows]
-        return self._under(rows, seconds, stacked(over_draws, rows[0].strategy.free_running)) * factor
+        over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
+        over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
+        return self._under(rows, seconds, over_ranges) * factor
 
-    def steps(self, row: Scenario) -> Mapping[str, Seconds]:
-        """Seconds of each step of a row under each draw."""
-        price = row.priced
+    def steps(self, price: Priced) -> Mapping[str, Seconds]:
+        """Seconds of each step under each draw."""
         if id(price) not in self._drawn:
             self._drawn[id(price)] = price, {name: step.sample(self._errors) for name, step in price.steps.items()}
         return self._drawn[id(price)][1]
 
-    def _under(self, rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
+    def _under(self, rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
         moved = drawn(averages, _moves(rows), self._errors)
-        found = rows[0].strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
-        return np.broadcast_to(np.asarray(found), (len(rows), self._errors.draws))
+        tokens_per_second = rows.strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
+        return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
 
 
-def _round(
-    rows: Sequence[Scenario], seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]
-) -> Round:
+def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:
     """Batch and devices are columns with ``axes`` behind the rows."""
     return Round(
-        batch=np.array([row.batch for row in rows], dtype=float)[:, *axes],
-        gpus=np.array([row.gpus for row in rows], dtype=float)[:, *axes],
+        batch=rows.batch[:, *axes],
+        gpus=rows.devices(lambda devices: devices.of_a_target).astype(float)[:, *axes],
         seconds=seconds,
         averages=averages,
-        targets=np.array([row.devices.targets for row in rows])[:, *axes],
-        together=np.array([row.devices.together for row in rows])[:, *axes],
+        targets=rows.devices(lambda devices: devices.targets)[:, *axes],
+        together=rows.devices(lambda devices: devices.together)[:, *axes],
     )
 
 
-def _moves(rows: Sequence[Scenario]) -> Moves:
+def _moves(rows: SideBySide) -> Moves:
     """Columns of how the averages move, 0 in a direction that a row does not know."""
-    made = [row.known.moves for row in rows]
-    nowhere = dict.fromkeys(rows[0].tokens.averages.inside, 0.0)
+    made = [each.moves for each in rows.known]
+    nowhere = dict.fromkeys(rows.known[0].tokens.averages.inside, 0.0)
     still = Averages(0.0, nowhere, nowhere)
-    at = np.arange(len(rows))[:, None]
+    free_running = rows.strategy.free_running
     return {
-        name: taken(stacked([each.get(name, still) for each in made], rows[0].strategy.free_running), at)
+        name: taken(stacked([each.get(name, still) for each in made], free_running), rows.known_of[:, None])
         for name in dict.fromkeys(name for each in made for name in each)
     }
 
@@ -144,12 +184,14 @@ class Drawn:
     across: Draws | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, errors: TimingErrors) -> Drawn:
-        """Of tokens/s of a scenario."""
-        of_errors = Rates(errors)
-        joint = of_errors([scenario])[0]
+    def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
+        """Of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
+        of_errors = rates or Rates(errors)
+        joint = of_errors(SideBySide.of([scenario]))[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
-        alone = np.asarray(closed_form(replace(scenario.round, seconds=of_errors.steps(scenario))).tokens_per_second)
+        alone = np.asarray(
+            closed_form(replace(scenario.round, seconds=of_errors.steps(scenario.priced))).tokens_per_second
+        )
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)

@@ -29,12 +29,13 @@ _needs: list[tuple[str, Needs]] = []
 
 def _read_records() -> None:
     """Make the tables anew: a strategy or a drafter came or went."""
-    found = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
+    options = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
     ALL.clear()
-    ALL.update(found)
+    ALL.update(options)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
-    defaults.cache_clear()
+    for table in (defaults, members, ranged, decisive):
+        table.cache_clear()
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
 
@@ -45,9 +46,22 @@ def defaults() -> Mapping[str, Any]:
     return dict(DEFAULTS)
 
 
+@cache
 def members(group: Group) -> tuple[str, ...]:
     """The names of a group."""
     return tuple(name for name, option in ALL.items() if group in option.groups)
+
+
+@cache
+def ranged() -> tuple[str, ...]:
+    """Rates of acceptance and of hits, of which a range may be given: plain numbers."""
+    return tuple(name for name in members(Group.ACCEPTANCE) if isinstance(ALL[name].kind, Number | OneOrByPosition))
+
+
+@cache
+def decisive() -> tuple[str, ...]:
+    """The names of what excludes others by its value, not only where it is given."""
+    return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.being is not None))
 
 
 def varied_by(searcher: Searcher) -> tuple[str, ...]:
@@ -74,9 +88,9 @@ def files() -> tuple[str, ...]:
 def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
     """The option that chooses who has an option of that name, and their names; None where it is everybody's."""
     for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
-        found = tuple(each.name for each in registry if any(option.name == name for option in each.options))
-        if found:
-            return chooser, found
+        names = tuple(each.name for each in registry if any(option.name == name for option in each.options))
+        if names:
+            return chooser, names
     return None
 
 
@@ -94,28 +108,6 @@ def check_names(given: Iterable[str]) -> None:
             raise InputError(f"unknown option '{name}'{nearest(name, ALL)} Allowed: {', '.join(ALL)}")
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of what is given.
-
-    Raises
-    ------
-    InputError : an unknown name, a value out of its range, or an option that means nothing in this combination.
-    """
-    check_names(given)
-    given = {name: _as_python(value) for name, value in with_ranges(given).items()}
-    for name, value in given.items():
-        if isinstance(value, list | tuple) and None in value:
-            raise InputError(f"{spelled(name)} must not have None in its list")
-    _check_combination(given)
-    named = {name: ALL[name].checked(value) for name, value in given.items() if value is not None}
-    return {**given, **named}
-
-
-def ranged() -> tuple[str, ...]:
-    """Rates of acceptance and of hits, of which a range may be given: plain numbers."""
-    return tuple(name for name in members(Group.ACCEPTANCE) if isinstance(ALL[name].kind, Number | OneOrByPosition))
-
-
 def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
     """``given``, where a rate said as ``0.75:0.85`` is its middle and a range; so is one that has but a range.
 
@@ -123,23 +115,25 @@ def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
     ------
     InputError : a range of what is no such rate, that falls, or that does not hold the rate that is given.
     """
-    found = dict(given)
-    ranges = {} if found.get("ranges") is None else _by_name(ALL["ranges"].checked(found["ranges"]))
+    if "ranges" not in given and not any(isinstance(value, str) and name in ranged() for name, value in given.items()):
+        return dict(given)
+    values = dict(given)
+    ranges = {} if values.get("ranges") is None else _by_name(ALL["ranges"].checked(values["ranges"]))
     for name in ranged():
-        if isinstance(found.get(name), str):
-            ranges[name] = _ends(name, found.pop(name))
+        if isinstance(values.get(name), str):
+            ranges[name] = _ends(name, values.pop(name))
     if not ranges:
-        return found
+        return values
     for name, (low, high) in ranges.items():
-        if found.get(name) is None:
-            found[name] = (low + high) / 2.0
-        elif not (isinstance(found[name], int | float) and low <= found[name] <= high):
-            raise InputError(f"--ranges {name}={low:g}:{high:g} must hold {spelled(name)}, which is {found[name]}")
-    return {**found, "ranges": tuple((name, *ranges[name]) for name in ALL if name in ranges)}
+        if values.get(name) is None:
+            values[name] = (low + high) / 2.0
+        elif not (isinstance(values[name], int | float) and low <= values[name] <= high):
+            raise InputError(f"--ranges {name}={low:g}:{high:g} must hold {spelled(name)}, which is {values[name]}")
+    return {**values, "ranges": tuple((name, *ranges[name]) for name in ALL if name in ranges)}
 
 
 def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[float, float]]:
-    allowed, found = ranged(), dict[str, tuple[float, float]]()
+    allowed, ends = ranged(), dict[str, tuple[float, float]]()
     for name, low, high in triples:
         if name not in allowed:
             raise InputError(f"--ranges: no such number '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
@@ -147,8 +141,8 @@ def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[flo
             ALL[name].checked(end)
         if not low <= high:
             raise InputError(f"--ranges {name}={low:g}:{high:g} must not fall")
-        found[name] = low, high
-    return found
+        ends[name] = low, high
+    return ends
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:
@@ -175,12 +169,12 @@ def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, A
     return {name: value for name, value in options.items() if name not in idle}
 
 
-def _as_python(value: Any) -> Any:
+def as_python(value: Any) -> Any:
     """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 
-def _check_combination(given: Mapping[str, Any]) -> None:
+def check_combination(given: Mapping[str, Any]) -> None:
     """An option that changes nothing in this call is a mistake, not a preference."""
     for name, exclusion, others in _exclusions:
         if name in given and exclusion.holds(name, given):

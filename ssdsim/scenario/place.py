@@ -1,4 +1,4 @@
-"""Where the models of a scenario run: cards, profiles, the runtime, formats."""
+"""The place of a scenario's models: cards, profiles, the runtime, formats."""
 
 from __future__ import annotations
 

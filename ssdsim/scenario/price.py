@@ -1,4 +1,4 @@
-"""What a strategy's round costs at a site that has room for it."""
+"""The price of a strategy's round at a site that has room for it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ssdsim.pricing.room import (
     check_dtypes,
     check_place,
     check_sequences,
+    check_verified,
 )
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -62,6 +63,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
         check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
+        check_verified(strategy.title, drafter.title, drafter.needs_verified and strategy.drafts_ahead)
     strategy.settle(settings, site, drafter)
     if site.unit_free:
         return Priced(strategy.steps(site, drafter), strategy.devices(settings, 1, drafter))
@@ -73,7 +75,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     check_memory(site.batch, strategy.occupancies(site, drafter))
     steps = strategy.steps(site, drafter)
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
-        steps = {**steps, "outcome": steps["outcome"].warning(_apart(strategy, site, devices))}
+        sends = next(name for name, step in steps.items() if step.message is not None)
+        steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
     return Priced(steps, devices, round_error(strategy, site))
 
 

@@ -1,30 +1,52 @@
-"""A step of configuring that is run once for each distinct set of the options that it really reads."""
+"""A step of configuring that is run once for all points that it reads alike."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import Settings, Watched
+from ssdsim.scenario.columns import Columns, Entry, Rows
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Made(Generic[T]):
-    """A result, and what the step wrote with where that came from."""
+class Written:
+    """What a step wrote into its settings, with where that came from."""
 
-    result: T
     writes: Mapping[str, Any]
     sources: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Made(Written, Generic[T]):
+    """A result; ``reads`` are the options that it rests on."""
+
+    result: T
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Found(Generic[T]):
+    """What a step made of some points, or why it could not, and the number of what it made of each of them."""
+
+    made: list[Made[T] | InputError]
+    of: Rows
+
+    def errors(self) -> Iterable[tuple[int, InputError]]:
+        """Places among the points where there is none, and why."""
+        for number, made in enumerate(self.made):
+            if isinstance(made, InputError):
+                yield from ((int(place), made) for place in np.flatnonzero(self.of == number))
+
+
 _Read = tuple[tuple[str, ...], tuple[str, ...]]
 """Options that a step read, and those whose origin it asked."""
-_Answers = tuple[tuple[Any, ...], dict[Any, _Made[T] | InputError]]
-"""Defaults of the options that were read, and results by their values and origins."""
 
 
 class Remembered(Generic[T]):
@@ -37,42 +59,76 @@ class Remembered(Generic[T]):
 
     def __init__(self, run: Callable[..., T]) -> None:
         self._run = run
-        self._by_key: dict[Any, dict[_Read, _Answers[T]]] = {}
+        self._known: dict[_Read, dict[Any, Made[T] | InputError]] = {}
 
-    def __call__(self, settings: Settings, *arguments: Any, key: Any = None) -> T:
-        """The result, the same object where it is known; writes into ``settings`` what the step derives.
+    def each(
+        self, columns: Columns, rows: Rows, arguments: Sequence[tuple[Any, ...]] = ((),), of: Rows | None = None
+    ) -> Found[T]:
+        """What the step makes of the points ``rows``; it writes into none of them (:func:`settle_all` does).
 
-        ``key`` stands for the arguments.
-
-        Raises
-        ------
-        InputError : as the step does, remembered too.
+        ``of[i]`` numbers the arguments at ``rows[i]``, which are told apart by being other objects and live as long as
+        this does.
         """
-        made = self._known(settings, key) or self._new(settings, arguments, key)
-        if isinstance(made, InputError):
-            raise made
-        settings.settle_all(made.writes, made.sources)
-        return made.result
+        of = np.zeros(len(rows), dtype=np.intp) if of is None else of
+        made, numbers = list[Made[T] | InputError](), dict[int, int]()
+        full = np.full(len(rows), -1, dtype=np.intp)
+        left = np.arange(len(rows))
+        known, new = list(self._known), list[_Read]()  # ways in which it was read before, and in which it is now
+        while left.size:
+            if not known and not new:
+                new.append(self._new(columns.settings(rows[left[0]]), arguments[of[left[0]]])[0])
+            runs = not known
+            way = (known or new).pop(0)
+            first, group = columns.groups((*way[0], *way[1]), rows[left], of[left])
+            codes = np.full(len(first), -1, dtype=np.intp)
+            for number, place in enumerate(left[first].tolist()):
+                settings, own = columns.settings(rows[place]), arguments[of[place]]
+                one, read = self._known[way].get(_key(settings, way, own)), way
+                if one is None and runs:
+                    read, one = self._new(settings, own)
+                if one is None:
+                    continue
+                if read == way:
+                    codes[number] = numbers.setdefault(id(one), len(made))
+                    if codes[number] == len(made):
+                        made.append(one)
+                elif read not in new:  # it looked at something else, too, by which those alike so far differ
+                    new.append(read)
+            full[left] = codes[group]
+            left = left[codes[group] < 0]
+        return Found(made, full)
 
-    def _known(self, settings: Settings, key: Any) -> _Made[T] | InputError | None:
-        for (names, asked), (defaults, by_values) in self._by_key.get(key, {}).items():
-            values = settings.several(names, defaults)
-            found = by_values.get(_hashable((*values, *map(settings.source, asked)) if asked else values))
-            if found is not None:
-                return found
-        return None
-
-    def _new(self, settings: Settings, arguments: tuple[Any, ...], key: Any) -> _Made[T] | InputError:
+    def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
         watched = Watched(settings)
-        made: _Made[T] | InputError
+        made: Made[T] | InputError
         try:
-            made = _Made(self._run(watched, *arguments), watched.writes, watched.sources)
+            result = self._run(watched, *arguments)
+            made = Made(watched.writes, watched.sources, result, frozenset(watched.reads))
         except InputError as error:
             made = error
-        names, asked = tuple(watched.reads), tuple(watched.origins)
-        _, by_values = self._by_key.setdefault(key, {}).setdefault((names, asked), (settings.defaults_of(names), {}))
-        by_values[_hashable((*watched.reads.values(), *watched.origins.values()))] = made
-        return made
+        way = tuple(watched.reads), tuple(watched.origins)
+        self._known.setdefault(way, {})[_key(settings, way, arguments)] = made
+        return way, made
+
+
+def _key(settings: Settings, way: _Read, arguments: tuple[Any, ...]) -> Any:
+    """What a step that reads so knows of a point."""
+    names, asked = way
+    values = settings.several(names, settings.defaults_of(names))
+    return _hashable((*map(id, arguments), *values, *map(settings.source, asked)))
+
+
+def settle_all(columns: Columns, rows: Rows, written: Sequence[Written | InputError], of: Rows) -> None:
+    """Write at each point ``rows[i]`` what ``written[of[i]]`` says."""
+    names = dict.fromkeys(name for each in written if isinstance(each, Written) for name in each.writes)
+    for name in names:
+        codes, entries = np.full(len(written), -1, dtype=np.intp), list[Entry]()
+        for number, each in enumerate(written):
+            if isinstance(each, Written) and name in each.writes:
+                codes[number] = len(entries)
+                entries.append((each.writes[name], each.sources[name]))
+        own = codes[of]
+        columns.settle(name, rows[own >= 0], entries, own[own >= 0])
 
 
 def _hashable(value: Any) -> Any:

@@ -23,8 +23,8 @@ from ssdsim.scenario.token_errors import KnownTokens
 class Scenario:
     """A batch decoded by a strategy.
 
-    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it, None where
-    nobody noted. ``place`` is None where durations are unit-free. ``same_rounds`` is there at other prices than those
+    ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it.
+    ``place`` is None where durations are unit-free. ``same_rounds`` is there at other prices than those
     that its rounds are drawn by.
     """
 
@@ -34,7 +34,7 @@ class Scenario:
     place: Site | None
     known: KnownTokens
     priced: Priced
-    reads: frozenset[str] | None = None
+    reads: frozenset[str] = frozenset()
     same_rounds: Tokens | None = None
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is known of acceptance and hits: each input's value, who says so, and where it may lie.
+"""Standing of acceptance and hit rates: each input's value, who says so, and where it may lie.
 
 One record an input, which travels with its value: to the draws behind intervals, to tables, JSON, reports and exports.
 """
@@ -59,8 +59,8 @@ def token_inputs(settings: Settings, read: Iterable[str]) -> tuple[TokenInput, .
     if not names:
         return ()
     ranges = {name: (low, high) for name, low, high in settings["ranges"] or ()}
-    found = (_input(name, settings, ranges) for name in names)
-    return tuple(each for each in found if each is not None)
+    inputs = (_input(name, settings, ranges) for name in names)
+    return tuple(each for each in inputs if each is not None)
 
 
 def _input(name: str, settings: Settings, ranges: Mapping[str, Range]) -> TokenInput | None:
@@ -89,17 +89,17 @@ def _measured(name: str, settings: Settings) -> str:
 
 def by_standing(inputs: Iterable[TokenInput]) -> dict[Standing, list[str]]:
     """Their names, from what is known best to what nobody knows; only the standings that there are."""
-    found: dict[Standing, list[str]] = {standing: [] for standing in get_args(Standing)}
+    names_by_standing: dict[Standing, list[str]] = {standing: [] for standing in get_args(Standing)}
     for each in inputs:
-        found[each.standing].append(each.name)
-    return {standing: names for standing, names in found.items() if names}
+        names_by_standing[each.standing].append(each.name)
+    return {standing: names for standing, names in names_by_standing.items() if names}
 
 
 def of_all(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:
     """Those of several strategies, by their names, each once with who reads it; in the order of the options."""
-    found: dict[str, TokenInput] = {}
+    token_inputs: dict[str, TokenInput] = {}
     for strategy, each in inputs.items():
         for one in each:
-            known = found.get(one.name, replace(one, read_by=()))
-            found[one.name] = replace(known, read_by=(*known.read_by, strategy))
-    return tuple(found[name] for name in ALL if name in found)
+            known = token_inputs.get(one.name, replace(one, read_by=()))
+            token_inputs[one.name] = replace(known, read_by=(*known.read_by, strategy))
+    return tuple(token_inputs[name] for name in ALL if name in token_inputs)

@@ -1,4 +1,4 @@
-"""How far acceptance and hits may be off, and how that moves what rounds do; the cached outcomes are held.
+"""Errors of acceptance and hit rates, propagated to a round; the cached outcomes are held.
 
 What was not measured lies anywhere in its range, and is looked at in many places of it. What was measured on so many
 requests has intervals of single rates: each is one direction in which all of its rates move together, in logits for
@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
@@ -45,7 +45,8 @@ class KnownTokens:
 
     def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
         self.tokens = strategy.kernel(settings, drafter)
-        self.inputs = token_inputs(settings, settings.read or ()) if strategy.drafts else ()
+        own = frozenset(option.name for option in strategy.options)  # all that one without a drafter rests on
+        self.inputs = token_inputs(settings, (settings.read or ()) if strategy.drafts else own)
         self.open = tuple(each for each in self.inputs if each.is_open)
         measured = strategy.drafts and settings["pair"] is not None
         self._directions = tuple(directions(settings, 1.0)) if measured else ()
@@ -98,16 +99,16 @@ class KnownTokens:
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
     """How a strategy's rounds move with what is uncertain; ``settings`` are those that its kernel was made with."""
-    found: dict[str, Averages] = {}
+    averages: dict[str, Averages] = {}
     for each in uncertain:
         high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
-        found[each.name] = Averages(
+        averages[each.name] = Averages(
             (high.tokens_per_round - low.tokens_per_round) / 2.0,
             {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
             {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
             None if high.accepted is None or low.accepted is None else (high.accepted - low.accepted) / 2.0,
         )
-    return found
+    return averages
 
 
 def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Averages:
@@ -134,7 +135,7 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
     )
 
 
-def _without_negatives(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+def _without_negatives(pmf: Array) -> Array:
     """What a linear move left of a distribution."""
     kept = np.maximum(pmf, 0.0)
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
@@ -168,27 +169,27 @@ class Direction:
 
 def directions(settings: Settings, sds: float) -> Iterator[Direction]:
     """What a pair leaves uncertain, ``sds`` standard deviations up and down; nothing without a pair."""
-    found = chosen_in(settings)
-    if found is None:
+    chosen = chosen_in(settings)
+    if chosen is None:
         return
-    yield from _of_acceptance(settings, found, sds)
+    yield from _of_acceptance(settings, chosen, sds)
     if is_given(settings, "p_hit"):
         return
     for whose in CURVES:
-        law = curve_of(found, whose, settings["pair_backup"])
+        law = curve_of(chosen, whose, settings["pair_backup"])
         log_sd = 0.0 if law is None else _log_sd_of_misses(law)
         if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
             up, down = (_missing(settings, whose, math.exp(sign * sds * log_sd)) for sign in (-1.0, 1.0))
             if up:
-                yield Direction(_HITS[whose], f"hits{whose} of {found.name}", up, down)
+                yield Direction(_HITS[whose], f"hits{whose} of {chosen.name}", up, down)
 
 
-def _of_acceptance(settings: Settings, found: Chosen, sds: float) -> Iterator[Direction]:
-    sd = _logit_sd(found.findings.alpha)
+def _of_acceptance(settings: Settings, chosen: Chosen, sds: float) -> Iterator[Direction]:
+    sd = _logit_sd(chosen.findings.alpha)
     if is_given(settings, "alpha") or sd <= _SURE:
         return
     up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
-    yield Direction("acceptance", f"acceptance of {found.name}", {"alpha": up}, {"alpha": down})
+    yield Direction("acceptance", f"acceptance of {chosen.name}", {"alpha": up}, {"alpha": down})
 
 
 def _logit_sd(alpha: Mean) -> float:

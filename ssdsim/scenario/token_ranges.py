@@ -1,4 +1,4 @@
-"""Where the inputs of tokens may lie: looks spread evenly over their ranges, and looks at the ends of all of them.
+"""Looks at where the inputs of tokens may lie: evenly over their ranges, and at the ends of all of them.
 
 The same input stands at the same place in a look whoever reads it, so that strategies are held against each other
 under the same tokens. Each look is worked out as it is: a tree that is planned anew has no smooth way between two.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.standing import TokenInput
 
@@ -33,7 +33,7 @@ def looks_at_ends(inputs: Sequence[TokenInput]) -> list[Look]:
     return _values(inputs, [_rng(each.name).integers(0, 2, ENDS).astype(float) for each in inputs])
 
 
-def _values(inputs: Sequence[TokenInput], places: Sequence[NDArray[np.float64]]) -> list[Look]:
+def _values(inputs: Sequence[TokenInput], places: Sequence[Array]) -> list[Look]:
     columns = []
     for each, place in zip(inputs, places, strict=True):
         low, high = each.within or (each.value, each.value)

@@ -1,13 +1,13 @@
-"""How many tokens a verification accepts, and so how many a round of SD or SSD yields."""
+"""Acceptance: how many tokens a verification accepts, and so how many a round of SD or SSD yields."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ssdsim.base.checks import FloatOrArray, distribution, float_or_array, whole, within
+from ssdsim.base.checks import Array, FloatOrArray, distribution, float_or_array, whole, within
 from ssdsim.base.errors import InputError
 
 _SURE, _FAR = 1e-9, 60.0
@@ -46,7 +46,7 @@ def rate_of(tokens: float, k: float) -> float:
     return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - tokens, 0.0, 1.0))
 
 
-def accepted_length_pmf(alpha: ArrayLike, k: int) -> NDArray[np.float64]:
+def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     """P(exactly ``j`` of ``K`` draft tokens are accepted), shape ``(K+1,)``.
 
     ``alpha`` is one rate, giving ``alpha^j (1 - alpha)`` for ``j < K`` and ``alpha^K``; or ``K`` rates, one
@@ -77,12 +77,12 @@ def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
     return float(np.arange(1, pmf.size + 1) @ pmf)
 
 
-def rates_of(pmf: NDArray[np.float64]) -> NDArray[np.float64]:
+def rates_of(pmf: Array) -> Array:
     """Acceptance rates by position, shape ``(K,)``, of a distribution of accepted lengths (0 where none gets there)."""
     return rates_of_survival(np.minimum(1.0, np.cumsum(pmf[::-1])[::-1]))
 
 
-def rates_of_survival(reached: NDArray[np.float64]) -> NDArray[np.float64]:
+def rates_of_survival(reached: Array) -> Array:
     """Acceptance rates by position, shape ``(K,)``, of P(at least k accepted), shape ``(K+1,)`` (0 where none is)."""
     return np.divide(reached[1:], reached[:-1], out=np.zeros(reached.size - 1), where=reached[:-1] > 0)
 
@@ -96,7 +96,7 @@ def pooled_rate(rates: ArrayLike, k: int) -> float:
     return float(reached[1:].sum() / reached[:-1].sum())
 
 
-def moved_to(pooled: float, rates: ArrayLike, k: int) -> NDArray[np.float64]:
+def moved_to(pooled: float, rates: ArrayLike, k: int) -> Array:
     """The rates by position with all their odds times the one factor that gives this :func:`pooled_rate`.
 
     Raises
@@ -109,7 +109,7 @@ def moved_to(pooled: float, rates: ArrayLike, k: int) -> NDArray[np.float64]:
     known = np.clip(np.asarray(rates, dtype=float), _SURE, 1.0 - _SURE)
     logits = np.log(known) - np.log1p(-known)
 
-    def moved(by: float) -> NDArray[np.float64]:
+    def moved(by: float) -> Array:
         return np.asarray(1.0 / (1.0 + np.exp(-(logits + by))))
 
     def over(by: float) -> float:

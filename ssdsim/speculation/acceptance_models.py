@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ssdsim.base.bundled import Shelf
-from ssdsim.base.checks import within
+from ssdsim.base.checks import Array, within
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.files import while_unchanged
@@ -33,8 +32,8 @@ _LONGEST = 1_000_000  # accepted tokens in a round
 class RequestKinds:
     """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(kinds, K+1)``."""
 
-    weights: NDArray[np.float64]
-    pmfs: NDArray[np.float64]
+    weights: Array
+    pmfs: Array
 
 
 class AcceptanceCard(Card):
@@ -84,7 +83,7 @@ def beta_kinds(mean: float, concentration: float, k: int) -> RequestKinds:
     return kinds_of_rates(beta_rates(mean, concentration), np.ones(_BETA_KINDS), k)
 
 
-def beta_rates(mean: float, concentration: float) -> NDArray[np.float64]:
+def beta_rates(mean: float, concentration: float) -> Array:
     """Rates with a Beta distribution of that mean and ``a + b``: 64 equally likely ones, rising, shape ``(64,)``."""
     from scipy.special import betainc, betaincinv  # here, because predict must start fast
 
@@ -122,9 +121,7 @@ def beta_kinds_by_position(rates: tuple[float, ...], concentration: float) -> Re
     return RequestKinds(np.full(_BETA_KINDS, 1.0 / _BETA_KINDS), np.clip(pmfs, 0.0, 1.0))
 
 
-def _survival_of_kinds(
-    rates: tuple[float, ...], concentration: float, rounds: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _survival_of_kinds(rates: tuple[float, ...], concentration: float, rounds: Array) -> Array:
     """P(at least i + 1 accepted) of each kind, shape ``(K, 64)``, where their rounds are such shares of all."""
     from scipy.optimize import brentq
 
@@ -133,7 +130,7 @@ def _survival_of_kinds(
     for rate in rates:
         share = rounds * reached
 
-        def excess(mean: float, share: NDArray[np.float64] = share, rate: float = rate) -> float:
+        def excess(mean: float, share: Array = share, rate: float = rate) -> float:
             return float(share @ beta_rates(mean, concentration) - rate * share.sum())
 
         mean = rate if rate in (0.0, 1.0) or share.sum() < _NOBODY else float(brentq(excess, 0.0, 1.0, xtol=1e-10))

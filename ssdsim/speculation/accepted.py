@@ -1,4 +1,4 @@
-"""How many drafted tokens are accepted: of all requests on average, and of each kind where they differ."""
+"""Accepted tokens: of all requests on average, and of each kind where they differ."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import (
@@ -28,7 +28,7 @@ class Accepted:
     ``kinds`` are those of the requests where they differ, each ``output_tokens`` long; ``pmf`` is then their mean.
     """
 
-    pmf: NDArray[np.float64]
+    pmf: Array
     kinds: RequestKinds | None = None
     output_tokens: int = 0
 

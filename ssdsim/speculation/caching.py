@@ -1,4 +1,4 @@
-"""How often the outcome of a verification is in the speculation cache, by how many tokens were accepted."""
+"""Hit rates of the speculation cache, by how many tokens were accepted."""
 
 from __future__ import annotations
 

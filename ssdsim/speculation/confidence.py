@@ -25,7 +25,7 @@ _TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 @dataclass(frozen=True)
 class Curve:
-    """From a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
+    """A curve from a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
 
     ``reached[i, k]`` = P(at least k + 1 tokens are accepted), shape ``(cells, K)``.
     """

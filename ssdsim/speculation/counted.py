@@ -161,5 +161,5 @@ def _quantile(below: Array, level: Array) -> NDArray[Any]:
     """How many of the ascending ``below``, shape ``(..., K)``, are at most each level, shape ``(..., levels)``."""
     rows = below.reshape(-1, below.shape[-1])
     distinct, which = np.unique(rows, axis=0, return_inverse=True)
-    found = np.array([np.searchsorted(row, level, side="right") for row in distinct])
-    return np.asarray(found[which.ravel()].reshape(*below.shape[:-1], level.size))
+    places = np.array([np.searchsorted(row, level, side="right") for row in distinct])
+    return np.asarray(places[which.ravel()].reshape(*below.shape[:-1], level.size))

@@ -115,4 +115,4 @@ def drafters_of(kind: str | None = None) -> tuple[DrafterCard, ...]:
 
 @lru_cache(maxsize=1)
 def _bundled() -> tuple[DrafterCard, ...]:
-    return tuple(map(DRAFTERS.find, DRAFTERS.names()))
+    return tuple(DRAFTERS.cards())

@@ -1,4 +1,4 @@
-"""Which backup serves a cache miss: the slow, accurate one, or from a critical batch size on the fast one."""
+"""The backup for a cache miss: the slow, accurate one, or from a critical batch size on the fast one."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 
 _LAWS = ("synthetic", "multinomial")
@@ -23,7 +23,7 @@ def is_forced(text: str) -> bool:
     return text.split(":", 1)[0] in _LAWS and ":" in text
 
 
-def forced_pmf(text: str, k: int) -> NDArray[np.float64]:
+def forced_pmf(text: str, k: int) -> Array:
     """P(exactly j of K tokens are accepted) under ``law:tokens``, shape ``(K+1,)``; ``tokens`` a round, bonus included.
 
     >>> forced_pmf("synthetic:3.25", 4).round(3).tolist()
@@ -43,11 +43,11 @@ def forced_pmf(text: str, k: int) -> NDArray[np.float64]:
     return _two_valued(tokens, k) if law == "synthetic" else _rounded_normal(tokens, k)
 
 
-def _two_valued(tokens: float, k: int) -> NDArray[np.float64]:
+def _two_valued(tokens: float, k: int) -> Array:
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(tokens - 1.0 - np.arange(k + 1))))
 
 
-def _rounded_normal(tokens: float, k: int) -> NDArray[np.float64]:
+def _rounded_normal(tokens: float, k: int) -> Array:
     """Of a normal about ``tokens`` with deviation 1, clipped to [1, K + 1]."""
     below = [0.5 * math.erfc((tokens - edge) / math.sqrt(2.0)) for edge in np.arange(1.5, k + 1.0)]
     return np.asarray(np.diff([0.0, *below, 1.0]))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import distribution, whole, within
+from ssdsim.base.checks import Array, distribution, whole, within
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
@@ -29,7 +29,7 @@ _ROUNDING = 1e-12  # differences of hit rates below this are rounding
 class HitCurve(Protocol):
     """P(the bonus token is among ``F`` guesses) for an array of ``F``: nondecreasing, 0 at ``F = 0``."""
 
-    def __call__(self, fan_out: ArrayLike) -> NDArray[np.float64]: ...
+    def __call__(self, fan_out: ArrayLike) -> Array: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class PowerLawHits:
         within("r", self.r, 0)
         within("c", self.c, 0, 1)
 
-    def __call__(self, fan_out: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, fan_out: ArrayLike) -> Array:
         guesses = np.minimum(np.asarray(fan_out, dtype=float), self.most)
         return np.where(guesses >= 1, 1 - self.c * np.maximum(guesses, 1) ** -self.r, 0.0)
 
@@ -83,7 +83,7 @@ class MeasuredHits:
         object.__setattr__(self, "fan_outs", tuple(fan_outs.tolist()))
         object.__setattr__(self, "rates", tuple(rates.tolist()))
 
-    def __call__(self, fan_out: ArrayLike) -> NDArray[np.float64]:
+    def __call__(self, fan_out: ArrayLike) -> Array:
         return np.asarray(np.interp(np.asarray(fan_out, dtype=float), (0.0, *self.fan_outs), (0.0, *self.rates)))
 
 
@@ -105,7 +105,7 @@ def hit_rate(fan_outs: ArrayLike, pmf: ArrayLike, h: HitCurve, h_all: HitCurve |
     return float(pmf @ _hits(fan_outs, h, h_all))
 
 
-def _hits(fan_outs: NDArray[np.float64] | FanOut, h: HitCurve, h_all: HitCurve | None) -> NDArray[np.float64]:
+def _hits(fan_outs: Array | FanOut, h: HitCurve, h_all: HitCurve | None) -> Array:
     """Hit rate given each outcome, the outcome being the first axis."""
     hits = np.array(h(fan_outs))
     if h_all is not None:
@@ -145,7 +145,7 @@ def uniform_fan_out(budget: int, k: int) -> FanOut:
     return each + (np.arange(k + 1) < remainder).astype(np.int64)
 
 
-def geometric_fan_out_real(budget: float, k: int, alpha: ArrayLike, r: float) -> NDArray[np.float64]:
+def geometric_fan_out_real(budget: float, k: int, alpha: ArrayLike, r: float) -> Array:
     """SSD paper Theorem 12 in real numbers, shape ``(K+1,)``, sum ``budget``.
 
     ``F_k`` is proportional to ``P(k)^(1/(1+r))``: with one ``alpha`` that is ``F_0 alpha^(k/(1+r))`` for ``k
@@ -213,7 +213,7 @@ def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | 
     return _dynamic_program(value)
 
 
-def _largest_gains(gain: NDArray[np.float64]) -> FanOut:
+def _largest_gains(gain: Array) -> FanOut:
     """Fan-out of the ``B`` largest entries of ``gain[k, F]``, that of the guess ``F+1`` for outcome ``k``."""
     outcomes, budget = gain.shape
     # transposed, so that equal gains go to the smaller fan-outs first
@@ -221,7 +221,7 @@ def _largest_gains(gain: NDArray[np.float64]) -> FanOut:
     return np.bincount(chosen % outcomes, minlength=outcomes).astype(np.int64)
 
 
-def _dynamic_program(value: NDArray[np.float64]) -> FanOut:
+def _dynamic_program(value: Array) -> FanOut:
     """Fan-out of the largest ``sum_k value[k, F_k]`` with ``sum_k F_k = B``; ``value`` is ``(K+1, B+1)``."""
     size = value.shape[1]
     best = value[0]  # best[n]: the outcomes so far share n guesses

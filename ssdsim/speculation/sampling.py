@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import FloatOrArray, distribution, float_or_array, whole, within
+from ssdsim.base.checks import Array, FloatOrArray, distribution, float_or_array, whole, within
 from ssdsim.base.errors import InputError
 
 _ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 
 
-def saguaro_distribution(logits: ArrayLike, fan_out: int, c: float) -> NDArray[np.float64]:
+def saguaro_distribution(logits: ArrayLike, fan_out: int, c: float) -> Array:
     """``sigma_{F,C}(z)``, shape ``(..., V)``: softmax of ``logits``, its top ``F`` tokens scaled by ``C``.
 
     ``C = 1`` is the plain softmax; equal logits rank by token number. Source: SSD paper, Definition 14.
@@ -47,7 +47,7 @@ def acceptance_rate(p_target: ArrayLike, p_draft: ArrayLike) -> FloatOrArray:
     return float_or_array(np.minimum(distribution("p_target", p_target), distribution("p_draft", p_draft)).sum(axis=-1))
 
 
-def residual(p_target: ArrayLike, p_draft: ArrayLike) -> NDArray[np.float64]:
+def residual(p_target: ArrayLike, p_draft: ArrayLike) -> Array:
     """``max(p_target - p_draft, 0)`` normalised, shape ``(..., V)``: the bonus token after a rejection.
 
     All zeros where the two are equal: nothing is ever rejected. With the arguments exchanged it is the
@@ -89,11 +89,11 @@ def residual_hit_rate(p_target: ArrayLike, p_draft: ArrayLike, fan_out: int, dra
     return float_or_array(np.where(bonus.any(axis=-1), hit, 1.0))
 
 
-def _ranked(scores: NDArray[np.float64]) -> NDArray[np.int64]:
+def _ranked(scores: Array) -> NDArray[np.int64]:
     """Tokens from the highest score to the lowest, equal scores by token number; shape ``(..., V)``."""
     return np.argsort(-scores, axis=-1, kind="stable")
 
 
-def _mass(probabilities: NDArray[np.float64], tokens: NDArray[np.int64]) -> Any:
+def _mass(probabilities: Array, tokens: NDArray[np.int64]) -> Any:
     """Probability of ``tokens``, shape ``(...)``."""
     return np.take_along_axis(probabilities, tokens, axis=-1).sum(axis=-1)

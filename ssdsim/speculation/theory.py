@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ssdsim.base.checks import FloatOrArray, float_or_array, within
+from ssdsim.base.checks import Array, FloatOrArray, float_or_array, within
 from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import expected_tokens
 
@@ -110,9 +110,9 @@ def sandwich_bounds(
 class UnitFreeGrid:
     """Speedups of every configuration of a grid, arrays of the broadcast shape (possibly read-only views)."""
 
-    sd: NDArray[np.float64]  # over autoregressive
-    ssd: NDArray[np.float64]  # over autoregressive
-    ssd_over_sd: NDArray[np.float64]
+    sd: Array  # over autoregressive
+    ssd: Array  # over autoregressive
+    ssd_over_sd: Array
 
 
 def unit_free_grid(

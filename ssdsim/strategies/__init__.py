@@ -6,9 +6,13 @@ from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.dsi import DSI
+from ssdsim.strategies.enumeration import Enumeration
+from ssdsim.strategies.hybrid import Hybrid
+from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.specbranch import SpecBranch
+from ssdsim.strategies.spectre import Spectre
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.strategies.swiftspec import SwiftSpec
@@ -29,6 +33,10 @@ ALL: Registry[Strategy] = Registry(
     SwiftSpec(),
     MineDraft(),
     Adaptive(),
+    Lookahead(),
+    Hybrid(),
+    Spectre(),
+    Enumeration(),
 )
 
 SUBJECT = "ssd"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, OneOf, Whole
 from ssdsim.base.option import Group, Option
 from ssdsim.base.settings import Settings
@@ -155,9 +155,7 @@ class AMUSD(Strategy):
             accepted.append(taken)
         return _with_parts(outcomes.shortened_to(accepted), t, round_s, verify_s)
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """What is no pass is waiting for the draft; what was waited before a pass over one row counts as that pass."""
         verify_s = np.minimum(t["verify"], round_s - t["sample"]) if _counts(t).any() else t["verify"]
         return _with_parts(outcomes, t, round_s, verify_s)
@@ -169,7 +167,7 @@ class AMUSD(Strategy):
         return "AMUSD runs with one rank of the target" if options["tp"] > 1 else None
 
 
-def _least(t: Mapping[str, Seconds]) -> NDArray[np.float64]:
+def _least(t: Mapping[str, Seconds]) -> Array:
     """How many tokens a pass waits for (of a draft that takes no time any number)."""
     lead_s, token_s = (np.asarray(t[name], dtype=float) for name in ("shortest lead", "draft"))
     tokens = np.divide(lead_s, token_s, out=np.ones_like(lead_s * token_s), where=token_s > 0.0)
@@ -185,7 +183,7 @@ def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
     return np.asarray(t["stale"]) > 0.0
 
 
-def _long_run(round: Round) -> tuple[Rounds, NDArray[np.float64]]:
+def _long_run(round: Round) -> tuple[Rounds, Array]:
     """The mean round, and its share of passes in seconds."""
     from ssdsim.speculation.counted import drawn_long_run  # here, as below: other strategies start faster without
     from ssdsim.speculation.free_running import Rounds, long_run
@@ -194,16 +192,16 @@ def _long_run(round: Round) -> tuple[Rounds, NDArray[np.float64]]:
     assert averages.accepted is not None
     alike: dict[str, Any] = {"least": _least(t), "pass_s": t["verify"] + t["sample"], "token_s": t["draft"]}
     guessed, counts = averages.to["guessed"], _counts(t)
-    found = long_run(averages.accepted, guessed, **alike, there_s=t["outcome"], back_s=t["token"])
-    verify_s = np.asarray(t["verify"] + 0.0 * found.seconds)
+    rounds = long_run(averages.accepted, guessed, **alike, there_s=t["outcome"], back_s=t["token"])
+    verify_s = np.asarray(t["verify"] + 0.0 * rounds.seconds)
     if not counts.any():
-        return found, verify_s
+        return rounds, verify_s
     news_s, stale_s = t["outcome"] + t["token"], t["stale"] + t["sample"]
     raced, stale = drawn_long_run(averages.accepted, guessed, **alike, stale_s=stale_s, news_s=news_s)
     mixed_s = (1.0 - stale) * t["verify"] + stale * t["stale"]
     tokens, seconds, verify_s = (
         np.where(counts, drawn, sure)
-        for drawn, sure in ((raced.tokens, found.tokens), (raced.seconds, found.seconds), (mixed_s, verify_s))
+        for drawn, sure in ((raced.tokens, rounds.tokens), (raced.seconds, rounds.seconds), (mixed_s, verify_s))
     )
     return Rounds(tokens, seconds), verify_s
 
@@ -251,7 +249,7 @@ def _counted_round(least: int, outcomes: OutcomeBlock) -> OneRound:
 
 
 def _with_parts(
-    outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64], verify_s: FloatOrArray
+    outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array, verify_s: FloatOrArray
 ) -> RoundBlock:
     parts: dict[str, FloatOrArray] = dict.fromkeys(PARTS, 0.0)
     waits = round_s - verify_s - t["sample"]

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Group, Option
 from ssdsim.base.settings import Settings
@@ -130,9 +129,7 @@ class DSI(Strategy):
             "host": fresh * t["sample"],
         }
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
         return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 
@@ -160,7 +157,7 @@ def _times(draft: Step, targets: int | None) -> Step:
     return Step(draft.part, draft.pieces * (targets or 1))
 
 
-def _kernel(accepted_pmf: NDArray[np.float64], targets: int) -> Kernel:
+def _kernel(accepted_pmf: Array, targets: int) -> Kernel:
     """From P(exactly j of a block's k tokens are accepted).
 
     A verdict's state is its place since the last rejection: on the bare prefix (``fresh``), on the ``first`` block,

@@ -6,10 +6,7 @@ from collections.abc import Generator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
@@ -91,19 +88,17 @@ class MineDraft(Strategy):
                 "communicate": t["outcome 1"] + t["speculation 1"],
                 "host": t["sample 1"],
             }
-        found: dict[str, FloatOrArray] = dict.fromkeys(("verify", "draft", "communicate", "host"), 0.0)
+        parts: dict[str, FloatOrArray] = dict.fromkeys(("verify", "draft", "communicate", "host"), 0.0)
         for group in range(1, last + 1):
             following = group % last + 1
             verified = t[f"verify {group}"] + t[f"sample {group}"] + t[f"outcome {group}"]
-            found["verify"] += t[f"verify {group}"]
-            found["host"] += t[f"sample {group}"]
-            found["communicate"] += t[f"outcome {group}"]
-            found["draft"] += late(t[f"draft {following}"] + t[f"speculation {following}"], verified)
-        return found
+            parts["verify"] += t[f"verify {group}"]
+            parts["host"] += t[f"sample {group}"]
+            parts["communicate"] += t[f"outcome {group}"]
+            parts["draft"] += late(t[f"draft {following}"] + t[f"speculation {following}"], verified)
+        return parts
 
-    def clocked(
-        self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: NDArray[np.float64]
-    ) -> RoundBlock:
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
         return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
 

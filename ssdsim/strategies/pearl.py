@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -46,7 +46,7 @@ class PEARL(PrePost):
         return site.speculate(drafter, self.lookahead(site.options), beside=False)
 
 
-def _kernel(accepted_pmf: NDArray[np.float64]) -> Kernel:
+def _kernel(accepted_pmf: Array) -> Kernel:
     """From P(exactly k of gamma accepted): the first new token is judged in ``pre``, all gamma in ``post``."""
     rejected_first = accepted_pmf[:1]
     short, all_accepted = accepted_pmf[:-1], accepted_pmf[-1:]

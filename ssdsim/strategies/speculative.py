@@ -14,6 +14,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.protocols.found import FOUND, now_and_then, share_where_any
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -81,33 +82,30 @@ def _now_and_then(pmf: Array, share: float) -> Kernel:
     """A drafter that proposes in a share of rounds, each for itself; the others are steps of decoding."""
     nothing = np.eye(pmf.size)[0]
     something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
-    rows = {"found": something / something.sum(), "nothing": nothing}
-    return Kernel.by_state(
-        {state: {"found": share * row, "nothing": (1.0 - share) * row} for state, row in rows.items()}
-    )
+    return now_and_then(something / something.sum(), nothing, share)
 
 
 def _verified(proposed: Proposed, batch: int) -> float:
     """Tokens a sequence that are proposed on average, where some sequence has any."""
     if proposed.share == 1.0:
         return proposed.tokens
-    return proposed.tokens * proposed.share / (1.0 - (1.0 - proposed.share) ** batch)
+    return proposed.tokens * share_where_any(proposed.share, batch)
 
 
 def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
     """Of a round in which anything is proposed for any sequence, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
-    found = states.any_in("found")
-    return found * t["verify"] + (1.0 - found) * t["decode"]
+    proposes = states.any_in(FOUND)
+    return proposes * t["verify"] + (1.0 - proposes) * t["decode"]
 
 
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:
     """The target's devices draft too, and there may be nothing to verify."""
     for _ in me.rounds():
-        found = me.any_in("found")
+        proposes = me.any_in(FOUND)
         yield me.do("draft")
         yield me.tell("speculation")
-        yield me.do("verify" if found else "decode")
+        yield me.do("verify" if proposes else "decode")
         yield me.do("sample")
         me.end_round()

@@ -154,10 +154,10 @@ def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
 
 def _shared(settings: Settings) -> float | None:
     """The concentration of the hit rate that a batch shares."""
-    found: float | None = settings["hit_concentration"]
-    if found == 0.0:
+    hit_concentration: float | None = settings["hit_concentration"]
+    if hit_concentration == 0.0:
         raise InputError("--hit-concentration must be above 0, got 0")
-    return found
+    return hit_concentration
 
 
 def _settle_units(settings: Settings) -> None:

@@ -149,10 +149,10 @@ class SwiftSpec(Cached):
             raise NoRoom(
                 f"SwiftSpec would grow {grown} nodes beside a verification, at most {_MOST_GROWN} are looked at"
             )
-        found = _kernel(tuple(rates.tolist()), *size, _waits(settings))
-        if found is None:
+        tokens = _kernel(tuple(rates.tolist()), *size, _waits(settings))
+        if tokens is None:
             raise NoRoom(f"SwiftSpec reaches more than {_MOST_TREES} trees: give less --swift-passes or --swift-nodes")
-        return found
+        return tokens
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
         return (int(settings["swift_guesses"]),) * int(settings["swift_nodes"])

@@ -1,4 +1,4 @@
-"""What block drafters do after the LM head, so that the tokens of a block fit each other."""
+"""Operations of block drafters after the LM head, which make the tokens of a block fit each other."""
 
 from __future__ import annotations
 

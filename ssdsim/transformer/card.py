@@ -245,10 +245,21 @@ class Transformer(Card):
         )  # the shaped graph has GEMMs only
         of_attention = 2 * self.head_dim if self.qk_norm else 0
         of_attention += (self.heads + 2 * self.kv_heads) * self.head_dim if self.attention_bias else 0
+        of_attention += self.hidden_size if self._crossed_layers else 0
         return norms + self.attention_layers * of_attention
 
     @property
+    def _crossed_layers(self) -> int:
+        """Layers that attend to the target's own cache, too."""
+        return self.layers if self.head is not None and self.head.reads == "kept" else 0
+
+    @property
     def _attention_parameters(self) -> int:
+        crossed = 2 * self._crossed_layers * self.hidden_size * self.heads * self.head_dim
+        return self._own_attention_parameters + crossed
+
+    @property
+    def _own_attention_parameters(self) -> int:
         hidden, latent = self.hidden_size, self.latent
         if latent is not None:
             query = self.heads * (latent.nope_dim + latent.rope_dim)
@@ -271,7 +282,7 @@ class Transformer(Card):
         if self.latent is not None:
             return self.attention_layers * hidden * self.heads * self.latent.value_dim
         windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
-        return hidden * self.heads * (full * self.head_dim + windowed)
+        return hidden * self.heads * ((full + self._crossed_layers) * self.head_dim + windowed)
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
@@ -341,7 +352,7 @@ def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: 
 def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Precision:
     kept = card.weights
     if dtype is None:
-        found = Precision(
+        precision = Precision(
             card.dtype,
             kept.attention or card.dtype,
             kept.mlp or card.dtype,
@@ -352,15 +363,15 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
             kept.recurrent or "",
         )
     elif dtype in DTYPES:
-        found = Precision.plain(dtype)
+        precision = Precision.plain(dtype)
     elif dtype in FORMATS:
         activations = "bfloat16" if card.dtype == "float32" else card.dtype
-        found = Precision(activations, dtype, dtype, activations, card.kv_dtype or activations)
+        precision = Precision(activations, dtype, dtype, activations, card.kv_dtype or activations)
     else:
         raise InputError(f"unknown dtype '{dtype}'{nearest(dtype, FORMATS)} Allowed: {', '.join(FORMATS)}")
     if kv_dtype and kv_dtype not in DTYPE_BYTES:
         raise InputError(f"unknown dtype of the cache '{kv_dtype}'; allowed: {', '.join(KV_DTYPES)}")
-    return replace(found, kv=kv_dtype) if kv_dtype else found
+    return replace(precision, kv=kv_dtype) if kv_dtype else precision
 
 
 def _shard(kv_heads: int, tp: int) -> int:
@@ -400,10 +411,10 @@ def check_expert_parallel(card: Transformer, tp: int, ep: int) -> None:
 def _widths(card: Transformer) -> dict[str, int]:
     """Of the MLPs that are shared between devices."""
     experts = card.experts
-    found = {"MLP": card.intermediate_size if card.dense_layers else 0}
+    widths = {"MLP": card.intermediate_size if card.dense_layers else 0}
     if experts is not None:
-        found |= {"expert": experts.width, "shared expert": experts.shared_width}
-    return {what: width for what, width in found.items() if width}
+        widths |= {"expert": experts.width, "shared expert": experts.shared_width}
+    return {what: width for what, width in widths.items() if width}
 
 
 def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:

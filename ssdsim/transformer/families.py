@@ -1,4 +1,4 @@
-"""What a Hugging Face config of each family of models says, as fields of a transformer card.
+"""Hugging Face configs of each family of models, as fields of a transformer card.
 
 Sources: the ``configuration_*.py`` and ``modeling_*.py`` of transformers 5 for each ``model_type``; where a key is left
 out, its default there is taken.
@@ -81,7 +81,7 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
     if config.flag("use_double_wide_mlp"):
         raise config.refuse("has MLPs of two widths")
     kv_heads, head_dim = config.whole("num_key_value_heads"), config.whole("head_dim")
-    found: Fields = {
+    fields: Fields = {
         "kv_heads": config.whole("num_global_key_value_heads", kv_heads),
         "head_dim": config.whole("global_head_dim", head_dim),
         "keys_are_values": config.flag("attention_k_eq_v"),
@@ -91,8 +91,8 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
         windows["window"] |= {"kv_heads": kv_heads, "head_dim": head_dim}
     if config.flag("enable_moe_block"):
         experts = _experts(config, layers, config.whole("moe_intermediate_size"))
-        found["experts"] = experts | {"beside_mlp": True}
-    return found | windows
+        fields["experts"] = experts | {"beside_mlp": True}
+    return fields | windows
 
 
 # experts
@@ -142,14 +142,14 @@ def _llama4(config: ConfigValues, layers: int) -> Fields:
     """Local layers attend within chunks; experts are interleaved with dense layers of another width."""
     step, width = config.whole("interleave_moe_layer_step", 1), config.whole("intermediate_size")
     listed = config.layers_in("moe_layers") or list(range(step - 1, layers, step))
-    found = _beside_dense(
+    fields = _beside_dense(
         _experts(config, len({layer for layer in listed if 0 <= layer < layers}), width, shared_width=width),
         config.whole("intermediate_size_mlp"),
     )
     local = _local_layers(config, layers)
     if local and config.values.get("attention_chunk_size") is not None:
-        found["window"] = {"tokens": config.whole("attention_chunk_size"), "layers": local}
-    return found
+        fields["window"] = {"tokens": config.whole("attention_chunk_size"), "layers": local}
+    return fields
 
 
 def _local_layers(config: ConfigValues, layers: int) -> int:
@@ -273,8 +273,8 @@ def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
     """KDA and latent attention (which has no rotary part, and is as wide), experts that may work on fewer values."""
     said = ConfigValues(config.file, config.object("linear_attn_config"))
     heads, dim = said.whole("num_heads"), said.whole("head_dim")
-    found = _latent(config) | _behind_dense(config, layers)
-    found["recurrent"] = {
+    fields = _latent(config) | _behind_dense(config, layers)
+    fields["recurrent"] = {
         "rule": "kimi-delta",
         "layers": layers_of_kimi(config).count("recurrent"),
         "heads": heads,
@@ -286,12 +286,12 @@ def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
     }
     if config.some("num_nextn_predict_layers"):
         raise config.refuse("has an MTP head of a shape that is not known (num_nextn_predict_layers)")
-    if "experts" in found and config.some("routed_expert_hidden_size"):
-        found["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
-        found["experts"]["latent_norm"] = config.flag("latent_moe_use_norm")
+    if "experts" in fields and config.some("routed_expert_hidden_size"):
+        fields["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
+        fields["experts"]["latent_norm"] = config.flag("latent_moe_use_norm")
     if config.some("attn_res_block_size"):
-        found["residual_block"] = config.whole("attn_res_block_size")
-    return found | {"attention_gate": config.flag("mla_use_output_gate")}
+        fields["residual_block"] = config.whole("attn_res_block_size")
+    return fields | {"attention_gate": config.flag("mla_use_output_gate")}
 
 
 def layers_of_kimi(config: ConfigValues) -> list[str]:
@@ -329,7 +329,7 @@ def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
     act = config.text("mlp_hidden_act", "relu2")
     if act not in ("relu2", "relu"):
         raise config.refuse(f"has feed-forwards of {act} (mlp_hidden_act)")
-    found: Fields = {
+    fields: Fields = {
         "mlp_alone": kinds.count("mlp") + kinds.count("experts"),
         "gated_mlp": False,
         "head_dim": config.any_of("head_dim", "attention_head_dim"),
@@ -349,10 +349,10 @@ def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
     if "experts" in kinds:
         shared = config.some("n_shared_experts") * config.some("moe_shared_expert_intermediate_size")
         width = config.whole("moe_intermediate_size")
-        found["experts"] = _experts(config, kinds.count("experts"), width, shared)
+        fields["experts"] = _experts(config, kinds.count("experts"), width, shared)
         if config.some("moe_latent_size"):
-            found["experts"]["latent_width"] = config.whole("moe_latent_size")
-    return found
+            fields["experts"]["latent_width"] = config.whole("moe_latent_size")
+    return fields
 
 
 def _nemotron_mtp(config: ConfigValues) -> int:

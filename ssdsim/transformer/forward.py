@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
 from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
@@ -19,6 +20,8 @@ from ssdsim.transformer.operations import (
 )
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard
+
+Op = TypeVar("Op", bound=Operation)
 
 DATA_PARALLEL = "data-parallel"
 """Attention where each device has sequences of its own (``data_parallel``), as the option spells it."""
@@ -72,6 +75,21 @@ class ForwardPass:
 
     def counted(self) -> list[tuple[Operation, int]]:
         """Each distinct operation with the number of times it runs."""
+        return self._counted
+
+    def those(self, kind: type[Op]) -> list[tuple[Op, int]]:
+        """Of one kind, with the number of times each runs."""
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[type[Operation], list[tuple[Any, int]]]:
+        found: dict[type[Operation], list[tuple[Any, int]]] = {}
+        for op, times in self.counted():
+            found.setdefault(type(op), []).append((op, times))
+        return found
+
+    @cached_property
+    def _counted(self) -> list[tuple[Operation, int]]:
         layers = [(op, block.times) for block in self.blocks for op in block.operations]
         return [(op, 1) for op in self.before] + layers + list(Counter(self.after).items())
 
@@ -87,28 +105,31 @@ class ForwardPass:
     @cached_property
     def expert_work(self) -> tuple[int, int]:
         """Layers with experts, and the tokens that come to them there, those of all layers together."""
-        found = [(times, op.tokens) for op, times in self.counted() if isinstance(op, ExpertMlp)]
-        return sum(times for times, _ in found), sum(times * tokens for times, tokens in found)
+        layers = [(times, op.tokens) for op, times in self.those(ExpertMlp)]
+        return sum(times for times, _ in layers), sum(times * tokens for times, tokens in layers)
 
     @cached_property
     def recurrent_layers(self) -> int:
         """Layers with a state, each once however many sequences and prompts it is over."""
+        if not self.those(Convolution):
+            return 0
         return sum(b.times for b in self.blocks if any(isinstance(op, Convolution) for op in b.operations))
 
     @cached_property
     def over_prompts(self) -> bool:
         """Whether parts of prompts are among its tokens."""
-        return any(isinstance(op, PrefillAttention | PrefillRecurrence) for op, _ in self.counted())
+        return bool(self.those(PrefillAttention) or self.those(PrefillRecurrence))
 
     @cached_property
     def over_trees(self) -> bool:
         """Whether the tokens of a sequence are branches, under a mask."""
-        return any(isinstance(op, Attention | LatentAttention) and op.masked for op, _ in self.counted())
+        by_heads, latent = self.those(Attention), self.those(LatentAttention)
+        return any(op.masked for op, _ in by_heads) or any(op.masked for op, _ in latent)
 
     @property
     def tokens(self) -> int:
         """Tokens in flight."""
-        return max(op.m for op, _ in self.counted() if isinstance(op, Gemm))
+        return max(op.m for op, _ in self.those(Gemm))
 
 
 def forward_pass(

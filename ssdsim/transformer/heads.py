@@ -2,7 +2,8 @@
 
 Shapes: EAGLE-1 and -2 (Li et al., arXiv 2401.15077, 2406.16858; SafeAILab/EAGLE ``cnets1.py``), EAGLE-3 (arXiv
 2503.01840; ``cnets.py``), MTP (DeepSeek-V3 report, arXiv 2412.19437), P-EAGLE (arXiv 2602.01469), DFlash (arXiv
-2602.06036; SpecForge ``qwen3-8b-dflash.json``), DSpark (arXiv 2607.05147).
+2602.06036; SpecForge ``qwen3-8b-dflash.json``), DSpark (arXiv 2607.05147), GliDe (arXiv 2402.02082; its
+``glideModel.py``), LongSpec (arXiv 2502.17421).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.layers import Head
+from ssdsim.transformer.layers import Head, Window
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import Block
@@ -47,6 +48,26 @@ def block_head(target: Transformer, kind: str, loop: Loop = "none") -> Transform
     """
     head = Head(features=BLOCK_LAYERS, feature_size=target.hidden_size, reads="cached", loop=loop)
     return _dense(target, kind, BLOCK_LAYERS, head, target.vocab_size)
+
+
+@lru_cache(maxsize=256)
+def cache_reader(target: Transformer, kind: str, window: int | None, own_lm_head: bool) -> Transformer:
+    """GliDe and LongSpec: one dense layer, which attends to its own tokens, then to what a target's layer keeps.
+
+    Its own attention sees a ``window``, or all tokens where there is none.
+
+    Raises
+    ------
+    InputError : the target's layers keep no keys and values of the context, by heads.
+    """
+    kept = "a latent cache" if target.latent is not None else "states" if target.recurrent is not None else ""
+    if kept:
+        raise InputError(
+            f"--drafter {kind} attends to keys and values of its target's last layer: {target.name} has {kept}"
+        )
+    head = Head(features=2, feature_size=target.kv_heads * target.head_dim, reads="kept", own_lm_head=own_lm_head)
+    made = _dense(target, kind, 1, head, target.vocab_size)
+    return made if window is None else made.model_copy(update={"window": Window(tokens=window, layers=1)})
 
 
 @lru_cache(maxsize=256)

@@ -1,4 +1,4 @@
-"""What a sequence takes in memory of a model with recurrent layers: states, and pages as large as one."""
+"""Memory of a sequence in a model with recurrent layers: states, and pages as large as one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEARLY_AS_MANY = 1.5
 
 @dataclass(frozen=True)
 class Caching:
-    """How an engine keeps the caches of recurrent models.
+    """An engine's way of keeping the caches of recurrent models.
 
     ``states``: of tokens that are being verified. ``pages_of_states``: keys, values and states lie in pages of one
     size, each for as many layers. ``head_layers``: of a head whose cache is as the target's, which are in its groups.
@@ -33,7 +33,9 @@ PLAIN = Caching()
 
 @dataclass(frozen=True)
 class Held:
-    """Of one sequence: ``tokens`` with keys and values, of which ``lookahead`` are verified, and ``branches`` of it."""
+    """Tokens held of one sequence: ``tokens`` with keys and values, ``lookahead`` of them verified, and its
+    ``branches``.
+    """
 
     tokens: int
     lookahead: int

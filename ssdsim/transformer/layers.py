@@ -1,4 +1,6 @@
-"""What a plain dense transformer has not: routed experts, a latent cache, windows, states, another model's features."""
+"""Layers beyond a plain dense transformer: routed experts, a latent cache, windows, states, another model's
+features.
+"""
 
 from __future__ import annotations
 
@@ -149,9 +151,9 @@ class Recurrent(Card):
     @property
     def second(self) -> tuple[tuple[int, int], ...]:
         """Rows and columns of the second matrices of decay and gate."""
-        found = [(self.decay_rank, self.heads * self.key_dim)] if self.decay_rank else []
-        found += [(self.gate_rank, self.values)] if self.gate_rank else []
-        return tuple(found)
+        second = [(self.decay_rank, self.heads * self.key_dim)] if self.decay_rank else []
+        second += [(self.gate_rank, self.values)] if self.gate_rank else []
+        return tuple(second)
 
     def parameters(self, hidden_size: int) -> int:
         """Weights of the projections of one layer, before and after the recurrence."""
@@ -181,22 +183,25 @@ class Recurrent(Card):
 
 
 class Head(Card):
-    """Layers that read their target's hidden states: EAGLE, MTP, DFlash.
+    """Layers that read their target's hidden states (EAGLE, MTP, DFlash), or its cache (GliDe, LongSpec).
 
     ``features`` hidden states of the target, each ``feature_size`` wide, become one of the head's own by ``fc``.
     ``reads`` says how: ``joined`` (EAGLE-1, MTP), ``fc`` joins the token's embedding and the state, of every token;
     ``beside`` (EAGLE-3), queries, keys and values read both side by side, twice as wide, and ``fc`` runs only where
     states are the target's own; ``cached`` (DFlash), keys and values of the context are made of the states, in the
-    head's cache, and ``fc`` runs once a verified token. The embedding is the target's, and so is the LM head but where
-    the head has its ``own_lm_head``. A block drafter has a ``loop`` after it.
+    head's cache, and ``fc`` runs once a verified token; ``kept`` (GliDe), no state at all: each layer attends, after
+    its own tokens, to the keys and values that a layer of the target keeps (its two features). The embedding is the
+    target's, and so is the LM head but where the head has its ``own_lm_head``. A block drafter has a ``loop`` after it.
     """
 
     features: Size
     feature_size: Size
-    reads: Literal["joined", "beside", "cached"] = "joined"
+    reads: Literal["joined", "beside", "cached", "kept"] = "joined"
     own_lm_head: bool = False
     loop: Loop = "none"
 
     def fused(self, hidden_size: int) -> int:
-        """Values that ``fc`` reads of a token."""
+        """Values that ``fc`` reads of a token; none where there is no ``fc``."""
+        if self.reads == "kept":
+            return 0
         return self.features * self.feature_size + (hidden_size if self.reads == "joined" else 0)

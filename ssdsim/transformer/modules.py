@@ -19,8 +19,8 @@ def modules_of(card: dict[str, Any], kinds: list[str] | None = None) -> dict[str
     ``kinds``: of each layer in order, where a model has several
     (:attr:`ssdsim.transformer.families.Family.kinds`).
     """
-    found = _of_kinds(card, kinds) if kinds else _of_layers(card)
-    return {part: names for part, names in found.items() if names}
+    by_part = _of_kinds(card, kinds) if kinds else _of_layers(card)
+    return {part: names for part, names in by_part.items() if names}
 
 
 def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
@@ -34,7 +34,7 @@ def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
         dense = range(layers) if experts.get("beside_mlp") else range(first)
     inside = {"qwen2_moe": "mlp.shared_expert", "llama4": "feed_forward.shared_expert"}
     of_shared = inside.get(card["architecture"], "mlp.shared_experts")
-    found = {
+    by_part = {
         "attention": [f"model.layers.{layer}.{name}" for layer in range(layers) for name in attention],
         "attention_out": [f"model.layers.{layer}.self_attn.o_proj" for layer in range(layers)],
         "mlp": [f"model.layers.{layer}.mlp.{name}" for layer in dense for name in _MLP]
@@ -44,8 +44,8 @@ def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
         within = {"minimax_m2": "block_sparse_moe.", "mixtral": "block_sparse_moe.", "llama4": "feed_forward."}
         where = "" if experts.get("beside_mlp") else within.get(card["architecture"], "mlp.")
         of_experts = range(layers - min(layers, experts["layers"]), layers)
-        found["experts"] = [f"model.layers.{layer}.{where}experts.0.gate_proj" for layer in of_experts]
-    return found
+        by_part["experts"] = [f"model.layers.{layer}.{where}experts.0.gate_proj" for layer in of_experts]
+    return by_part
 
 
 @dataclass(frozen=True)

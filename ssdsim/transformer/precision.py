@@ -1,4 +1,4 @@
-"""In what formats a model's weights, activations and cache are kept."""
+"""Formats of a model's weights, activations and cache."""
 
 from __future__ import annotations
 

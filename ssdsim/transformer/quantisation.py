@@ -1,4 +1,4 @@
-"""What a Hugging Face checkpoint says of its quantised weights and cache, in the words of the tools that made it."""
+"""Quantisation as a Hugging Face checkpoint states it, in the words of the tools that made it."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ def quantised(
     said = {**beside, **{key: value for key, value in config.items() if value is not None}}
     if not said:
         return {}
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     cache = _cache(said, file)
     if _is_mixed(said):
-        found["weights"] = _by_layer(said, modules, file)
-        found["mtp_plain"] = not any(name.startswith("mtp.") for name in said["quantized_layers"])
+        fields["weights"] = _by_layer(said, modules, file)
+        fields["mtp_plain"] = not any(name.startswith("mtp.") for name in said["quantized_layers"])
     elif (kept := _format(said, file)) is not None:
         left_out = _Names(said, file)
-        found["mtp_plain"] = left_out.has(MTP_MODULE)
+        fields["mtp_plain"] = left_out.has(MTP_MODULE)
         weights = {part: kept for part, names in modules.items() if not left_out.whole(part, names)}
         if _names_the_head(said, left_out):
             weights["lm_head"] = kept
-        found["weights"] = weights
+        fields["weights"] = weights
     if cache is not None:
-        found["kv_dtype"] = cache
-    return found
+        fields["kv_dtype"] = cache
+    return fields
 
 
 def _format(said: Mapping[str, Any], file: Path) -> str | None:
@@ -113,7 +113,7 @@ def _by_layer(said: Mapping[str, Any], modules: Mapping[str, Sequence[str]], fil
         scheme = listed.get(name)
         return _of_algorithm(scheme.get("quant_algo"), file) if _is(scheme) else None
 
-    found = {}
+    by_part = {}
     for part, names in {**modules, "lm_head": ["lm_head"]}.items():
         formats = {format_of(name) for name in names}
         if len(formats) > 1:
@@ -123,8 +123,8 @@ def _by_layer(said: Mapping[str, Any], modules: Mapping[str, Sequence[str]], fil
             )
         kept = formats.pop()
         if kept is not None:
-            found[part] = kept
-    return found
+            by_part[part] = kept
+    return by_part
 
 
 def _of_algorithm(algorithm: Any, file: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""How many distinct experts the tokens of a pass touch in a layer: each is read from memory once.
+"""Routing: how many distinct experts the tokens of a pass touch in a layer, each read from memory once.
 
 A token uses ``k`` of ``N`` experts. Tokens of different sequences choose independently. The next token of a sequence
 keeps each expert of the one before with probability ``overlap`` and draws the rest from those that it did not use;
@@ -13,7 +13,8 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
+
+from ssdsim.base.checks import Array
 
 OVERLAP, SKEW = 0.42, 0.75
 """Share of a token's experts that the next token uses too, and the skew of the experts' popularity.
@@ -75,7 +76,7 @@ def distinct_experts(
     return float(count * touched.mean())
 
 
-def held_share(chance: NDArray[np.float64], overlap: float) -> float:
+def held_share(chance: Array, overlap: float) -> float:
     """Of what a token uses, the share that it has from the token before and not by its own choice.
 
     ``chance`` is each expert's (or all experts'); independent tokens share by chance, and nothing is held below that.
@@ -85,7 +86,7 @@ def held_share(chance: NDArray[np.float64], overlap: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def chances(count: int, per_token: int, skew: float) -> NDArray[np.float64]:
+def chances(count: int, per_token: int, skew: float) -> Array:
     """How likely a token uses each expert, most popular first; shape ``(count,)``, adding up to ``per_token``.
 
     The popularity of the expert of rank r is ``r ** -skew``, and a token draws by it without replacement. Expert clocks

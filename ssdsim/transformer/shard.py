@@ -79,7 +79,7 @@ class Shard:
         if head.reads == "joined":
             joined = self._elementwise("feature_norm", 4 * width)
             return joined, self._gemm("fc", card.hidden_size, width, self.precision.mlp)
-        if not self.fused:
+        if not self.fused or not width:
             return ()
         return (self._gemm("fc", card.hidden_size, width, self.precision.mlp, self.batch * self.fused),)
 
@@ -172,7 +172,26 @@ class Shard:
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
+        if card.head is not None and card.head.reads == "kept":
+            ops += self._cross_attention()
         return tuple(ops)
+
+    def _cross_attention(self) -> list[Operation]:
+        """To what a layer of the target keeps of the context: queries alone are made, and nothing is written.
+
+        All of it is verified, so that the tokens of a tree need no mask.
+        """
+        card, heads = self.card, self.card.heads // self.tp
+        kv_heads, q_out = max(1, card.kv_heads // self.tp), heads * card.head_dim
+        seen = (self.batch, self.queries, self.context, heads, kv_heads, card.head_dim, self.precision.activations)
+        return [
+            self._elementwise("cross_norm", 4 * card.hidden_size),
+            self._gemm("cross_q", q_out, card.hidden_size, self.precision.attention),
+            self._elementwise("cross_rotary", 2 * q_out),
+            Attention("cross_attention", *seen, False, self._kv_dtype),
+            self._gemm("cross_out", card.hidden_size, q_out, self.precision.of_attention_out),
+            *self._all_reduce("cross_all_reduce"),
+        ]
 
     def _latent_attention(self, latent: Latent) -> tuple[Operation, ...]:
         """Decoding reads the latent itself: the heads' own projections are taken into queries and outputs."""

@@ -1,1 +1,1 @@
-"""What a validation is made of: its grid, what timelines tell, comparisons, and the log."""
+"""Validation: its grid, timelines, comparisons, and the log."""

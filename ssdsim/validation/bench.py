@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim import strategies
+from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
@@ -24,8 +24,9 @@ from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import Pass
-from ssdsim.scenario.asked import effective, subject_among
+from ssdsim.scenario.asked import effective
 from ssdsim.scenario.configuration import Configuration, configure, rescaled
+from ssdsim.scenario.points import subject_among
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison, interval
@@ -97,17 +98,17 @@ class Bench:
         ------
         InputError : a strategy has no room here, or needs more ranks than there are.
         """
-        found = configure(**self.options(point))
-        for why in found.no_room.values():
+        configuration = configure(**self.options(point))
+        for why in configuration.no_room.values():
             raise InputError(why)
-        for scenario in found.scenarios.values():
+        for scenario in configuration.scenarios.values():
             needs, have = scenario.devices, (len(self.target_devices), len(self.draft_devices))
             if needs.of_all("target") != have[0] or needs.draft > have[1]:
                 raise InputError(
                     f"{scenario.strategy.title} needs {needs.of_all('target')} target and {needs.draft} draft ranks, "
                     f"there are {have[0]} and {have[1]}"
                 )
-        return found
+        return configuration
 
     def options(self, point: GridPoint) -> dict[str, Any]:
         """A grid point as options of a scenario."""
@@ -134,8 +135,9 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
     """Raise :class:`InputError` for strategies that do not exist, and for those that real ranks cannot run."""
     for point in grid:
         settings = effective({"strategies": names, "tp": target_ranks // targets, "targets": targets, **point.options})
+        drafter = drafters.ALL.named(settings["drafter"])
         for strategy in map(strategies.ALL.named, settings["strategies"]):
-            why = strategy.cannot_run(settings)
+            why = strategy.cannot_run(settings) or (drafter.cannot_run(settings) if strategy.drafts else None)
             if why is not None:
                 raise InputError(f"--strategies: {strategy.title} cannot run here: {why}")
 
@@ -158,9 +160,9 @@ def run_grid(
             if point.key in done:
                 yield done[point.key]
                 continue
-            found = _compare(bench, point, configuration, ranks, trace if index == 0 else None)
-            append(log, point, found)
-            yield found
+            comparison = _compare(bench, point, configuration, ranks, trace if index == 0 else None)
+            append(log, point, comparison)
+            yield comparison
         progress(len(grid), len(grid))
 
 
@@ -181,7 +183,7 @@ def _compare(
     now = {name: rescaled(configuration, name, mean_drift(one.drifts)) for name, one in runs.items()}
     if trace is not None:
         _draw(bench, runs, now, trace)
-    found = []
+    comparisons = []
     for name, of_strategy in runs.items():
         scenario = now[name]
         simulated = [
@@ -192,7 +194,7 @@ def _compare(
             [one for one in (answers[0], *answers[bench.first_ranks["draft"] :][:1]) if one]
             for answers in of_strategy.timelines
         ]
-        found.append(
+        comparisons.append(
             Comparison(
                 point=point,
                 strategy=name,
@@ -205,7 +207,7 @@ def _compare(
                 repeats_s=tuple(of_strategy.rounds_s),
             )
         )
-    return found
+    return comparisons
 
 
 def _run(bench: Bench, scenarios: Mapping[str, Scenario], ranks: Ranks) -> dict[str, _Runs]:

@@ -64,7 +64,7 @@ def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Measured
     """
     by_name = {c.strategy: c for c in comparisons}
     rivals = {name: strategies.ALL.named(name).rival for name in by_name}
-    found = []
+    speedups = []
     for above, below in rivals.items():
         if below is None or below not in by_name:
             continue
@@ -72,5 +72,5 @@ def speedups(comparisons: Sequence[Comparison]) -> list[tuple[str, str, Measured
         rates = [[t / s for t, s in zip(c.tokens_repeats, c.repeats_s, strict=True)] for c in (a, b)]
         pairs = [faster / slower for faster, slower in zip(*rates, strict=True)]
         predicted = (a.tokens_per_round / a.predicted_s) / (b.tokens_per_round / b.predicted_s)
-        found.append((above, below, interval(pairs), predicted))
-    return found
+        speedups.append((above, below, interval(pairs), predicted))
+    return speedups

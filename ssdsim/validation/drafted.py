@@ -106,10 +106,12 @@ class Rounds(Card):
 
     def _priced_s(self, k: int) -> float:
         name = Speculative.name if k else Autoregressive.name
-        options: dict[str, Any] = {"k": k, "drafter": self.drafter, "alpha": 0.5} if k else {}
+        options: dict[str, Any] = {"dtype": self.dtype}
+        if k:
+            options |= {"k": k, "drafter": self.drafter, "alpha": 0.5, "draft_dtype": self.draft_dtype}
         scenario = configure(
             strategies=(name,), target=self.target, hardware=self.hardware, tp=self.tp, runtime=self.runtime,
-            context=self.context, dtype=self.dtype, **options, **({"draft_dtype": self.draft_dtype} if k else {}),
+            context=self.context, **options,
         ).scenarios[name]  # fmt: skip
         return float(scenario.estimate.round_s)
 
@@ -125,8 +127,8 @@ class Chains(Card):
     within: Positive
 
     def replay(self) -> Replayed:
-        found = [expected_tokens_of_pmf(accepted_length_pmf(rates, len(rates))) for rates in self.rates]
-        return _unfitted(self.about, "tokens a round", self.names, self.tokens, found, self.within)
+        predicted = [expected_tokens_of_pmf(accepted_length_pmf(rates, len(rates))) for rates in self.rates]
+        return _unfitted(self.about, "tokens a round", self.names, self.tokens, predicted, self.within)
 
 
 class Parts(Card):
@@ -143,8 +145,8 @@ class Parts(Card):
 
     def replay(self) -> Replayed:
         parts = zip(self.drafting_ms, self.verify_ms, self.tokens, strict=True)
-        found = [(drafting + verify) / tokens for drafting, verify, tokens in parts]
-        return _unfitted(self.about, "ms a token", self.names, self.ms, found, self.within)
+        predicted = [(drafting + verify) / tokens for drafting, verify, tokens in parts]
+        return _unfitted(self.about, "ms a token", self.names, self.ms, predicted, self.within)
 
 
 Level = Annotated[tuple[float, ...], FROM_LIST]
@@ -235,17 +237,17 @@ def least_worst(terms: Array, base: Array, seen: Array) -> Array:
     count = terms.shape[1]
     scaled, off = terms / seen[:, None], (seen - base) / seen
     bound = np.ones((seen.size, 1))
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(count), 1.0),
         A_ub=np.block([[scaled, -bound], [-scaled, -bound]]),
         b_ub=np.concatenate([off, -off]),
         bounds=[(None, None)] * count + [(0.0, None)],
     )
-    return np.asarray(found.x[:count])
+    return np.asarray(solution.x[:count])
 
 
 def _unfitted(
-    about: str, unit: str, names: Sequence[str], seen: Sequence[float], found: Sequence[float], within: float
+    about: str, unit: str, names: Sequence[str], seen: Sequence[float], predicted: Sequence[float], within: float
 ) -> Replayed:
     judged = (True,) * len(seen)
-    return Replayed(about, unit, tuple(names), np.array(seen), np.array(found), within, judged)
+    return Replayed(about, unit, tuple(names), np.array(seen), np.array(predicted), within, judged)

@@ -16,7 +16,8 @@ class GridPoint:
     """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
 
     ``sd_draft`` is where SD's draft sits: beside the target (SD on n devices against SSD on n+1), or where SSD's does.
-    ``fl`` are the K+1 fan-outs themselves, in place of ``f`` and of ``p_hit``, which then follows from them.
+    ``fl`` are the K+1 fan-outs themselves, in place of ``f`` and of ``p_hit``, which then follows from them. Where it
+    is ``staged``, n-grams draft so many tokens for the draft, each accepted with that probability.
     """
 
     k: int
@@ -27,6 +28,7 @@ class GridPoint:
     backup: str
     sd_draft: str
     fl: tuple[int, ...] | None = None
+    staged: tuple[int, float] | None = None
 
     @property
     def branches(self) -> int:
@@ -36,7 +38,7 @@ class GridPoint:
     @property
     def options(self) -> dict[str, Any]:
         """The setting as options of a scenario."""
-        given = {
+        given: dict[str, Any] = {
             "k": self.k,
             "alpha": self.alpha,
             "p_hit": self.p_hit,
@@ -46,11 +48,15 @@ class GridPoint:
             "backup": self.backup,
             "sd_draft": self.sd_draft,
         }
+        if self.staged is not None:
+            drafted, accepted = self.staged
+            given |= {"staged_by": "ngram", "staged_k": [drafted], "staged_alpha": [accepted]}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def key(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        said = {name: value for name, value in asdict(self).items() if name != "staged" or value is not None}
+        return json.dumps(said, sort_keys=True)  # older logs know no stages
 
 
 GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
@@ -63,6 +69,10 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
         GridPoint(3, 1, 0.8, 0.8, 1, "jit", "separate"),
         GridPoint(4, 1, 0.6, 0.5, 1, "jit", "separate"),
         GridPoint(4, 2, 0.9, 0.9, 1, "jit", "separate"),
+    ),
+    "staged": (  # a draft that n-grams draft for
+        GridPoint(5, 1, 0.8, 0.8, 1, "jit", "colocated", staged=(3, 0.6)),
+        GridPoint(5, 1, 0.8, 0.8, 2, "jit", "separate", staged=(2, 0.7)),
     ),
     "full": tuple(  # either placement at half of the points, spread evenly over each axis
         GridPoint(k, f, alpha, p_hit, b, backup, sd_draft)

@@ -31,9 +31,9 @@ class _Entry:
             raise ValueError(f"comparisons must be of some of {', '.join(strategies.ALL.names)}")
 
 
-def append(log: Path, point: GridPoint, found: Sequence[Comparison]) -> None:
+def append(log: Path, point: GridPoint, comparisons: Sequence[Comparison]) -> None:
     """Write a grid point's comparisons for good."""
-    append_record(log, {"key": point.key, "comparisons": [asdict(one) for one in found]})
+    append_record(log, {"key": point.key, "comparisons": [asdict(one) for one in comparisons]})
 
 
 def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[str, list[Comparison]]:

@@ -132,11 +132,11 @@ def check_what_can_be(
     skipped = []
     for number, row in enumerate(rows, 1):
         try:
-            found = [_checked(row, card_of(row), errors) for card_of in chosen]
+            checked_rows = [_checked(row, card_of(row), errors) for card_of in chosen]
         except InputError as error:
             skipped.append(Skipped(number, row, str(error)))
             continue
-        for of_one, one in zip(checked, found, strict=True):
+        for of_one, one in zip(checked, checked_rows, strict=True):
             of_one.append(one)
     if len(skipped) == len(rows):
         raise InputError(f"no row can be predicted: {skipped[0]}")
@@ -182,11 +182,11 @@ def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
 
 def summarise(checked: Sequence[Checked]) -> list[Summary]:
     """All rows first, then those of each value along each of :data:`AXES`."""
-    found = [_summary("", "", checked)]
+    summaries = [_summary("", "", checked)]
     for axis, value_on in AXES.items():
         for value in sorted({value_on(one) for one in checked}, key=lambda v: (isinstance(v, str), v)):
-            found.append(_summary(axis, str(value), [one for one in checked if value_on(one) == value]))
-    return found
+            summaries.append(_summary(axis, str(value), [one for one in checked if value_on(one) == value]))
+    return summaries
 
 
 def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
@@ -217,8 +217,8 @@ def likelier_caches(checked: Sequence[Checked]) -> list[LikelierCache]:
     for one in checked:
         if one.row.kv_dtype is None and one.row.dtype in QUANTISED_BYTES:
             series.setdefault((one.row.series_name, one.card.name), []).append(one)
-    found = (_likelier(name, own) for (name, _), own in series.items())
-    return [one for one in found if one is not None]
+    likelier = (_likelier(name, own) for (name, _), own in series.items())
+    return [one for one in likelier if one is not None]
 
 
 def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os.path import isfile
 from pathlib import Path
 from typing import Annotated
 
@@ -124,7 +123,6 @@ def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
 
 
 PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
-published_names = PAPERS.names
 
 
 def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
@@ -134,18 +132,15 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
     ------
     InputError : no such card, or not a valid one.
     """
-    path = PAPERS.file(name) or Path(name)
-    if not isfile(path):
-        raise PAPERS.unknown(name, name)
-    return _load(path)
+    return PAPERS.find(name)
 
 
 def load_published(name: str) -> Published:
     """:func:`load_paper` of results of SSD; raises :class:`InputError` where they are of others."""
-    found = load_paper(name)
-    if not isinstance(found, Published):
+    published = load_paper(name)
+    if not isinstance(published, Published):
         raise InputError(f"{name} has no results of SSD")
-    return found
+    return published
 
 
 def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:

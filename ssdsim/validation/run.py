@@ -218,14 +218,14 @@ def _run(bench: Bench, points: Sequence[GridPoint], log: Path, where: Path | Non
     try:
         lock = log.with_name(f".{log.name}.lock")
         with locked(lock, log, "validation"), told("validate", "grid points") as progress:
-            found = list(run_grid(bench, points, log, progress, trace))
+            listed = list(run_grid(bench, points, log, progress, trace))
     except RankError as error:
         raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
     if trace is not None and where is not None and trace.tracks:
         trace.save(where)
     elif where is not None and not where.exists():
         warnings.append("no trace: its point was measured by an earlier run; use another -o")
-    return Validated(found, warnings)
+    return Validated(listed, warnings)
 
 
 def _write_config(path: Path, options: dict[str, object]) -> None:

@@ -1,12 +1,12 @@
-"""What the timelines of real ranks tell: what a round is made of, and a picture."""
+"""Readings of real ranks' timelines: the parts of a round, and a picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.engine.simulate import SimulatedRounds
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.timeline import Event, Timeline
@@ -51,11 +51,11 @@ def spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timel
 
 
 class _Waits:
-    """When a rank waited; its waits follow one another."""
+    """Waits of a rank; they follow one another."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         waits = np.array([(event.start_s, event.end_s) for event in events if event.waits] or [(0.0, 0.0)])
-        self._edges: NDArray[np.float64] = waits.ravel()
+        self._edges: Array = waits.ravel()
         self._waited_s = np.concatenate([[0.0], np.repeat(np.cumsum(waits[:, 1] - waits[:, 0]), 2)[:-1]])
 
     def within_s(self, event: Event) -> float:

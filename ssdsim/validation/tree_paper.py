@@ -99,13 +99,13 @@ def replay_trees(paper: PublishedTrees, rows: TreeRows) -> TreeReplay:
 def replay_demo(demo: Demo) -> DemoReplay:
     """Nothing is fitted."""
     table = best_trees(np.array([demo.ranks]), max(demo.nodes), demo.most_levels)
-    found = [
+    trees = [
         ((demo.draft_time * levels + time) / float(table.tokens[nodes, levels]), nodes, levels)
         for nodes, time in zip(demo.nodes, demo.target_times, strict=True)
         for levels in range(1, demo.most_levels + 1)
         if np.isfinite(table.tokens[nodes, levels])
     ]
-    time_per_token, nodes, levels = min(found)
+    time_per_token, nodes, levels = min(trees)
     speedup = demo.target_times[demo.nodes.index(1)] / time_per_token
     tokens = float(table.tokens[nodes, levels])
     return DemoReplay(table.tree(nodes, levels), nodes, levels, tokens, time_per_token, speedup)

@@ -23,9 +23,9 @@ def _killed(known: list[int], number: int) -> None:
 
 def _copies_share_what_is_known() -> None:
     known = list(range(5))
-    found = sorted(worked_out(_squared, [(known, number) for number in range(5)], idle=1))
-    assert [(number, squared) for number, squared, _ in found] == [(number, number**2) for number in range(5)]
-    assert os.getpid() not in {process for *_, process in found}
+    ordered = sorted(worked_out(_squared, [(known, number) for number in range(5)], idle=1))
+    assert [(number, squared) for number, squared, _ in ordered] == [(number, number**2) for number in range(5)]
+    assert os.getpid() not in {process for *_, process in ordered}
 
 
 def _a_killed_one_is_told() -> None:

@@ -25,6 +25,10 @@ ALL = (
     "swiftspec",
     "minedraft",
     "adaptive",
+    "lookahead",
+    "hybrid",
+    "spectre",
+    "enumeration",
 )
 NARROWED: dict[str, dict[str, Any]] = {
     "sd": {"k": [4, 8]},
@@ -36,6 +40,9 @@ NARROWED: dict[str, dict[str, Any]] = {
     "swiftspec": {"swift_width": 2, "swift_nodes": [4, 8]},
     "minedraft": {"minedraft_k": [2, 4]},
     "adaptive": {"adaptive_k": [2, 4]},
+    "hybrid": {"hybrid_k": [2, 4]},
+    "spectre": {"spectre_k": [2, 4]},
+    "enumeration": {"k": [4, 8], "budget": 8},
 }
 
 
@@ -46,45 +53,46 @@ def small(*names: str) -> dict[str, Any]:
 
 
 def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
-    found = compare(**{**small(*ALL), "strategies": "all"})
-    assert found.winner is None
-    assert found.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, Tree SSD or ")
-    assert "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in found.sentence
-    assert "so the sign is hits': measure them." in found.sentence
-    assert {each.standing for each in found.inputs} == {"placeholder"}
-    assert {each.name: each.read_by for each in found.inputs}["hit_c"] == (
+    comparison = compare(**{**small(*ALL), "strategies": "all"})
+    assert comparison.winner is None
+    assert comparison.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, Tree SSD or ")
+    assert "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in comparison.sentence
+    assert "so the sign is hits': measure them." in comparison.sentence
+    assert {each.standing for each in comparison.inputs} == {"placeholder"}
+    assert {each.name: each.read_by for each in comparison.inputs}["hit_c"] == (
         "treessd",
         "ssd",
+        "enumeration",
         "swiftspec",
         "tree",
     )
-    assert sum(each.probability_fastest for each in found.compared.values()) == pytest.approx(1.0)
+    assert sum(each.probability_fastest for each in comparison.compared.values()) == pytest.approx(1.0)
 
 
 def test_a_winner_wherever_placeholders_lie_is_named_with_its_condition() -> None:
-    found = compare(**small("ar", "ssd"))
-    assert found.winner == "ssd"
+    comparison = compare(**small("ar", "ssd"))
+    assert comparison.winner == "ssd"
     condition = "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
-    assert found.sentence.startswith(f"SSD at batch 1 on up to 2 GPUs either way: {condition}, SSD TP 1 + 1 is ")
+    assert comparison.sentence.startswith(f"SSD at batch 1 on up to 2 GPUs either way: {condition}, SSD TP 1 + 1 is ")
 
 
 def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
-    found = compare(**{**small(*ALL), "strategies": "all"})
-    assert set(found.compared) == set(ALL)
-    rates = [each.deployment.per_user for each in found.compared.values()]
+    comparison = compare(**{**small(*ALL), "strategies": "all"})
+    assert set(comparison.compared) == set(ALL)
+    rates = [each.deployment.per_user for each in comparison.compared.values()]
     assert rates == sorted(rates, reverse=True)
     searched = recommend(**small(*ALL)).answers[0].by_strategy
-    assert {name: each.deployment for name, each in found.compared.items()} == searched
-    assert all(each.deployment.gpus <= 2 for each in found.compared.values())
-    assert all(each.low < each.deployment.per_user < each.high for each in found.compared.values())
+    assert {name: each.deployment for name, each in comparison.compared.items()} == searched
+    assert all(each.deployment.gpus <= 2 for each in comparison.compared.values())
+    assert all(each.low < each.deployment.per_user < each.high for each in comparison.compared.values())
 
 
 def test_given_inputs_let_a_winner_be_named_and_what_is_left_is_said() -> None:
-    found = compare(**small("ar", "ssd"), alpha=0.95)
-    assert found.winner == "ssd"
-    assert "SSD TP 1 + 1" in found.sentence
-    assert "if hits follow 1 - 0.4 F^-0.7, " in found.sentence
-    assert {each.name: each.standing for each in found.inputs} == {
+    comparison = compare(**small("ar", "ssd"), alpha=0.95)
+    assert comparison.winner == "ssd"
+    assert "SSD TP 1 + 1" in comparison.sentence
+    assert "if hits follow 1 - 0.4 F^-0.7, " in comparison.sentence
+    assert {each.name: each.standing for each in comparison.inputs} == {
         "alpha": "given",
         "hit_c": "placeholder",
         "hit_r": "placeholder",
@@ -107,10 +115,10 @@ def test_a_range_widens_the_interval_and_may_leave_the_question_open() -> None:
 
 
 def test_the_likeliest_over_the_ranges_need_not_be_the_fastest_at_the_values() -> None:
-    found = compare(**small("ar", "sd"), alpha=0.6, ranges={"alpha": (0.02, 0.6)})
-    assert found.compared["ar"].probability_fastest > found.compared["sd"].probability_fastest
-    assert found.compared["ar"].deployment.per_user < found.compared["sd"].deployment.per_user
-    assert ": AR TP 1 is 0.79x SD TP 1 (95 %: " in found.sentence
+    comparison = compare(**small("ar", "sd"), alpha=0.6, ranges={"alpha": (0.02, 0.6)})
+    assert comparison.compared["ar"].probability_fastest > comparison.compared["sd"].probability_fastest
+    assert comparison.compared["ar"].deployment.per_user < comparison.compared["sd"].deployment.per_user
+    assert ": AR TP 1 is 0.79x SD TP 1 (95 %: " in comparison.sentence
 
 
 def test_a_trace_is_measured_and_a_card_is_not(tmp_path: Path) -> None:
@@ -126,10 +134,10 @@ def test_a_trace_is_measured_and_a_card_is_not(tmp_path: Path) -> None:
 
 
 def test_single_sequence_systems_have_no_room_at_a_larger_batch() -> None:
-    found = compare(**small("sd", "dsi", "amusd", "pearl"), b=16)
-    assert set(found.compared) == {"sd", "pearl"}
-    assert "DSI decodes 1 sequence at a time, got --b" in found.impossible["dsi"]
-    assert "AMUSD decodes 1 sequence at a time, got --b" in found.impossible["amusd"]
+    comparison = compare(**small("sd", "dsi", "amusd", "pearl"), b=16)
+    assert set(comparison.compared) == {"sd", "pearl"}
+    assert "DSI decodes 1 sequence at a time, got --b" in comparison.impossible["dsi"]
+    assert "AMUSD decodes 1 sequence at a time, got --b" in comparison.impossible["amusd"]
 
 
 @pytest.mark.parametrize(
@@ -158,16 +166,16 @@ def test_the_command_prints_the_table_and_its_inputs() -> None:
     assert shown.exception is None
     for words in ("Verdict  ", "SSD TP 1 + 1", "Acceptance inputs", "a placeholder, nobody measured it", "█"):
         assert words in shown.output
-    found = json.loads(CliRunner().invoke(cli, [*asked.split(), "--json"], standalone_mode=False).stdout)
-    assert found["verb"] == "compare"
-    assert [each["deployment"]["strategy"] for each in found["strategies"]] == ["ssd", "sd", "ar"]
-    assert found["inputs"][0] == {
+    document = json.loads(CliRunner().invoke(cli, [*asked.split(), "--json"], standalone_mode=False).stdout)
+    assert document["verb"] == "compare"
+    assert [each["deployment"]["strategy"] for each in document["strategies"]] == ["ssd", "sd", "ar"]
+    assert document["inputs"][0] == {
         "name": "alpha",
         "value": 0.75,
         "standing": "given",
         "rests_on": "given",
         "within": [0.7, 0.8],
-        "read_by": found["inputs"][0]["read_by"],
+        "read_by": document["inputs"][0]["read_by"],
     }
     wrong = CliRunner().invoke(cli, ["compare", "--gpus", "2", "--range", "alpha"])
     assert "'alpha' is no input with its range such as alpha=0.75:0.85" in wrong.output
@@ -176,32 +184,33 @@ def test_the_command_prints_the_table_and_its_inputs() -> None:
 def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path: Path) -> None:
     """Also one that never waits, whose passes are cut short: it drafts no further than acceptance was measured."""
     given = {**small("ar", "sd", "ssd", "amusd"), "k": 4, "pair": sample.written(tmp_path)}
-    found = compare(**given)
-    assert {each.standing for each in found.inputs} == {"measured"}
-    alpha = next(each for each in found.inputs if each.name == "alpha")
+    comparison = compare(**given)
+    assert {each.standing for each in comparison.inputs} == {"measured"}
+    alpha = next(each for each in comparison.inputs if each.name == "alpha")
     assert alpha.rests_on == "pair.json: measured on 64 requests, temperature 0, to K 6"
     sure = compare(**given, alpha=list(sample.RATES))
     for name in ("sd", "ssd", "amusd"):
-        widths = [each.compared[name].high - each.compared[name].low for each in (found, sure)]
+        widths = [each.compared[name].high - each.compared[name].low for each in (comparison, sure)]
         assert widths[0] > widths[1], name
 
 
 SHARED: dict[str, Any] = {"tp": 4, "k": [3, 4], "gamma": 4, "branch_gamma": 4, "branches": 2, "budget": 8}
 SHARED |= {"tree_nodes": 8, "tree_depth": 4, "minedraft_k": 4, "adaptive_k": 4, "dsi_k": 4, "dsi_targets": 1}
+SHARED |= {"hybrid_k": 4, "spectre_k": 4}
 SHARED |= {"draft_gpus": 1, "sd_draft": "separate"}
 
 
 def test_all_strategies_are_compared_where_some_share_a_draft() -> None:
     """Four targets and their draft are 17 GPUs, as many as the others have for four copies or three."""
-    found = compare(gpus=17, b=16, strategies="all", targets=4, **SHARED)
-    deployed = {name: each.deployment for name, each in found.compared.items()}
-    assert set(deployed) | set(found.impossible) == set(ALL)
+    comparison = compare(gpus=17, b=16, strategies="all", targets=4, **SHARED)
+    deployed = {name: each.deployment for name, each in comparison.compared.items()}
+    assert set(deployed) | set(comparison.impossible) == set(ALL)
     assert (deployed["ssd"].name, deployed["ssd"].gpus) == ("SSD 4 x TP 4 + 1", 17)
     assert (deployed["sd"].name, deployed["sd"].gpus) == ("SD 4 x TP 4 + 1", 17)
     assert deployed["ssd"].copy_batch == 4
     assert deployed["pearl"].gpus == 15
-    assert all(each.low < each.deployment.per_user < each.high for each in found.compared.values())
-    assert any("--draft-link-us" in warning for warning in found.warnings)
+    assert all(each.low < each.deployment.per_user < each.high for each in comparison.compared.values())
+    assert any("--draft-link-us" in warning for warning in comparison.warnings)
 
 
 def test_a_shared_draft_is_weighed_against_a_draft_each() -> None:
@@ -213,8 +222,8 @@ def test_a_shared_draft_is_weighed_against_a_draft_each() -> None:
 
 
 def test_an_engine_that_has_no_shared_draft_has_it_apart() -> None:
-    found = recommend(gpus=9, b=8, strategies="ar,sd", runtime="vllm", targets=[1, 2], tp=4, k=[2, 3])
-    answer = found.answers[0]
+    recommendation = recommend(gpus=9, b=8, strategies="ar,sd", runtime="vllm", targets=[1, 2], tp=4, k=[2, 3])
+    answer = recommendation.answers[0]
     assert answer.best is not None
     assert answer.best.shape.targets == 1
     assert all(each.shape.targets == 1 for each in answer.pareto)

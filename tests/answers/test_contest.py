@@ -113,10 +113,10 @@ def test_a_subject_must_beat_all_its_rivals_together() -> None:
     draws = {name: np.ones(100) for name in ("a", "b", "c")}
     draws["b"] = np.where(np.arange(100) < 3, 1.5, 0.5)
     draws["c"] = np.where(np.arange(100) >= 97, 1.5, 0.5)
-    found = contest("a", ["b", "c"], {"a": 1.0, "b": 0.5, "c": 0.4}, drawn_by_timings(draws))
-    assert all(versus.wins for versus in found.over.values())
-    assert (found.outcome, found.open, found.closest) == ("undecided", [], "b")
-    sentence = SURE.sentence(found, [found.closest], ("a", ""), "a is 2x b")
+    decided = contest("a", ["b", "c"], {"a": 1.0, "b": 0.5, "c": 0.4}, drawn_by_timings(draws))
+    assert all(versus.wins for versus in decided.over.values())
+    assert (decided.outcome, decided.open, decided.closest) == ("undecided", [], "b")
+    sentence = SURE.sentence(decided, [decided.closest], ("a", ""), "a is 2x b")
     assert sentence == "Undecided: a is 2x b; that it is faster than all of them has P 0.94."
 
 

@@ -49,8 +49,8 @@ def test_the_first_ten_lines_hold_what_to_deploy() -> None:
     [("vllm", "vllm serve "), ("sglang", "python -m sglang.launch_server "), ("trtllm", "cat > speculative.yaml")],
 )
 def test_every_engine_has_a_command_for_what_is_recommended(runtime: str, begins: str) -> None:
-    found = recommend(gpus=4, b=4, runtime=runtime, **SMALL)
-    entrance = door(found)
+    recommendation = recommend(gpus=4, b=4, runtime=runtime, **SMALL)
+    entrance = door(recommendation)
     assert entrance is not None
     assert entrance.command is not None
     assert entrance.command.text.startswith(begins)
@@ -58,8 +58,8 @@ def test_every_engine_has_a_command_for_what_is_recommended(runtime: str, begins
 
 
 def test_the_ssd_engines_command_is_exactly_the_deployment() -> None:
-    found = recommend(gpus=5, b=4, runtime="ssd-engine", **SMALL)
-    entrance = door(found)
+    recommendation = recommend(gpus=5, b=4, runtime="ssd-engine", **SMALL)
+    entrance = door(recommendation)
     assert entrance is not None
     assert entrance.command is not None
     (command,) = bench_commands(entrance.command.text)
@@ -80,10 +80,10 @@ def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
     """`--rank cost` named one GPU of eight, and left the idle ones to cost nothing."""
     costs = {}
     for use in ("needed", "all"):
-        found = recommend(gpus=8, b=16, rank="cost", gpu_hour=2.5, use=use, tp=[2, 8], k=[4, 6], draft_gpus=1)
-        best = found.answers[0].best
+        recommendation = recommend(gpus=8, b=16, rank="cost", gpu_hour=2.5, use=use, tp=[2, 8], k=[4, 6], draft_gpus=1)
+        best = recommendation.answers[0].best
         assert best is not None
-        entrance = door(found)
+        entrance = door(recommendation)
         assert entrance is not None
         assert entrance.cost is not None
         counted = best.gpus if use == "needed" else 8
@@ -91,7 +91,7 @@ def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
         assert costs[use] == pytest.approx(2.5 / 3600 * counted / best.total * 1e6)
         assert entrance.cost == pytest.approx([2.5 / 3600 * n / best.total * 1e6 for n in (best.gpus, 8)])
         if use == "all":
-            assert best.total == max(d.total for d in found.answers[0].by_strategy.values())
+            assert best.total == max(d.total for d in recommendation.answers[0].by_strategy.values())
     assert costs["needed"] < costs["all"]
     with pytest.raises(InputError, match="--use must be one of needed, all, got 'some'"):
         recommend(gpus=2, use="some")
@@ -102,8 +102,8 @@ def test_gpus_may_name_their_profile() -> None:
     assert full_hardware_name("H100") == "h100-sxm"  # not its variant that torch timed
     assert full_hardware_name("v100") == "v100"  # there are two
     assert all(full_hardware_name(name) == name for name in hardware_names())
-    found = recommend(gpus="2xh200", target="llama-3.1-8b", k=4, strategies="ar,sd")
-    assert (found.request.gpus, found.request.options["hardware"]) == (2, "h200-sxm")
+    recommendation = recommend(gpus="2xh200", target="llama-3.1-8b", k=4, strategies="ar,sd")
+    assert (recommendation.request.gpus, recommendation.request.options["hardware"]) == (2, "h200-sxm")
     with pytest.raises(InputError, match="names other hardware than --hardware l40s"):
         recommend(gpus="2xh200", hardware="l40s")
     with pytest.raises(InputError, match="unknown hardware 'h999'"):
@@ -111,13 +111,13 @@ def test_gpus_may_name_their_profile() -> None:
 
 
 def test_an_slo_is_searched_in_the_same_call() -> None:
-    found = recommend(gpus=1, b=4, target="llama-3.1-8b", k=4, strategies="ar,sd", runtime="vllm")
-    entrance = door(found, slo="tpot:8")
+    recommendation = recommend(gpus=1, b=4, target="llama-3.1-8b", k=4, strategies="ar,sd", runtime="vllm")
+    entrance = door(recommendation, slo="tpot:8")
     assert entrance is not None
     assert entrance.paying is not None
     assert entrance.paying.within_slo["sd"] > entrance.paying.within_slo["ar"]
     with pytest.raises(InputError, match="unknown metric 'tpt'"):
-        door(found, slo="tpt:8")
+        door(recommendation, slo="tpt:8")
 
 
 def test_a_folder_keeps_the_answer_its_command_and_a_page(tmp_path: Path) -> None:

@@ -31,16 +31,16 @@ def can(runtime: str, deployment: Any, drafter: str = "model") -> bool:
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime: str, drafter: str) -> None:
     strategies = EVERY if drafter == "model" else ("ar", "sd", "ssd")
-    found = recommend(gpus=6, b=[1, 32], runtime=runtime, strategies=strategies, drafter=drafter, **SMALL)
-    for answer in found.answers:
+    recommendation = recommend(gpus=6, b=[1, 32], runtime=runtime, strategies=strategies, drafter=drafter, **SMALL)
+    for answer in recommendation.answers:
         assert answer.best is not None
         named = [answer.best, *answer.by_strategy.values(), *answer.pareto]
         if answer.equal is not None:  # there is a rival that the engine runs
             named += [answer.equal.subject, *(rival.deployment for rival in answer.equal.over)]
         assert all(can(runtime, each, drafter) for each in named)
         assert not any(can(runtime, each.deployment, drafter) for each in answer.apart.values())
-        assert answer.apart.keys() >= {n for n in strategies if Engine.of(found.request.options).lacks(n)}
-    assert all(can(runtime, count.subject, drafter) for count in found.equal_counts)
+        assert answer.apart.keys() >= {n for n in strategies if Engine.of(recommendation.request.options).lacks(n)}
+    assert all(can(runtime, count.subject, drafter) for count in recommendation.equal_counts)
 
 
 def test_what_stands_apart_says_what_it_would_be_worth() -> None:
@@ -78,18 +78,18 @@ def test_asking_an_engine_for_what_it_has_not_is_refused(options: dict[str, str]
 
 
 def test_compare_names_no_winner_that_the_engine_lacks() -> None:
-    found = compare(gpus=5, runtime="vllm", strategies="ar,sd,ssd", **SMALL)
-    assert found.compared.keys() == {"ar", "sd"}
-    assert found.apart.keys() == {"ssd"}
+    comparison = compare(gpus=5, runtime="vllm", strategies="ar,sd,ssd", **SMALL)
+    assert comparison.compared.keys() == {"ar", "sd"}
+    assert comparison.apart.keys() == {"ssd"}
 
 
 def test_serving_ranks_what_the_engine_runs() -> None:
     requests = synthetic(50, 1.0, Lengths.parse("256", "x"), Lengths.parse("64", "x"))
-    found = serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd,auto")
-    assert found.subject == "sd"
-    assert found.capacities.keys() == {"ar", "sd", "auto"}
-    assert all(v.scenario.strategy.name != "ssd" for v in found.policies.by_name["auto"].variants)
-    (apart,) = found.apart.values()
+    serving = serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd,auto")
+    assert serving.subject == "sd"
+    assert serving.capacities.keys() == {"ar", "sd", "auto"}
+    assert all(v.scenario.strategy.name != "ssd" for v in serving.policies.by_name["auto"].variants)
+    (apart,) = serving.apart.values()
     assert apart.sentence.startswith("with SSD, which vLLM does not have: 1.")
     assert apart.worth[0] is not None
     assert apart.worth[0] > 1.0

@@ -89,13 +89,13 @@ def bench_parser() -> argparse.ArgumentParser:
 
 
 def bench_commands(text: str) -> list[argparse.Namespace]:
-    found = []
+    arguments = []
     for line in text.splitlines():
         if not line.startswith("#"):
             words = shlex.split(line)
             assert words[:3] == ["python", "-O", "bench/bench.py"]
-            found.append(bench_parser().parse_args(words[3:]))
-    return found
+            arguments.append(bench_parser().parse_args(words[3:]))
+    return arguments
 
 
 def test_vllm_config_is_what_it_documents() -> None:
@@ -204,8 +204,8 @@ def test_a_head_without_a_checkpoint_is_said_and_not_invented() -> None:
 
 def test_a_table_says_what_it_is_worth_beside_the_best_fixed_k() -> None:
     options = {"b": [1, 16, 64], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "runtime": "vllm"}
-    found = candidates(**options)
-    each, one = (found.best(by=by).set_index("b")["tokens_per_second"] for by in (("b",), ()))
+    possible = candidates(**options)
+    each, one = (possible.best(by=by).set_index("b")["tokens_per_second"] for by in (("b",), ()))
     gains = np.log(each / one)
     (note,) = (n for n in export("vllm", **options).notes if n.startswith("the table over"))
     assert f"is worth {np.expm1(gains.mean()):.1%} over K " in note
@@ -241,11 +241,11 @@ def test_tensorrt_llm_has_a_file_and_a_command(drafter: str, kind: str) -> None:
 
 def test_tensorrt_llms_table_begins_with_its_largest_number() -> None:
     """Its check: the number of the smallest batch size is ``max_draft_len`` (tensorrt_llm/llmapi/llm_args.py)."""
-    found = export("trtllm", b=[1, 8, 32, 64], alpha=0.8, tp=8, strategies=("ar", "sd"))
-    lines = dict(line.strip().split(": ", 1) for line in found.text.splitlines() if ": " in line)
+    exported = export("trtllm", b=[1, 8, 32, 64], alpha=0.8, tp=8, strategies=("ar", "sd"))
+    lines = dict(line.strip().split(": ", 1) for line in exported.text.splitlines() if ": " in line)
     table = dict(entry.split(": ") for entry in lines["draft_len_schedule"].strip("{}").split(", "))
     assert lines["max_draft_len"] == next(iter(table.values())) == max(table.values(), key=int)
-    assert any("begins with its largest number" in note for note in found.notes)
+    assert any("begins with its largest number" in note for note in exported.notes)
 
 
 @pytest.mark.parametrize(
@@ -391,9 +391,9 @@ def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
 def test_a_placeholder_is_called_one() -> None:
     hits = "hits follow 1 - 0.4 F^-0.7"
     best = "this is best: measure it and give --pair"
-    found = export("csv", b=1, k=2, f=2)
-    assert f"if acceptance is near 0.8 and {hits}, {best}" in found.notes
-    assert {each.name: each.standing for each in found.inputs} == dict.fromkeys(
+    exported = export("csv", b=1, k=2, f=2)
+    assert f"if acceptance is near 0.8 and {hits}, {best}" in exported.notes
+    assert {each.name: each.standing for each in exported.inputs} == dict.fromkeys(
         ("alpha", "hit_c", "hit_r"), "placeholder"
     )
     assert f"if {hits}, {best}" in export("csv", b=1, k=2, f=2, alpha=0.8).notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import DRAWS, Prediction, predict
 from ssdsim.base.errors import InputError
+from ssdsim.scenario.configuration import configure
 from ssdsim.strategies import default
 
 
@@ -23,7 +25,7 @@ def maybe(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
 
 
 def merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.tuples(*parts).map(lambda found: {name: value for part in found for name, value in part.items()})
+    return st.tuples(*parts).map(lambda each: {name: value for part in each for name, value in part.items()})
 
 
 STRATEGIES = default()
@@ -221,3 +223,13 @@ def test_rows_whose_rounds_have_other_steps_are_each_their_own_prediction() -> N
         together, alone = evaluate(points, draws=50), [evaluate([point], draws=50) for point in points]
         for name in (f"{column}_tokens_per_second", f"{column}_low", f"{column}_high"):
             assert together[name].to_list() == [each[name][0] for each in alone]
+
+
+def test_the_papers_formula_stands_for_one_target_beside_rows_of_several() -> None:
+    scenario = configure(t_sd=0.3, p_hit=0.9, strategies="ssd").scenarios["ssd"]
+    rows = scenario.strategy.closed_form(replace(scenario.round, targets=np.array([1, 2])))
+    several = scenario.strategy.closed_form(replace(scenario.round, targets=2))
+    alone, beside = np.asarray(rows.paper_tokens_per_second)
+    assert alone == scenario.estimate.paper_tokens_per_second
+    assert np.isnan(beside)
+    assert several.paper_tokens_per_second is None

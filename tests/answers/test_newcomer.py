@@ -23,8 +23,8 @@ def wary() -> Iterator[Wary]:
 
 
 def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
-    found = recommend(gpus=5, b=4, tp=4, strategies="ar,sd,wary", subject="wary", k=[4, 6])
-    (answer,) = found.answers
+    recommendation = recommend(gpus=5, b=4, tp=4, strategies="ar,sd,wary", subject="wary", k=[4, 6])
+    (answer,) = recommendation.answers
     chosen = answer.by_strategy["wary"]
     settings = chosen.shape.settings
     assert (chosen.shape.devices.draft, chosen.name) == (0, "Wary SD TP 4")
@@ -32,21 +32,21 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
     every = evaluate({"strategies": "wary", "b": 4, "tp": 4, "wary_k": wary_k} for wary_k in range(1, 7))
     assert chosen.rate.tokens_per_second == pytest.approx(every["wary_tokens_per_second"].max(), rel=1e-3)
     assert [versus.what for versus in (answer.equal.over if answer.equal else ())] == ["SD, TP 4 as Wary SD", "AR"]
-    assert [bound.what for bound in found.break_evens] == ["acceptance rate alpha", "batch"]
+    assert [bound.what for bound in recommendation.break_evens] == ["acceptance rate alpha", "batch"]
     assert {"target pass time T_v", "draft pass time T_d", "acceptance rate alpha"} <= {
-        e.what for e in found.elasticities if e.gain > 0
+        e.what for e in recommendation.elasticities if e.gain > 0
     }
-    assert json.loads(json.dumps(as_json(found)))["answers"][0]["by_strategy"]["wary"]["settings"] == settings
-    print_recommendation(found, None, quiet=True)
+    assert json.loads(json.dumps(as_json(recommendation)))["answers"][0]["by_strategy"]["wary"]["settings"] == settings
+    print_recommendation(recommendation, None, quiet=True)
     shown = capsys.readouterr().out
     assert "Wary SD against all else that as many GPUs can do" in shown
     assert "SSD TP" not in shown
 
 
 def test_it_is_a_rival_of_others() -> None:
-    found = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "wary"], k=4, draft_gpus=1, wary_k=4)
-    assert found.request.subject == "ssd"
-    (answer,) = found.answers
+    recommendation = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "wary"], k=4, draft_gpus=1, wary_k=4)
+    assert recommendation.request.subject == "ssd"
+    (answer,) = recommendation.answers
     assert answer.equal is not None
     assert {versus.what for versus in answer.equal.over} == {"SD, TP 4 as SSD", "Wary SD"}
     assert set(answer.by_strategy) == {"sd", "ssd", "wary"}

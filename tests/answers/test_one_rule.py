@@ -38,12 +38,12 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 def asked(case: str, folder: Path) -> dict[str, Any]:
-    found = {**HERE, **CASES[case]}
-    if found.get("pair") == "PAIR":
-        found["pair"] = sample.written(folder)
-    if "p_hit" in found:
-        found.pop("budget")
-    return found
+    named = {**HERE, **CASES[case]}
+    if named.get("pair") == "PAIR":
+        named["pair"] = sample.written(folder)
+    if "p_hit" in named:
+        named.pop("budget")
+    return named
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -117,10 +117,10 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
 def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
     here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}
     assert predict(**here, b=1).verdict.decided == decided
-    found = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
-    assert found.crossings[0].decided == decided
-    said = {each.standing for each in found.policies.configuration.inputs} == {"given"}
-    assert found.verdict.sentence.startswith("SSD takes") == said
+    serving = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
+    assert serving.crossings[0].decided == decided
+    said = {each.standing for each in serving.policies.configuration.inputs} == {"given"}
+    assert serving.verdict.sentence.startswith("SSD takes") == said
 
 
 # what the rule forbids, and what must not happen
@@ -137,11 +137,11 @@ def test_no_yes_and_no_no_where_the_rule_forbids_it(b: int, k: int, alpha: list[
     """Against predictions at places of the ranges, where everything is given."""
     here: dict[str, Any] = {"b": b, "k": k, "strategies": BOTH, "backup": "fast", "runtime": "vllm"}
     ranges = {"alpha": tuple(alpha), "p_hit": tuple(p_hit)}
-    found = predict(**here, ranges=ranges).verdict
-    word, p = found.sentence.split()[0].rstrip(":"), found.probability_best
+    verdict = predict(**here, ranges=ranges).verdict
+    word, p = verdict.sentence.split()[0].rstrip(":"), verdict.probability_best
     assert p is not None
-    assert found.decided == (word != "Undecided")
-    if word == "Undecided" or found.over["sd"].as_fast:
+    assert verdict.decided == (word != "Undecided")
+    if word == "Undecided" or verdict.over["sd"].as_fast:
         return
     assert p >= DECIDED if word == "Yes" else p <= 1.0 - DECIDED
     for rate in np.linspace(*alpha, 3).tolist():
@@ -196,14 +196,14 @@ def truths(scenario: Scenario, names: list[str], errors: TimingErrors, rng: np.r
     seconds = {name: step.sample(errors) for name, step in scenario.steps.items()}
     within = {each.name: each.within for each in scenario.known.open}
     places = {name: rng.random(errors.draws) for name in names}
-    found = np.empty(errors.draws)
+    ratios = np.empty(errors.draws)
     for draw in range(errors.draws):
         change = {n: ends[0] + places[n][draw] * (ends[1] - ends[0]) for n, ends in within.items() if ends}
         averages = averages_under(scenario.strategy, scenario.settings, scenario.drafter, change)
         now = {name: float(np.broadcast_to(each, errors.draws)[draw]) for name, each in seconds.items()}
         drawn = scenario.round.__class__(scenario.batch, scenario.gpus, now, averages)
-        found[draw] = float(scenario.strategy.closed_form(drawn).tokens_per_second)
-    return found
+        ratios[draw] = float(scenario.strategy.closed_form(drawn).tokens_per_second)
+    return ratios
 
 
 @pytest.mark.long
@@ -244,12 +244,12 @@ def test_what_moves_the_ratio_is_told_in_a_line_and_what_to_measure_first() -> N
 
 
 def test_the_mission_s_own_question_has_a_short_answer() -> None:
-    found = predict(b=16, p_hit=0.85).verdict
+    verdict = predict(b=16, p_hit=0.85).verdict
     assert re.fullmatch(
         r"Yes either way: if acceptance is near 0\.8, SSD is 1\.\d\dx SD \(95 %: 1\.\d\d-1\.\d\d\) "
         r"on 5 GPUs against 4, "
         r"\d+% more tokens/s per GPU; over 0\.5-0\.9 it is 1\.\d\d-1\.\d\dx\.",
-        found.sentence,
+        verdict.sentence,
     )
 
 

@@ -163,20 +163,20 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
         for name, rate in zip(names, rates, strict=True)
     }
     drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
-    found = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in drawn.items()}, {})
+    decided = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in drawn.items()}, {})
     ahead = {rival: share_fastest(drawn["ssd"], [drawn[rival]]) for rival in ("ar", "sd")}
-    assert {rival: versus.probability_faster for rival, versus in found.over.items()} == ahead
-    assert found.probability_best is not None
+    assert {rival: versus.probability_faster for rival, versus in decided.over.items()} == ahead
+    assert decided.probability_best is not None
     best = np.max([drawn["sd"], drawn["ar"]], axis=0)
-    assert np.mean(drawn["ssd"] > best) <= found.probability_best <= np.mean(drawn["ssd"] >= best)
-    word = found.sentence.split()[0].rstrip(":")
-    assert found.decided == (word != "Undecided")
+    assert np.mean(drawn["ssd"] > best) <= decided.probability_best <= np.mean(drawn["ssd"] >= best)
+    word = decided.sentence.split()[0].rstrip(":")
+    assert decided.decided == (word != "Undecided")
     if word == "Yes":
-        assert found.probability_best >= DECIDED
+        assert decided.probability_best >= DECIDED
     elif word == "No":
-        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.as_fast for versus in found.over.values())
+        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.as_fast for versus in decided.over.values())
     else:
-        assert found.probability_best < DECIDED
+        assert decided.probability_best < DECIDED
         assert min(ahead.values()) > 1.0 - DECIDED
 
 
@@ -196,9 +196,9 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
     ],
 )
 def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, Any], sentence: str) -> None:
-    found = predict(**options).verdict
-    assert found.sentence.startswith(sentence)
-    assert found.sentence == as_json(predict(**options))["verdict"]["sentence"]
+    verdict = predict(**options).verdict
+    assert verdict.sentence.startswith(sentence)
+    assert verdict.sentence == as_json(predict(**options))["verdict"]["sentence"]
 
 
 def test_rates_by_position_replace_the_power_of_one_rate() -> None:
@@ -244,19 +244,19 @@ def test_a_strategy_by_itself_may_use_every_device(strategy: str) -> None:
 
 
 def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
-    found = predict(tp=8, p_hit=0.85)
-    why = found.configuration.no_room
-    assert list(found.estimates) == ["ar", "sd"]
+    prediction = predict(tp=8, p_hit=0.85)
+    why = prediction.configuration.no_room
+    assert list(prediction.estimates) == ["ar", "sd"]
     assert list(why) == ["ssd"]
     assert why["ssd"].startswith("SSD needs 8 target and 1 draft devices, h100-sxm has 8")
-    assert found.verdict.sentence == f"No room for SSD: {why['ssd']}."
-    assert (found.verdict.subject, found.verdict.best, found.verdict.over) == ("ssd", "sd", {})
-    answer = as_json(found)
+    assert prediction.verdict.sentence == f"No room for SSD: {why['ssd']}."
+    assert (prediction.verdict.subject, prediction.verdict.best, prediction.verdict.over) == ("ssd", "sd", {})
+    answer = as_json(prediction)
     assert answer["no_room"] == why
     assert set(answer["strategies"]) == {"ar", "sd"}
     alone = predict(tp=8, strategies=("ar", "sd"))
     for name, estimate in alone.estimates.items():
-        assert found.estimates[name] == estimate
+        assert prediction.estimates[name] == estimate
 
 
 def test_where_none_has_room_the_subjects_reason_is_told() -> None:

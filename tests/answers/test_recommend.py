@@ -57,8 +57,8 @@ def a_shape(strategy: str, tp: int, draft: int = 0, **settings: Any) -> Shape:
 @pytest.mark.parametrize("batch", [1, 16, 64])
 def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommendation, batch: int) -> None:
     """Every K to 16, every number of draft devices, budgets in steps of 15 % and every one near the choice."""
-    found = next(a for a in eight.answers if a.batch == batch)
-    chosen = found.by_strategy["ssd"].shape
+    first = next(a for a in eight.answers if a.batch == batch)
+    chosen = first.by_strategy["ssd"].shape
     shapes = [
         a_shape("ssd", tp, draft_gpus, k=k, budget=round(1.15**step * (k + 1)))
         for tp, most in ((4, 4), (2, 6))
@@ -72,11 +72,11 @@ def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommend
     same = {"fan_out_policy": "optimal", "runtime": eight.request.options["runtime"]}
     points = [shape.point(same, batch) for shape in shapes]
     exhaustive = np.nanmax(evaluate(points)["ssd_tokens_per_second"]) / batch
-    assert found.by_strategy["ssd"].per_user > 0.99 * exhaustive
+    assert first.by_strategy["ssd"].per_user > 0.99 * exhaustive
     sd = [a_shape("sd", tp, gpus, k=k) for tp in (2, 4, 8) for gpus in (0, 1) for k in range(1, 17) if tp + gpus <= 8]
     points = [shape.point({}, size) for shape in sd for _, size in splits(eight.request, shape, batch)]
     sizes = np.array([size for shape in sd for _, size in splits(eight.request, shape, batch)])
-    assert found.by_strategy["sd"].per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"] / sizes)
+    assert first.by_strategy["sd"].per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"] / sizes)
 
 
 def test_the_answer_goes_from_ssd_to_sd_as_the_batch_grows(eight: Recommendation) -> None:
@@ -120,11 +120,11 @@ def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -
 
 def test_break_evens_hold_when_searched_again() -> None:
     workload: dict[str, Any] = {"gpus": 5, "b": 8, "temperature": 1.0, **FEW}
-    found = recommend(**workload)
-    chosen = found.answers[0].by_strategy["ssd"].shape
-    values = configure(**chosen.point(found.request.options, 8)).settings
+    recommendation = recommend(**workload)
+    chosen = recommendation.answers[0].by_strategy["ssd"].shape
+    values = configure(**chosen.point(recommendation.request.options, 8)).settings
     share = (1 - values["p_hit_backup"]) / (1 - values["p_hit"])  # misses after a miss, to those after a hit
-    hits, alpha, *_ = found.break_evens
+    hits, alpha, *_ = recommendation.break_evens
     assert (hits.bound, alpha.bound) == ("at least", "at least")
     for aside, wins in ((-0.02, False), (0.02, True)):
         p_hit = (hits.value or 0.0) + aside
@@ -143,17 +143,19 @@ def test_break_evens_hold_when_searched_again() -> None:
 
 def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
     """Both have a budget, but trees no K."""
-    found = recommend(gpus=2, b=1, target="llama-3.1-8b", strategies="ssd,treessd", k=4, tree_nodes=8, tree_depth=4)
-    assert set(found.answers[0].by_strategy) == {"ssd", "treessd"}
+    recommendation = recommend(
+        gpus=2, b=1, target="llama-3.1-8b", strategies="ssd,treessd", k=4, tree_nodes=8, tree_depth=4
+    )
+    assert set(recommendation.answers[0].by_strategy) == {"ssd", "treessd"}
 
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
-    found = recommend(gpus=5, b=4, runtime=unlimited("vllm"), **FEW)
-    times = [e.elasticity for e in found.elasticities if "time" in e.what]
+    recommendation = recommend(gpus=5, b=4, runtime=unlimited("vllm"), **FEW)
+    times = [e.elasticity for e in recommendation.elasticities if "time" in e.what]
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
-    assert all(e.gain >= 0.0 for e in found.elasticities)
+    assert all(e.gain >= 0.0 for e in recommendation.elasticities)
 
 
 scenarios = st.builds(decoding, st.floats(1.0, 1000.0))
@@ -162,24 +164,24 @@ deployments = st.lists(st.builds(Deployment, shapes, st.integers(1, 4), st.just(
 
 
 @given(deployments)
-def test_nothing_beats_the_frontier(found: list[Deployment]) -> None:
-    frontier = pareto(found)
-    for d in found:
+def test_nothing_beats_the_frontier(deployments: list[Deployment]) -> None:
+    frontier = pareto(deployments)
+    for d in deployments:
         assert any(f.per_user >= d.per_user and 1.001 * f.per_gpu >= d.per_gpu * (1 - 1e-12) for f in frontier)
     for one in frontier:
-        assert not any(f.per_user > one.per_user and f.per_gpu > one.per_gpu for f in found)
+        assert not any(f.per_user > one.per_user and f.per_gpu > one.per_gpu for f in deployments)
 
 
 @given(deployments, st.sampled_from(["user", "gpu"]))
-def test_the_best_is_best_to_a_thousandth_and_no_dearer_than_need_be(found: list[Deployment], rank: Any) -> None:
-    chosen = best(found, rank)
+def test_the_best_is_best_to_a_thousandth_and_no_dearer_than_need_be(deployments: list[Deployment], rank: Any) -> None:
+    chosen = best(deployments, rank)
     if chosen is None:
-        assert not found
+        assert not deployments
         return
-    scores = [d.per_user if rank == "user" else d.per_gpu for d in found]
+    scores = [d.per_user if rank == "user" else d.per_gpu for d in deployments]
     own = chosen.per_user if rank == "user" else chosen.per_gpu
     assert own >= 0.999 * max(scores)
-    assert all(d.gpus >= chosen.gpus for d, s in zip(found, scores, strict=True) if s == max(scores))
+    assert all(d.gpus >= chosen.gpus for d, s in zip(deployments, scores, strict=True) if s == max(scores))
 
 
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 16))
@@ -205,12 +207,12 @@ def test_ranking_by_gpu_and_by_cost_choose_alike_and_a_floor_is_kept() -> None:
 
 
 def test_what_fits_no_memory_is_reported_and_the_rest_answered() -> None:
-    found = recommend(gpus=3, b=[1, 512], k=4, context=8192)
-    fits, does_not = found.answers
+    recommendation = recommend(gpus=3, b=[1, 512], k=4, context=8192)
+    fits, does_not = recommendation.answers
     assert fits.best is not None
     assert does_not.best is None
     assert "the largest batch that fits is" in str(does_not.error)
-    assert found.sentence.endswith("nothing fits at batch 512.")
+    assert recommendation.sentence.endswith("nothing fits at batch 512.")
 
 
 @pytest.mark.parametrize(
@@ -229,9 +231,9 @@ def test_what_fits_no_memory_is_reported_and_the_rest_answered() -> None:
     ],
 )
 def test_every_kind_of_workload_is_answered(workload: dict[str, Any]) -> None:
-    found = recommend(gpus=4, b=2, k=[2, 5], draft_gpus=1, **{"tp": 2, **workload})
-    assert {"ar", "sd", "ssd"} == set(found.answers[0].by_strategy)
-    assert json.dumps(as_json(found), allow_nan=False)
+    recommendation = recommend(gpus=4, b=2, k=[2, 5], draft_gpus=1, **{"tp": 2, **workload})
+    assert {"ar", "sd", "ssd"} == set(recommendation.answers[0].by_strategy)
+    assert json.dumps(as_json(recommendation), allow_nan=False)
 
 
 def test_only_the_best_of_a_finite_search_is_named_once() -> None:
@@ -272,9 +274,9 @@ def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], me
 
 
 def test_a_degree_that_cannot_be_is_left_out_with_a_warning() -> None:
-    found = recommend(gpus=5, b=1, k=4, draft_gpus=1, tp=[3, 4])
-    assert found.warnings[0] == "--tp 3 cannot be used with --gpus 5 and is left out; allowed: 1, 2, 4"
-    assert found.request.searched["tp"] == (4,)
+    recommendation = recommend(gpus=5, b=1, k=4, draft_gpus=1, tp=[3, 4])
+    assert recommendation.warnings[0] == "--tp 3 cannot be used with --gpus 5 and is left out; allowed: 1, 2, 4"
+    assert recommendation.request.searched["tp"] == (4,)
 
 
 @pytest.mark.parametrize("separate", [{}, {"draft_hardware": "v100-sxm2-32gb", "dtype": "float16"}])
@@ -293,18 +295,20 @@ def test_devices_are_those_of_the_placement(separate: dict[str, Any]) -> None:
 
 
 def test_the_command_line_answers_in_json() -> None:
-    found = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
-    assert found["schema"] == 3
-    assert [entry["b"] for entry in found["answers"]] == [1, 2, 4]
-    assert found["answers"][0]["best"]["tokens_per_second_per_user"] > 0
-    assert {bound["what"] for bound in found["break_even"]} >= {"batch", "link bandwidth"}
+    shown = answer(*"recommend --gpus 5 --b 1,2,4 --k 4,6 --budget 21 --tp 4".split())
+    assert shown["schema"] == 4
+    assert [entry["b"] for entry in shown["answers"]] == [1, 2, 4]
+    assert shown["answers"][0]["best"]["tokens_per_second_per_user"] > 0
+    assert {bound["what"] for bound in shown["break_even"]} >= {"batch", "link bandwidth"}
 
 
 @pytest.mark.parametrize(("names", "subject"), [("ar,sd", "sd"), ("ssd,ar", "ssd"), ("sd,ar,ssd", "ar"), ("sd", "sd")])
 def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject: str) -> None:
     """With the numbers that they have among all, and bounds for those things alone that the subject has."""
-    found = recommend(gpus=5, b=4, strategies=names, subject=subject, **FEW if "ssd" in names else {"k": [4, 6, 8]})
-    (answer,) = found.answers
+    recommendation = recommend(
+        gpus=5, b=4, strategies=names, subject=subject, **FEW if "ssd" in names else {"k": [4, 6, 8]}
+    )
+    (answer,) = recommendation.answers
     assert set(answer.by_strategy) == set(names.split(","))
     of_all = recommend(gpus=5, b=4, **FEW).answers[0].by_strategy
     if "ssd" in names:
@@ -312,13 +316,13 @@ def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject:
     if names == "sd":
         assert answer.equal is None
         assert answer.runner_up is None
-        assert found.break_evens == ()
+        assert recommendation.break_evens == ()
         return
     assert answer.equal is not None
     assert answer.equal.subject.shape.strategy == subject
     assert {versus.deployment.shape.strategy for versus in answer.equal.over} == {*names.split(",")} - {subject}
     drafts, caches = subject != "ar", subject == "ssd"
-    bounds = {bound.what for bound in found.break_evens}
+    bounds = {bound.what for bound in recommendation.break_evens}
     assert ("acceptance rate alpha" in bounds) == drafts
     assert ("hit rate p_hit" in bounds) == caches
 
@@ -366,19 +370,19 @@ MIXTURE: dict[str, Any] = {
 
 def test_experts_of_a_mixture_lie_together_or_apart_as_is_faster() -> None:
     """Every pair of degrees by itself, told or searched; a batch of one reads few experts, a large one all."""
-    found = recommend(gpus=8, b=[1, 64], sd_draft="colocated", **MIXTURE)
-    for given_answer in found.answers:
+    recommendation = recommend(gpus=8, b=[1, 64], sd_draft="colocated", **MIXTURE)
+    for given_answer in recommendation.answers:
         chosen, batch = given_answer.by_strategy["sd"], given_answer.batch
         shared = {**MIXTURE, "strategies": ("sd",), "sd_draft": "colocated", "b": batch}
         points = [{**shared, "tp": 8, "ep": ep, "k": k} for ep in (1, 8) for k in range(1, 17)]
         assert chosen.per_user > 0.99 * np.nanmax(evaluate(points)["sd_tokens_per_second"]) / batch
-    together, apart = (given_answer.best for given_answer in found.answers)
+    together, apart = (given_answer.best for given_answer in recommendation.answers)
     assert together is not None
     assert apart is not None
     assert (together.name, apart.name) == ("SD TP 8", "SD TP 8, EP 8")
-    told = as_json(found)["answers"][1]["best"]
+    told = as_json(recommendation)["answers"][1]["best"]
     assert (told["tp"], told["ep"]) == (8, 8)
-    rate = configure(**apart.shape.point(found.request.options, 64)).scenarios["sd"].estimate.tokens_per_second
+    rate = configure(**apart.shape.point(recommendation.request.options, 64)).scenarios["sd"].estimate.tokens_per_second
     assert apart.rate.tokens_per_second == pytest.approx(float(rate))
 
 
@@ -410,3 +414,13 @@ def searched(request: Any) -> list[tuple[Shape, int]]:
 def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         a_request(**given_options)
+
+
+def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
+    """It turned the link of the node, which messages do not take: the subject led at any bandwidth."""
+    few = {"gpus": 5, "b": 32, "k": [4], "tp": 4, "p_hit": 0.9, "strategies": "sd,ssd", "temperature": 1.0}
+    found = [recommend(**few, draft_link_us=5.0, draft_link_gbs=gigabytes).break_evens for gigabytes in (5.0, 50.0)]
+    slow, fast = (bound for bounds in found for bound in bounds if bound.what == "link bandwidth")
+    assert (slow.present, fast.present) == (5.0, 50.0)
+    assert slow.bound == fast.bound == "at least"
+    assert slow.value == pytest.approx(fast.value, rel=0.01)

@@ -31,9 +31,9 @@ def rounds(**options: object) -> list[Mapping[str, Step]]:
 
 
 def passes_of(steps: Iterable[Mapping[str, Step]]) -> dict[str, Pass]:
-    found = [work for round_steps in steps for step in round_steps.values() for work in step.passes]
-    by_name = {work.name: work for work in found}
-    assert all(by_name[work.name] == work for work in found), "one name, one pass"
+    works = [work for round_steps in steps for step in round_steps.values() for work in step.passes]
+    by_name = {work.name: work for work in works}
+    assert all(by_name[work.name] == work for work in works), "one name, one pass"
     assert set(by_name) == set(PASSES)
     return {name: by_name[name] for name in PASSES}
 

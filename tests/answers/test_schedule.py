@@ -171,13 +171,13 @@ def test_what_fits_nowhere_keeps_its_reason() -> None:
 
 
 def test_one_choice_for_several_cells_is_the_best_on_geometric_average() -> None:
-    found = candidates(b=[1, 8, 64], k=[1, 3, 6], f=3)
-    shared = found.best(("sd",), by=())
+    possible = candidates(b=[1, 8, 64], k=[1, 3, 6], f=3)
+    shared = possible.best(("sd",), by=())
     assert shared["k"].nunique() == 1
-    table = found.table[found.table["strategy"] == "sd"]
+    table = possible.table[possible.table["strategy"] == "sd"]
     products = table.groupby("k")["tokens_per_second"].prod()
     assert shared["k"].iloc[0] == products.idxmax()
-    own = found.best(("sd",))
+    own = possible.best(("sd",))
     losses = 1 - shared["tokens_per_second"] / own["tokens_per_second"]
     assert shared["loss"].to_list() == pytest.approx(losses.to_list())
     assert own["loss"].to_list() == [0.0] * 3

@@ -231,9 +231,11 @@ def test_fit_finds_the_model_that_was_measured() -> None:
     truth = TokenModel(spread=1.3, sigma=0.6, vocabulary=300, contexts=500)
     seen = truth.rates(FIT_FAN_OUTS, 0.7)
     law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
-    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, tau=0.7, vocabulary=300, contexts=500)
-    assert found.model.spread == pytest.approx(1.3, rel=0.02)
-    assert found.model.sigma == pytest.approx(0.6, rel=0.02)
+    token_model_fit = fit_token_model(
+        float(seen.alpha.value[0, 0, 0]), law.c, law.r, tau=0.7, vocabulary=300, contexts=500
+    )
+    assert token_model_fit.model.spread == pytest.approx(1.3, rel=0.02)
+    assert token_model_fit.model.sigma == pytest.approx(0.6, rel=0.02)
 
 
 def test_fit_predicts_what_it_has_not_seen() -> None:
@@ -241,11 +243,11 @@ def test_fit_predicts_what_it_has_not_seen() -> None:
     truth = TokenModel(spread=1.9, sigma=0.8, vocabulary=300, contexts=1000, seed=7)
     seen = truth.rates(FIT_FAN_OUTS)
     law = fit_power_law(FIT_FAN_OUTS, seen.hit.value[0, 0]).hits
-    found = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=500)
-    assert found.alpha == pytest.approx(float(seen.alpha.value[0, 0, 0]), abs=0.01)
+    token_model_fit = fit_token_model(float(seen.alpha.value[0, 0, 0]), law.c, law.r, vocabulary=300, contexts=500)
+    assert token_model_fit.alpha == pytest.approx(float(seen.alpha.value[0, 0, 0]), abs=0.01)
     unseen = ([2, 8], [0.4, 0.7, 1.2], [0.6, 0.2])
     for name in ("alpha", "hit", "hit_all"):
-        predicted, real = (getattr(m.rates(*unseen), name) for m in (found.model, truth))
+        predicted, real = (getattr(m.rates(*unseen), name) for m in (token_model_fit.model, truth))
         error = np.abs(predicted.value - real.value)
         assert np.all(error < (predicted.high - predicted.low + real.high - real.low) / 2), (name, error)
 

@@ -55,13 +55,13 @@ class OpenVINO(Server):
         """One step of the engine, in a thread of its own; what it put out."""
         self.add()
         self.engine_is.step()
-        found = []
+        step = []
         for request in list(self.running):
             handle = self.handles.get(id(request))
             if handle is not None and handle.can_read():
                 (put_out,) = handle.read().values()
-                found.append((request, list(put_out.generated_ids)))
-        return found
+                step.append((request, list(put_out.generated_ids)))
+        return step
 
     async def work(self) -> None:
         loop = asyncio.get_running_loop()

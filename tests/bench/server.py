@@ -114,18 +114,18 @@ class Server:
 
     def total(self, requests: list[Request] | None = None) -> Counter[str]:
         """What it counted of all rounds until now."""
-        found: Counter[str] = Counter()
+        counter: Counter[str] = Counter()
         for request in self.requests if requests is None else requests:
-            found["generated"] += request.tokens
-            found["steps"] += len(request.rounds)
-            found["finished"] += request.tokens >= request.wanted
+            counter["generated"] += request.tokens
+            counter["steps"] += len(request.rounds)
+            counter["finished"] += request.tokens >= request.wanted
             for drafted, accepted in request.rounds:
-                found["drafts"] += drafted > 0
-                found["drafted"] += drafted
-                found["accepted"] += accepted
+                counter["drafts"] += drafted > 0
+                counter["drafted"] += drafted
+                counter["accepted"] += accepted
                 for place in range(accepted):
-                    found[f"at {place}"] += 1
-        return found
+                    counter[f"at {place}"] += 1
+        return counter
 
     # its pages
 

@@ -49,12 +49,12 @@ def refused(url: str, path: Path, *options: str) -> str:
 def truth(server: Server) -> list[list[object]]:
     """The requests of each point, in the order in which they were measured."""
     warm = Point(max(CONCURRENCIES), 40, OUTPUT, 1, 1).answers
-    found, start = [], PROBES + warm
+    truth, start = [], PROBES + warm
     for point in points():
-        found.append(server.requests[start : start + point.answers])
+        truth.append(server.requests[start : start + point.answers])
         start += point.answers
     assert start == len(server.requests)
-    return found  # type: ignore[return-value]
+    return truth  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("found", [1.0, 0.4])
@@ -187,8 +187,9 @@ def test_nothing_listens(tmp_path: Path) -> None:
     ],
 )
 def test_a_server_that_goes_wrong_is_one_line(tmp_path: Path, wrong: Misdeeds, said: str) -> None:
+    patience = "0.5" if wrong.hang_after else "30"
     with serving(wrong=wrong) as server:
-        assert said in refused(server.url, tmp_path / "rows.csv", "--timeout", "0.5")
+        assert said in refused(server.url, tmp_path / "rows.csv", "--timeout", patience)
     assert not (tmp_path / "rows.csv").exists()
 
 
@@ -247,9 +248,9 @@ def test_a_served_name_with_a_card_needs_none(tmp_path: Path) -> None:
         size = [*SIZE, "--repeats", "1"]
         answer = asked("bench", server.url, "-o", str(tmp_path / "r.csv"), *size, "--hardware", "h100-sxm", "--json")
     assert answer.returncode == 0, answer.stderr
-    found = json.loads(answer.stdout)
-    assert {each["model"] for each in found["settings"]} == {"llama-3.1-8b"}
-    assert undescribed("bench", found) == []
+    document = json.loads(answer.stdout)
+    assert {each["model"] for each in document["settings"]} == {"llama-3.1-8b"}
+    assert undescribed("bench", document) == []
 
 
 def test_a_folder_that_a_server_loaded_is_told_by_the_card_that_is_given(tmp_path: Path) -> None:

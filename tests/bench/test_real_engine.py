@@ -92,9 +92,9 @@ def test_what_was_put_aside_is_predicted_within_the_noise_or_nothing_is_fitted(
     if answer.returncode == 2:
         assert "nothing is fitted. Measure again on a quiet machine" in answer.stderr
         return
-    found = json.loads(answer.stdout)
-    print({name: found[name] for name in ("noise", "held_error", "held_coverage")})
-    assert (answer.returncode == 0) == (found["held_error"] <= 0.15) == Path("engine.toml").exists()
+    document = json.loads(answer.stdout)
+    print({name: document[name] for name in ("noise", "held_error", "held_coverage")})
+    assert (answer.returncode == 0) == (document["held_error"] <= 0.15) == Path("engine.toml").exists()
 
 
 def check_rounds(rows: list[Row]) -> None:

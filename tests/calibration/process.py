@@ -116,7 +116,7 @@ def logged_keys(log: Path) -> Counter[str]:
 
 def descendants(pid: int) -> list[int]:
     """Processes of the session that ``pid`` leads, itself aside, that still run."""
-    found = []
+    descendants = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != pid:
             try:
@@ -124,8 +124,8 @@ def descendants(pid: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[3]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
+                descendants.append(int(entry.name))
+    return descendants
 
 
 def left_after(pid: int, seconds: float) -> list[int]:

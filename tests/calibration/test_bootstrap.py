@@ -27,10 +27,10 @@ def test_directions_have_the_covariance_of_least_squares() -> None:
     rng = np.random.default_rng(0)
     columns = np.column_stack([np.ones(400), rng.uniform(-1.0, 1.0, 400), rng.uniform(-1.0, 1.0, 400)])
     noisy = columns @ [1.0, 2.0, 3.0] + 0.1 * rng.standard_normal(400)
-    found = np.array(directions(lambda rows: np.linalg.lstsq(columns[rows], noisy[rows], rcond=None)[0], columns))
-    assert found.shape == (3, 3)
+    numbers = np.array(directions(lambda rows: np.linalg.lstsq(columns[rows], noisy[rows], rcond=None)[0], columns))
+    assert numbers.shape == (3, 3)
     wanted = 0.01 * np.linalg.inv(columns.T @ columns)
-    assert np.sqrt(np.diag(found.T @ found)) == pytest.approx(np.sqrt(np.diag(wanted)), rel=0.35)
+    assert np.sqrt(np.diag(numbers.T @ numbers)) == pytest.approx(np.sqrt(np.diag(wanted)), rel=0.35)
 
 
 def test_fewer_rows_than_coefficients_still_wander() -> None:
@@ -83,8 +83,8 @@ def test_more_timings_determine_coefficients_better() -> None:
         rng = np.random.default_rng(1)
         m, n, k = (rng.integers(low, high, rows).astype(float) for low, high in ((1, 64), (512, 8192), (512, 8192)))
         seconds = (5e-6 + 2.0 * n * k / 2e12) * np.exp(0.05 * rng.standard_normal(rows))
-        found = fit_gemm(m, n, k, seconds, 2, "here").wander(8, 4096, 4096)
-        return float(np.sqrt(sum(moved**2 for moved in found.values())))
+        wander = fit_gemm(m, n, k, seconds, 2, "here").wander(8, 4096, 4096)
+        return float(np.sqrt(sum(moved**2 for moved in wander.values())))
 
     assert sd(3200) < sd(200)
     assert sd(3200) < 0.01

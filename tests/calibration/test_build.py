@@ -83,9 +83,9 @@ def built(tmp_path: Path, points: list[Point], noise: float, visits: int = 16) -
     rng, clock = np.random.default_rng(0), count()
     for _ in range(visits):
         for point in points:
-            found = result(point)
-            found["seconds"] *= np.exp(noise * rng.standard_normal())
-            log.visits.setdefault(point.key, []).append(Visit(0.05 * next(clock), found))
+            row = result(point)
+            row["seconds"] *= np.exp(noise * rng.standard_normal())
+            log.visits.setdefault(point.key, []).append(Visit(0.05 * next(clock), row))
     planned = plan(WORKLOAD, 3)
     rows = rows_of(log, planned)
     return build_profile("made-up", WORKLOAD, DEVICES, planned, rows, "a made-up core", "made up"), log

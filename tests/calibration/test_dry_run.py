@@ -14,27 +14,27 @@ PAIR = ("--target", "llama-2-13b", "--draft", "llama-2-7b")
 
 
 def test_the_plan_says_who_holds_and_does_what() -> None:
-    found = json.loads(asked(*DGX_1, *PAIR, "--json").stdout)
-    ranks = found["ranks"]
+    document = json.loads(asked(*DGX_1, *PAIR, "--json").stdout)
+    ranks = document["ranks"]
     assert [rank["device"] for rank in ranks] == [f"cuda:{n}" for n in range(5)]
     assert ranks[0]["to_draft"] == "2 NVLinks, 48.1 GB/s"
     assert all("no NVLink, through the host" in rank["to_draft"] for rank in ranks[1:4])
     assert ranks[4]["role"] == "draft, llama-2-7b"
     assert ranks[4]["needs_bytes"] > 13 * 2**30  # the draft's weights in float16
     assert all(rank["fits"] for rank in ranks)
-    work = {each["name"]: each for each in found["benchmarks"]}
+    work = {each["name"]: each for each in document["benchmarks"]}
     assert work["gemm"]["who"] == "rank 0"
     assert work["all_reduce"]["who"] == "target ranks"
     assert work["rank link"]["fitted"] == 0
     assert all(each["visits"] == 3 * each["points"] for each in work.values())
-    assert found["minutes"] == pytest.approx(1.0 + sum(each["minutes"] for each in work.values()))
-    assert found["strategies"] == ["ar", "sd", "ssd"]
+    assert document["minutes"] == pytest.approx(1.0 + sum(each["minutes"] for each in work.values()))
+    assert document["strategies"] == ["ar", "sd", "ssd"]
 
 
 def test_the_plan_is_for_the_strategies_that_are_named() -> None:
     def points(*named: str) -> int:
-        found = json.loads(asked(*DGX_1, *PAIR, *named, "--json").stdout)
-        return sum(each["points"] for each in found["benchmarks"])
+        document = json.loads(asked(*DGX_1, *PAIR, *named, "--json").stdout)
+        return sum(each["points"] for each in document["benchmarks"])
 
     assert points("--strategies", "ar,sd") < points() < points("--strategies", "ar,sd,ssd,tree")
     assert " points for AR, PEARL, " in asked(*DGX_1, *PAIR, "--strategies", "ar,pearl").stdout
@@ -69,6 +69,6 @@ def test_the_plan_is_that_of_a_calibration() -> None:
 
     pair = find_transformer("llama-2-13b"), find_transformer("llama-2-7b")
     workload = Workload(*pair, batch=2, lookahead=3, branches=12, context=256, tp=2, dtype="float16")
-    found = dry_run(workload, ["cuda:0", "cuda:3", "cuda:5"], find_hardware("v100-sxm2-32gb"))
-    assert sum(each.points for each in found.benchmarks) == len(plan(workload, 3))
-    assert [rank.to_draft.split(",")[0] for rank in found.ranks[:2]] == ["no NVLink", "no NVLink"]
+    shown = dry_run(workload, ["cuda:0", "cuda:3", "cuda:5"], find_hardware("v100-sxm2-32gb"))
+    assert sum(each.points for each in shown.benchmarks) == len(plan(workload, 3))
+    assert [rank.to_draft.split(",")[0] for rank in shown.ranks[:2]] == ["no NVLink", "no NVLink"]

@@ -39,11 +39,11 @@ def noise(rows: int, log_sd: float, seed: int = 0) -> Array:
 
 def test_a_roofline_is_found_again() -> None:
     m, n, k = gemm_grid(4096)
-    found = fit_roofline(2 * (m * k + k * n + m * n), 2 * m * n * k, gemm_seconds(m, n, k))
-    assert found.launch_s == pytest.approx(MACHINE.launch_s, rel=0.01)
-    assert found.bandwidth == pytest.approx(MACHINE.bandwidth, rel=0.01)
-    assert found.peak_flops == pytest.approx(MACHINE.peak_flops, rel=0.01)
-    assert found.sharpness == pytest.approx(MACHINE.sharpness, rel=0.05)
+    roofline = fit_roofline(2 * (m * k + k * n + m * n), 2 * m * n * k, gemm_seconds(m, n, k))
+    assert roofline.launch_s == pytest.approx(MACHINE.launch_s, rel=0.01)
+    assert roofline.bandwidth == pytest.approx(MACHINE.bandwidth, rel=0.01)
+    assert roofline.peak_flops == pytest.approx(MACHINE.peak_flops, rel=0.01)
+    assert roofline.sharpness == pytest.approx(MACHINE.sharpness, rel=0.05)
 
 
 def test_gemms_of_a_known_machine_are_predicted_between_and_beyond_the_timed_shapes() -> None:

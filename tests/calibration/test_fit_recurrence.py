@@ -55,11 +55,11 @@ def prompts(kernel: str) -> list[dict[str, object]]:
 
 
 def convolutions() -> list[dict[str, object]]:
-    found = []
+    convolutions = []
     for batch, heads in product((1, 4, 16, 64, 256, 1024), (4, 16, 64)):
         moved = Convolution("x", batch, 1, 3 * heads * 128, 4, "bfloat16").bytes
-        found.append(row("causal_conv1d_update", batch, 1, heads, 2e-6 + moved / 1e12, "generation"))
-    return found
+        convolutions.append(row("causal_conv1d_update", batch, 1, heads, 2e-6 + moved / 1e12, "generation"))
+    return convolutions
 
 
 def imported(folder: Path, **tables: list[dict[str, object]]) -> HardwareProfile:
@@ -71,42 +71,42 @@ def imported(folder: Path, **tables: list[dict[str, object]]) -> HardwareProfile
 
 
 def test_steps_stream_from_memory_whatever_a_loop_found_in_the_cache(tmp_path: Path) -> None:
-    found = imported(tmp_path, kda_perf=steps(KDA, (1, 2, 4, 8)))
-    costs = found.recurrence["kimi-delta"].costs
+    profile = imported(tmp_path, kda_perf=steps(KDA, (1, 2, 4, 8)))
+    costs = profile.recurrence["kimi-delta"].costs
     assert costs.launch_s == pytest.approx(LAUNCH_S, rel=0.05)
     assert costs.per_query_s == pytest.approx(QUERY_S, rel=0.1)
     assert costs.bandwidth == pytest.approx(MEMORY, rel=0.03)
-    cold = found.seconds(RecurrentStep("x", 1, 4, 32, 32, 128, 128, "kimi-delta", "bfloat16"))
+    cold = profile.seconds(RecurrentStep("x", 1, 4, 32, 32, 128, 128, "kimi-delta", "bfloat16"))
     assert cold.seconds == pytest.approx(LAUNCH_S + 3 * QUERY_S + 5 * 32 * 128 * 128 * 4 / MEMORY, rel=0.05)
     assert cold.warning is None
 
 
 def test_a_rule_whose_rows_have_one_token_takes_more_of_them_as_the_other_does(tmp_path: Path) -> None:
     delta = steps("fused_recurrent_gated_delta_rule_packed_decode", (1,))
-    found = imported(tmp_path, kda_perf=steps(KDA, (1, 2, 4, 8)), gdn_perf=[*delta, *convolutions()])
-    one, several = found.recurrence["gated-delta"], found.recurrence["kimi-delta"]
+    profile = imported(tmp_path, kda_perf=steps(KDA, (1, 2, 4, 8)), gdn_perf=[*delta, *convolutions()])
+    one, several = profile.recurrence["gated-delta"], profile.recurrence["kimi-delta"]
     assert one.costs.per_query_s == several.costs.per_query_s
     assert one.domain["queries"] == (1, 1)
-    verified = found.seconds(RecurrentStep("x", 8, 4, 32, 32, 128, 128, "gated-delta", "bfloat16"))
+    verified = profile.seconds(RecurrentStep("x", 8, 4, 32, 32, 128, 128, "gated-delta", "bfloat16"))
     assert "queries" in str(verified.warning)
-    assert found.convolution
-    assert found.convolution.launch_s == pytest.approx(2e-6, rel=0.05)
-    assert found.convolution.bandwidth == pytest.approx(1e12, rel=0.05)
+    assert profile.convolution
+    assert profile.convolution.launch_s == pytest.approx(2e-6, rel=0.05)
+    assert profile.convolution.bandwidth == pytest.approx(1e12, rel=0.05)
 
 
 def test_chunks_of_a_prompt_come_one_after_the_other(tmp_path: Path) -> None:
-    found = imported(tmp_path, gdn_perf=prompts("chunk_gated_delta_rule"))
-    model = found.prefill_recurrence["gated-delta"]
+    profile = imported(tmp_path, gdn_perf=prompts("chunk_gated_delta_rule"))
+    model = profile.prefill_recurrence["gated-delta"]
     assert model.report
     assert model.report.median_error < 0.03
     one, eight = (PrefillRecurrence("x", b, 8192 // b, 4, 4, 128, 128, "gated-delta", "bfloat16") for b in (1, 8))
-    assert found.seconds(one).seconds > 3 * found.seconds(eight).seconds
+    assert profile.seconds(one).seconds > 3 * profile.seconds(eight).seconds
 
 
 def test_steps_with_the_convolution_inside_are_not_read(tmp_path: Path) -> None:
-    found = imported(tmp_path, kda_perf=steps("fused_kda_decode", (1,)))
-    assert not found.recurrence
-    step = found.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "kimi-delta", "bfloat16"))
+    profile = imported(tmp_path, kda_perf=steps("fused_kda_decode", (1,)))
+    assert not profile.recurrence
+    step = profile.seconds(RecurrentStep("x", 1, 1, 8, 8, 128, 128, "kimi-delta", "bfloat16"))
     assert "was timed" in str(step.warning)
 
 
@@ -117,9 +117,9 @@ def test_steps_that_read_16_bits_and_write_32_move_three_quarters(tmp_path: Path
         state_bytes = batch * heads * 128 * 128 * 4
         bandwidth = CACHED if 1.5 * state_bytes < CACHE_BYTES / 2 else MEMORY
         each["latency"] = 1e3 * (LAUNCH_S + 1.5 * state_bytes / bandwidth)
-    found = imported(tmp_path, gdn_perf=[*rows, *convolutions()])
-    assert found.recurrence["gated-delta"].costs.bandwidth == pytest.approx(MEMORY, rel=0.03)
-    assert found.convolution is None
+    profile = imported(tmp_path, gdn_perf=[*rows, *convolutions()])
+    assert profile.recurrence["gated-delta"].costs.bandwidth == pytest.approx(MEMORY, rel=0.03)
+    assert profile.convolution is None
 
 
 def test_a_table_without_its_columns_is_one_line(tmp_path: Path) -> None:

@@ -112,31 +112,31 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_sample_of_another_gpu_becomes_a_profile(folder: Path) -> None:
-    found = import_aiconfigurator(folder, commit="abc")
-    assert (found.name, found.device.compute_units, found.device.count) == ("a100-sxm", 108, 8)
-    assert found.device.topology == "NVLink, 300 GB/s each way per device"
-    assert found.seconds(Gemm("x", 6, 2048, 2048, "bfloat16")).seconds == pytest.approx(
+    profile = import_aiconfigurator(folder, commit="abc")
+    assert (profile.name, profile.device.compute_units, profile.device.count) == ("a100-sxm", 108, 8)
+    assert profile.device.topology == "NVLink, 300 GB/s each way per device"
+    assert profile.seconds(Gemm("x", 6, 2048, 2048, "bfloat16")).seconds == pytest.approx(
         1e-3 * gemm_ms(6, 2048, 2048), rel=0.05
     )
-    attention = found.seconds(Attention("x", 8, 1, 2048, 32, 4, 128, "bfloat16"))
+    attention = profile.seconds(Attention("x", 8, 1, 2048, 32, 4, 128, "bfloat16"))
     assert attention.seconds == pytest.approx(10e-6 + 4 * 8 * 2048 * 4 * 128 / BANDWIDTH, rel=0.1)
-    assert sorted(found.collectives["all_reduce"]) == [2, 4, 8]
-    assert found.collectives["all_reduce"][4].source == "custom_allreduce_perf"
-    assert found.collectives["all_gather"][4].source == "nccl_perf"
-    exchanged = found.seconds(
+    assert sorted(profile.collectives["all_reduce"]) == [2, 4, 8]
+    assert profile.collectives["all_reduce"][4].source == "custom_allreduce_perf"
+    assert profile.collectives["all_gather"][4].source == "nccl_perf"
+    exchanged = profile.seconds(
         Collective("x", "all_to_all", 2**20, 4)
     ).seconds  # of what a rank sends, 3/4 goes elsewhere
     assert exchanged == pytest.approx(5e-6 + 2**20 * 0.75 / WIRES, rel=0.02)
-    assert found.sources["gemm_perf"].commit == "abc"
-    assert found.link
-    assert found.sources[found.link.source].kind == "datasheet"
+    assert profile.sources["gemm_perf"].commit == "abc"
+    assert profile.link
+    assert profile.sources[profile.link.source].kind == "datasheet"
 
 
 def windowed(folder: Path, window: int = 128) -> tuple[HardwareProfile, float, float]:
     """The profile, and its seconds of attention over as many tokens as a window has, without and with one."""
-    found = import_aiconfigurator(folder)
+    profile = import_aiconfigurator(folder)
     over = Attention("x", 8, 1, window, 32, 4, 128, "bfloat16")
-    return found, *(found.seconds(op).seconds for op in (over, replace(over, windowed=True)))
+    return profile, *(profile.seconds(op).seconds for op in (over, replace(over, windowed=True)))
 
 
 def test_windows_that_cost_more_than_what_they_leave_have_a_law_of_their_own(folder: Path) -> None:
@@ -183,10 +183,10 @@ def test_two_processes_fit_what_one_does(folder: Path) -> None:
 
 
 def test_graph_rows_are_taken_and_sizes_are_elements(folder: Path) -> None:
-    found = import_aiconfigurator(folder)
-    million = found.seconds(Collective("x", "all_reduce", 2**20, 4)).seconds
+    profile = import_aiconfigurator(folder)
+    million = profile.seconds(Collective("x", "all_reduce", 2**20, 4)).seconds
     assert million == pytest.approx(5e-6 + 2**20 * 1.5 / WIRES, rel=0.02)
-    gathered = found.seconds(Collective("x", "all_gather", 2**20, 4)).seconds
+    gathered = profile.seconds(Collective("x", "all_gather", 2**20, 4)).seconds
     assert gathered == pytest.approx(5e-6 + 2**20 * 0.75 / WIRES, rel=0.02)
 
 
@@ -211,8 +211,8 @@ def test_the_unit_of_a_message_follows_from_the_wires() -> None:
 )
 def test_a_missing_table_leaves_its_operations_out(folder: Path, missing: str, left: set[str]) -> None:
     (folder / missing).unlink()
-    found = import_aiconfigurator(folder)
-    assert {part for part in ("gemm", "attention", "collectives") if getattr(found, part)} == left
+    profile = import_aiconfigurator(folder)
+    assert {part for part in ("gemm", "attention", "collectives") if getattr(profile, part)} == left
 
 
 def test_without_its_own_all_reduce_nccls_is_taken(folder: Path) -> None:
@@ -228,9 +228,9 @@ def test_versions_kernels_dtypes_and_failures_are_sorted_out(folder: Path) -> No
     failed = gemms(factor=0.0).assign(version="0.20.0")
     others = [gemms(dtype=dtype) for dtype in ("float16", "fp8", "fp8_block", "int4_wo")]
     pd.concat([old, *new, slow_kernel, failed, *others]).to_csv(folder / "gemm_perf.txt", index=False)
-    found = import_aiconfigurator(folder)
-    assert sorted(found.gemm) == ["bfloat16", "float16", "float8", "float8-block"]
-    assert found.seconds(Gemm("x", 4, 4096, 4096, "bfloat16")).seconds == pytest.approx(
+    profile = import_aiconfigurator(folder)
+    assert sorted(profile.gemm) == ["bfloat16", "float16", "float8", "float8-block"]
+    assert profile.seconds(Gemm("x", 4, 4096, 4096, "bfloat16")).seconds == pytest.approx(
         1e-3 * gemm_ms(4, 4096, 4096), rel=0.02
     )
 

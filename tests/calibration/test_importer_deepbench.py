@@ -57,13 +57,13 @@ def write_workbook(table: pd.DataFrame, path: Path) -> None:
 
 def test_column_major_rows_become_tokens_and_widths(tmp_path: Path) -> None:
     sample().to_csv(tmp_path / "gemm.csv", index=False)
-    found = import_deepbench(tmp_path / "gemm.csv", commit="abc")
+    profile = import_deepbench(tmp_path / "gemm.csv", commit="abc")
     for dtype, size in (("float16", 2), ("float32", 4)):
-        timing = found.seconds(Gemm("x", 24, 2048, 2048, dtype))
+        timing = profile.seconds(Gemm("x", 24, 2048, 2048, dtype))
         assert timing.seconds == pytest.approx(seconds_of(2048, 24, 2048, size), rel=0.05)
         assert timing.provenance_kind == "imported"
         assert timing.warning is None
-    wide = found.seconds(Gemm("x", 2560, 24, 2048, "float16"))
+    wide = profile.seconds(Gemm("x", 2560, 24, 2048, "float16"))
     assert wide.warning
     assert "m above the largest timed, 64" in wide.warning
 
@@ -81,14 +81,14 @@ def test_the_workbook_and_the_csv_agree(tmp_path: Path) -> None:
 
 def test_what_was_not_timed_is_marked_datasheet(tmp_path: Path) -> None:
     sample().to_csv(tmp_path / "gemm.csv", index=False)
-    found = import_deepbench(tmp_path / "gemm.csv")
+    profile = import_deepbench(tmp_path / "gemm.csv")
     operations = (
         Attention("x", 1, 1, 2048, 32, 8, 128, "float16"),
         Collective("x", "all_reduce", 2**20, 8),
         Collective("x", "all_gather", 2**20, 2),
     )
-    assert {found.seconds(op).provenance_kind for op in operations} == {"datasheet"}
-    reduced = [found.seconds(Collective("x", "all_reduce", 2**28, ranks)).seconds for ranks in (2, 8)]
+    assert {profile.seconds(op).provenance_kind for op in operations} == {"datasheet"}
+    reduced = [profile.seconds(Collective("x", "all_reduce", 2**28, ranks)).seconds for ranks in (2, 8)]
     assert reduced[1] < reduced[0]  # a pair shares two links, the whole mesh six
 
 

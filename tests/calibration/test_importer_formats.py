@@ -56,10 +56,12 @@ def imported(folder: Path, **tables: pd.DataFrame) -> HardwareProfile:
     [("fp8", "float8", 1), ("fp8_block", "float8-block", 1), ("nvfp4", "nvfp4", 0.5625)],
 )
 def test_a_format_of_weights_is_a_law_of_its_own(tmp_path: Path, theirs: str, ours: str, weight_bytes: float) -> None:
-    found = imported(tmp_path, gemm_perf=pd.concat([gemms(), gemms(theirs, factor=0.5), gemms("int4_wo", factor=9.0)]))
-    assert sorted(found.gemm) == sorted({"bfloat16", ours})
-    assert found.gemm[ours].element_bytes == weight_bytes
-    timing = found.seconds(Gemm("x", 6, 2048, 2048, ours))
+    profile = imported(
+        tmp_path, gemm_perf=pd.concat([gemms(), gemms(theirs, factor=0.5), gemms("int4_wo", factor=9.0)])
+    )
+    assert sorted(profile.gemm) == sorted({"bfloat16", ours})
+    assert profile.gemm[ours].element_bytes == weight_bytes
+    timing = profile.seconds(Gemm("x", 6, 2048, 2048, ours))
     assert timing.seconds == pytest.approx(0.5e-3 * gemm_ms(6, 2048, 2048), rel=0.05)
     assert timing.warning is None
 
@@ -81,11 +83,11 @@ def test_attention_is_by_the_dtype_of_the_cache(tmp_path: Path) -> None:
     """16-bit queries over an 8-bit cache where they were timed, whatever else was."""
     both_narrow = attentions().query("kv_cache_dtype == 'fp8'").assign(attn_dtype="fp8")
     both_narrow["latency"] *= 7.0
-    found = imported(tmp_path, generation_attention_perf=pd.concat([attentions(), both_narrow]))
-    assert sorted(found.attention) == ["bfloat16", "float8"]
+    profile = imported(tmp_path, generation_attention_perf=pd.concat([attentions(), both_narrow]))
+    assert sorted(profile.attention) == ["bfloat16", "float8"]
     moved = {"bfloat16": 4 * 8 * 4096 * 4 * 128, "float8": 2 * 8 * 4096 * 4 * 128}
     for dtype, moved_bytes in moved.items():
-        seconds = found.seconds(Attention("x", 8, 1, 4096, 32, 4, 128, dtype)).seconds
+        seconds = profile.seconds(Attention("x", 8, 1, 4096, 32, 4, 128, dtype)).seconds
         assert seconds == pytest.approx(10e-6 + moved_bytes / BANDWIDTH, rel=0.1)
 
 
@@ -96,17 +98,17 @@ def test_where_only_narrow_queries_were_timed_they_are_taken(tmp_path: Path) -> 
 
 def test_full_attention_of_prompts_is_fitted_and_judged(tmp_path: Path) -> None:
     table = pd.concat([prefills(), prefills("fp8", 0.8), prefills("fp8", 3.0).assign(kernel_source="a_triton_kernel")])
-    found = imported(tmp_path, context_attention_perf=table.fillna({"kernel_source": "flash"}))
-    assert sorted(found.prefill_attention) == ["bfloat16", "float8"]
+    profile = imported(tmp_path, context_attention_perf=table.fillna({"kernel_source": "flash"}))
+    assert sorted(profile.prefill_attention) == ["bfloat16", "float8"]
     for dtype, factor in (("bfloat16", 1.0), ("float8", 0.8)):
-        timing = found.seconds(PrefillAttention("x", 2, 4096, 32, 8, 128, dtype))
+        timing = profile.seconds(PrefillAttention("x", 2, 4096, 32, 8, 128, dtype))
         expected = factor * (8e-6 + 4 * 2 * 32 * 128 * 4096**2 / 2 / PEAK)
         assert timing.seconds == pytest.approx(expected, rel=0.15)
         assert timing.warning is None
-        report = found.prefill_attention[dtype].report
+        report = profile.prefill_attention[dtype].report
         assert report
         assert (report.rows_held_out, timing.log_sd) == (18, report.log_sd)
-    assert found.sources["context_attention_perf"].kind == "imported"
+    assert profile.sources["context_attention_perf"].kind == "imported"
 
 
 ODD: dict[str, Any] = {
@@ -135,8 +137,8 @@ def test_a_column_of_an_odd_type_is_text_or_one_line(tmp_path: Path, column: str
         with pytest.raises(InputError, match=r"row 1: m must be a whole number from 0 to 1e\+18, got 1.5$"):
             imported(tmp_path, gemm_perf=table)
     else:
-        found = imported(tmp_path, gemm_perf=table)
-        assert list(found.gemm) == ([] if column == "gemm_dtype" else ["bfloat16"])
+        profile = imported(tmp_path, gemm_perf=table)
+        assert list(profile.gemm) == ([] if column == "gemm_dtype" else ["bfloat16"])
 
 
 @pytest.mark.parametrize(("cell", "shown"), [(1.5, "got 1.5"), (-3, "got -3"), ([1, 2], "got [1, 2]")])
@@ -149,22 +151,22 @@ def test_what_is_wrong_with_a_cell_is_told_bare(cell: Any, shown: str) -> None:
 
 def test_a_format_timed_with_the_host_is_left_out_and_named(tmp_path: Path) -> None:
     waiting = gemms("fp8_block").assign(latency=0.18)
-    found = imported(tmp_path, gemm_perf=pd.concat([gemms(), gemms("fp8", factor=0.6), waiting]))
-    assert sorted(found.gemm) == ["bfloat16", "float8"]
-    assert "fp8_block left out" in found.sources["gemm_perf"].note
+    profile = imported(tmp_path, gemm_perf=pd.concat([gemms(), gemms("fp8", factor=0.6), waiting]))
+    assert sorted(profile.gemm) == ["bfloat16", "float8"]
+    assert "fp8_block left out" in profile.sources["gemm_perf"].note
 
 
 def test_a_format_is_another_engines_where_the_first_waits_for_the_host(tmp_path: Path) -> None:
     waiting = gemms("fp8_block").assign(latency=0.18)
     others = pd.concat([gemms(), gemms("fp8_block", factor=0.6)]).assign(framework="SGLang", version="0.5.14")
-    found = imported(tmp_path, gemm_perf=pd.concat([gemms(factor=2.0), waiting, others]))
-    assert found.seconds(Gemm("x", 6, 2048, 2048, "float8-block")).seconds == pytest.approx(
+    profile = imported(tmp_path, gemm_perf=pd.concat([gemms(factor=2.0), waiting, others]))
+    assert profile.seconds(Gemm("x", 6, 2048, 2048, "float8-block")).seconds == pytest.approx(
         0.6e-3 * gemm_ms(6, 2048, 2048), rel=0.05
     )
-    assert found.seconds(Gemm("x", 6, 2048, 2048, "bfloat16")).seconds == pytest.approx(
+    assert profile.seconds(Gemm("x", 6, 2048, 2048, "bfloat16")).seconds == pytest.approx(
         2e-3 * gemm_ms(6, 2048, 2048), rel=0.05
     )
-    note = found.sources["gemm_perf"].note
+    note = profile.sources["gemm_perf"].note
     assert note.startswith("SGLang 0.5.14, TRTLLM 1.0.0 on")
     assert "fp8_block of SGLang, TRTLLM's times of few tokens are the host's" in note
 
@@ -172,10 +174,10 @@ def test_a_format_is_another_engines_where_the_first_waits_for_the_host(tmp_path
 def test_prefill_beyond_the_devices_peak_is_left_out_and_said(tmp_path: Path) -> None:
     """A table without a window that holds the times of one."""
     windowed = prefills().query("window_size == 128").assign(window_size=0)
-    found = imported(tmp_path, context_attention_perf=windowed, gemm_perf=gemms())
-    assert found.prefill_attention == {}
-    assert "exceeds the device's peak" in found.sources["context_attention_perf"].note
-    assert "was not timed" in str(found.seconds(PrefillAttention("x", 1, 4096, 32, 8, 128, "bfloat16")).warning)
+    profile = imported(tmp_path, context_attention_perf=windowed, gemm_perf=gemms())
+    assert profile.prefill_attention == {}
+    assert "exceeds the device's peak" in profile.sources["context_attention_perf"].note
+    assert "was not timed" in str(profile.seconds(PrefillAttention("x", 1, 4096, 32, 8, 128, "bfloat16")).warning)
 
 
 def test_rows_whose_weights_came_from_a_cache_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -183,9 +185,9 @@ def test_rows_whose_weights_came_from_a_cache_are_left_out_and_counted(tmp_path:
     table = gemms()
     small = (table["n"] == 4096) & (table["k"] == 4096)
     cached = table.assign(latency=table["latency"].where(~small, 1e3 * 2 * 4096**2 / (2.0 * BANDWIDTH)))
-    found = imported(tmp_path, gemm_perf=cached)
+    profile = imported(tmp_path, gemm_perf=cached)
     assert f"{small.sum()} of {len(table)} rows of bfloat16 left out, their weights came from a cache" in (
-        found.sources["gemm_perf"].note
+        profile.sources["gemm_perf"].note
     )
-    predicted_s = found.seconds(Gemm("x", 8, 4096, 4096, "bfloat16")).seconds
+    predicted_s = profile.seconds(Gemm("x", 8, 4096, 4096, "bfloat16")).seconds
     assert predicted_s == pytest.approx(1e-3 * gemm_ms(8, 4096, 4096), rel=0.2)

@@ -125,15 +125,15 @@ def test_a_time_in_place_only_is_taken_and_said(tmp_path: Path) -> None:
 
 def test_runs_of_a_file_are_told_apart(tmp_path: Path) -> None:
     lines = [*new(8), *new(4), *new(8, "all_gather"), *new(2, "sendrecv"), *new(8, "broadcast")]
-    found = read(tmp_path, lines)
-    assert [(timed.operation, timed.ranks) for timed in found] == [
+    findings = read(tmp_path, lines)
+    assert [(timed.operation, timed.ranks) for timed in findings] == [
         ("all_reduce", 8),
         ("all_reduce", 4),
         ("all_gather", 8),
         ("sendrecv", 2),
     ]
-    assert all(says_the_law(timed) for timed in found)
-    assert "operation 'broadcast' is not priced" in " ".join(found[0].remarks)
+    assert all(says_the_law(timed) for timed in findings)
+    assert "operation 'broadcast' is not priced" in " ".join(findings[0].remarks)
     assert [timed.ranks for timed in read(tmp_path, lines, "all_reduce", 4)] == [4]
 
 
@@ -223,9 +223,9 @@ def test_a_base_of_the_same_kind_is_fine(tmp_path: Path) -> None:
 
 
 def test_files_of_one_collective_in_different_ways_are_not_mixed(tmp_path: Path) -> None:
-    found = [*read(tmp_path, new()), *read(tmp_path, new(graph=20))]
+    listed = [*read(tmp_path, new()), *read(tmp_path, new(graph=20))]
     with pytest.raises(InputError, match="both time all_reduce over 8, not of the same"):
-        with_nccl_tests(find_hardware("v100-sxm2-32gb"), found, "nccl-tests")
+        with_nccl_tests(find_hardware("v100-sxm2-32gb"), listed, "nccl-tests")
 
 
 def nccl_json(devices_listed: int, ngpus: int) -> dict[str, object]:

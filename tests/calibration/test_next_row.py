@@ -27,10 +27,10 @@ def test_the_row_that_tells_most_leaves_less_open_than_any_other() -> None:
     """Its own promise, held against fits with each of the candidates added."""
     rows = [a_row(batch) for batch in (1, 2, 4)]
     fit, asked = fitted(*rows), list(candidates(rows))
-    found = next_row(rows, fit.card, fit.open)
-    assert found is not None
-    assert found.without == pytest.approx(open_of(fit, asked))
-    assert found.with_it < found.without
+    following = next_row(rows, fit.card, fit.open)
+    assert following is not None
+    assert following.without == pytest.approx(open_of(fit, asked))
+    assert following.with_it < following.without
 
     def after(row: Row) -> float:
         made = features([*rows, row], fit.card)
@@ -44,7 +44,7 @@ def test_the_row_that_tells_most_leaves_less_open_than_any_other() -> None:
         return float(np.sqrt(np.einsum("ij,jk,ik->i", ways, seen.covariance, ways).mean()))
 
     left = {row: after(row) for row in asked[::5]}
-    assert after(found.row) <= min(left.values()) + 1e-3
+    assert after(following.row) <= min(left.values()) + 1e-3
 
 
 def test_rows_of_one_gpu_ask_for_one_of_several() -> None:
@@ -52,9 +52,9 @@ def test_rows_of_one_gpu_ask_for_one_of_several() -> None:
     rows = [a_row(batch) for batch in (1, 8, 64)]
     fit = fitted(*rows)
     assert "communication" in fit.unpaid
-    found = next_row(rows, fit.card, fit.open)
-    assert found is not None
-    assert found.row.tp > 1
+    following = next_row(rows, fit.card, fit.open)
+    assert following is not None
+    assert following.row.tp > 1
 
 
 def test_a_second_row_of_the_same_kind_is_not_asked_for_again() -> None:

@@ -73,7 +73,7 @@ def test_doubts_are_sentences() -> None:
     devices = ["cuda:0", "cuda:1", "cuda:2", "cuda:3"]
     assert list(doubts("0-1 NV2", [timed("gemm", 1.0, off_core=0.02), *links(1.0)], devices)) == []
     rows = [timed("gemm", 1.0, 0.3, slowness, m=m) for m, slowness in enumerate((1.0, 1.0, 1.0, 2.0))]
-    found = list(doubts("no direct link from target to draft (GPUs 0-3)", [*rows, *links(2.0)], devices))
-    assert [sentence.split(" ")[0] for sentence in found] == ["this", "other", "no", "messages"]
-    assert "took 30% of the cores" in found[1]
-    assert "target rank 2 (cuda:2) 2.0x rank 0's time" in found[3]
+    listed = list(doubts("no direct link from target to draft (GPUs 0-3)", [*rows, *links(2.0)], devices))
+    assert [sentence.split(" ")[0] for sentence in listed] == ["this", "other", "no", "messages"]
+    assert "took 30% of the cores" in listed[1]
+    assert "target rank 2 (cuda:2) 2.0x rank 0's time" in listed[3]

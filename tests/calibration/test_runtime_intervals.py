@@ -52,8 +52,8 @@ def held(fit: Fit) -> dict[str, bool]:
 
 def covered(draws: int) -> dict[str, float]:
     """The share of fits, each of another draw of the noise, whose interval holds."""
-    found = [held(fit_runtime(noisy(exact(), seed), START, "fitted", fields=FIELDS)) for seed in range(draws)]
-    return {field: float(np.mean([each.get(field, False) for each in found])) for field in FIELDS}
+    listed = [held(fit_runtime(noisy(exact(), seed), START, "fitted", fields=FIELDS)) for seed in range(draws)]
+    return {field: float(np.mean([each.get(field, False) for each in listed])) for field in FIELDS}
 
 
 @pytest.mark.parametrize(("draws", "least"), [(50, 0.88), pytest.param(100, 0.90, marks=pytest.mark.slow)])
@@ -68,8 +68,8 @@ def test_intervals_hold_the_true_numbers_in_nine_of_ten_fits(draws: int, least: 
 
 def test_a_fit_without_noise_finds_the_numbers_and_predicts_series_that_it_never_saw() -> None:
     fit = fit_runtime(exact(), START, "fitted", fields=FIELDS)
-    found = {**fit.card.kernels.model_dump(), **fit.card.host.model_dump()}
-    assert {name: found[name] for name in FIELDS} == pytest.approx({name: TRUE[name] for name in FIELDS}, rel=0.02)
+    named = {**fit.card.kernels.model_dump(), **fit.card.host.model_dump()}
+    assert {name: named[name] for name in FIELDS} == pytest.approx({name: TRUE[name] for name in FIELDS}, rel=0.02)
     assert fit.told == FIELDS
     assert fit.left_out_error is not None
     assert fit.left_out_error < 0.005

@@ -27,10 +27,10 @@ def test_drift_that_visits_share_is_found_and_taken_away(seed: int) -> None:
     points, at_s, true_s = visits(seed)
     noise = np.exp(0.08 * np.random.default_rng(100 + seed).standard_normal(len(at_s)))
     seconds = true_s * wandering(at_s) * noise
-    found = slowness(points, at_s, seconds)
+    slow = slowness(points, at_s, seconds)
     drifting = wandering(at_s) / np.median(wandering(at_s))
-    assert np.corrcoef(np.log(found), np.log(drifting))[0, 1] > 0.8
-    before, after = (np.std(np.log(times / true_s)) for times in (seconds, seconds / found))
+    assert np.corrcoef(np.log(slow), np.log(drifting))[0, 1] > 0.8
+    before, after = (np.std(np.log(times / true_s)) for times in (seconds, seconds / slow))
     assert after < 0.8 * before
     assert after == pytest.approx(0.08, rel=0.35)
 
@@ -62,7 +62,7 @@ def test_a_visit_after_a_pause_is_not_judged_by_those_before_it() -> None:
 def test_the_unit_of_time_and_the_order_of_rows_do_not_matter(seed: int, unit: float) -> None:
     points, at_s, seconds = visits(seed, points=8, often=5)
     seconds = seconds * np.exp(0.1 * np.random.default_rng(seed).standard_normal(len(at_s)))
-    found = slowness(points, at_s, seconds)
-    assert slowness(points, at_s, unit * seconds) == pytest.approx(found)
+    slow = slowness(points, at_s, seconds)
+    assert slowness(points, at_s, unit * seconds) == pytest.approx(slow)
     shuffled = np.random.default_rng(seed).permutation(len(at_s))
-    assert slowness(points[shuffled], at_s[shuffled], seconds[shuffled]) == pytest.approx(found[shuffled])
+    assert slowness(points[shuffled], at_s[shuffled], seconds[shuffled]) == pytest.approx(slow[shuffled])

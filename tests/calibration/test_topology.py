@@ -50,9 +50,9 @@ def gpus(*rows: int, peers: bool = True) -> dict[str, Gpu]:
     }
 
 
-def described(found: dict[str, Gpu], matrix: str = CUBE_MESH) -> str:
-    links = topology.links_of(found, topology.parse_uuids(UUIDS), topology.parse_links(matrix))
-    return topology.describe(found, links)
+def described(gpus: dict[str, Gpu], matrix: str = CUBE_MESH) -> str:
+    links = topology.links_of(gpus, topology.parse_uuids(UUIDS), topology.parse_links(matrix))
+    return topology.describe(gpus, links)
 
 
 def test_uuids_are_read_as_torch_writes_them() -> None:

@@ -74,10 +74,10 @@ def test_rows_that_are_missed_by_more_than_their_card_says_scale_its_errors_up()
 def test_what_is_known_of_a_row_is_what_its_cost_says_to_first_order() -> None:
     row = a_row(8)
     card = find_runtime("kernels").model_copy(update={"covered": covered_by([row])})
-    found = Unseen.of([row], card, np.zeros(1))
-    assert found.known[0] == pytest.approx(work_of(row, card).cost.log_sd)
-    assert 0.0 < found.beside[0] < 1.0
-    assert not found.steps.any()
+    unseen = Unseen.of([row], card, np.zeros(1))
+    assert unseen.known[0] == pytest.approx(work_of(row, card).cost.log_sd)
+    assert 0.0 < unseen.beside[0] < 1.0
+    assert not unseen.steps.any()
 
 
 def test_the_fit_and_the_card_are_one_law() -> None:
@@ -87,8 +87,8 @@ def test_the_fit_and_the_card_are_one_law() -> None:
     rows = [a_row(4).model_copy(update=other) for other in others]
     away = Away(**{way: 0.1 * number for number, way in enumerate(STEPS, 1)})
     card = find_runtime("kernels").model_copy(update={"covered": covered_by(behind), "away": away})
-    found = Unseen.of(rows, card, np.zeros(len(rows)))
+    unseen = Unseen.of(rows, card, np.zeros(len(rows)))
     facing = [card.facing(case_of(row)).errors for row in rows]
-    said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, found.beside, strict=True)]
+    said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, unseen.beside, strict=True)]
     said = [square + each.pass_log_sd**2 for square, each in zip(said, facing, strict=True)]
-    assert found.squares_by(card) == pytest.approx(said)
+    assert unseen.squares_by(card) == pytest.approx(said)

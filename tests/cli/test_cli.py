@@ -123,8 +123,8 @@ def test_rounds_that_never_came_take_no_time_that_is_not_a_number(p_hit: str, sa
 
 def test_the_interval_of_a_probability_is_one_of_probabilities() -> None:
     options = ["--t-sd", "0.2", "--alpha-backup", "0.9", "--f", "8", "--rounds", "50"]
-    found = answer("simulate", *options)["strategies"]["ssd"]["p_hit"]
-    assert 0.0 <= found["low"] <= found["mean"] <= found["high"] <= 1.0  # by batch means alone it was 1.008
+    p_hit = answer("simulate", *options)["strategies"]["ssd"]["p_hit"]
+    assert 0.0 <= p_hit["low"] <= p_hit["mean"] <= p_hit["high"] <= 1.0  # by batch means alone it was 1.008
 
 
 def test_an_interval_of_one_round_is_unknown() -> None:
@@ -140,9 +140,9 @@ def test_a_strategy_without_room_is_told_of_beside_the_others(verb: str) -> None
     assert done.returncode == 0, done.stderr
     why = "SSD needs 8 target and 1 draft devices, h100-sxm has 8; the nearest that fits is tp 4"
     assert why in " ".join(done.stdout.split())
-    found = answer(*arguments)
-    assert list(found["strategies"]) == ["ar", "sd"]
-    assert found["no_room"] == {"ssd": why}
+    shown = answer(*arguments)
+    assert list(shown["strategies"]) == ["ar", "sd"]
+    assert shown["no_room"] == {"ssd": why}
 
 
 @pytest.mark.parametrize(
@@ -256,3 +256,17 @@ def test_a_sweep_is_shown_whatever_comes_before_the_subject() -> None:
     done = asked("sweep", "--t-sd", "0.2", "--b", "1,2", "--strategies", "ar,sd,ssd,pearl", "--subject", "sd")
     assert done.returncode == 0, done.stderr
     assert "SD/PEARL" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", ["simulate --t-sd 0.2 --trace -", "sweep --t-sd 0.2 -o -", "validate run -o -"])
+def test_a_dash_is_no_file_to_write(arguments: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = asked(*arguments.split())
+    assert done.returncode == 2
+    assert "nothing else goes to standard output" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_simulate_says_that_targets_share_a_draft() -> None:
+    done = asked(*"simulate --strategies ssd --targets 2 --draft-serves in-turn --rounds 50 --quiet".split())
+    assert "Draft    SSD: one for 2 targets, one after the other" in done.stdout

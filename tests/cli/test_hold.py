@@ -25,13 +25,13 @@ def drafted(k: int) -> dict[str, object]:
 
 def rows_of(noise: float, repeats: int = 3) -> list[Row]:
     random = np.random.default_rng(0)
-    found = []
+    rows = []
     for repeat in range(1, repeats + 1):
         for batch in (1, 2, 4, 8, 16, 32, 64):
             for more in ({}, drafted(2), drafted(5)):
                 row = served(batch=batch, output_tokens=256.0, repeat=repeat, **more)
-                found.append(measured(row, off_by=float(np.exp(noise * random.standard_normal()))))
-    return found
+                rows.append(measured(row, off_by=float(np.exp(noise * random.standard_normal()))))
+    return rows
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def test_what_was_put_aside_is_predicted_within_the_noise_and_the_decision_follo
     assert "Your engine's noise is" in answer.stdout
     assert "On this engine: llama-3.1-8b with llama-3.2-1b" in answer.stdout
     assert (here / "engine.toml").exists()
-    found = json.loads(asked("fit", "runtime", "rows.csv", "--hold", "30%", "-o", "engine.toml", "--json").stdout)
-    assert undescribed("fit runtime", found) == []
-    assert found["noise"] == pytest.approx(0.03, rel=0.3)
-    assert found["held_error"] < found["noise"]
-    assert found["held_coverage"] > 0.8
-    assert len(found["held"]) == 6
+    document = json.loads(asked("fit", "runtime", "rows.csv", "--hold", "30%", "-o", "engine.toml", "--json").stdout)
+    assert undescribed("fit runtime", document) == []
+    assert document["noise"] == pytest.approx(0.03, rel=0.3)
+    assert document["held_error"] < document["noise"]
+    assert document["held_coverage"] > 0.8
+    assert len(document["held"]) == 6
 
 
 def test_a_setting_is_put_aside_with_all_its_repeats_and_before_anything_is_fitted() -> None:

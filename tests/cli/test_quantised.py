@@ -22,8 +22,8 @@ LARGE = "predict --tp 2 --b 64 --context 4096"
 def answer(command: str) -> dict[str, Any]:
     done = asked(*command.split(), "--json")
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 def refusal(command: str) -> str:
@@ -43,20 +43,20 @@ def test_what_does_not_fit_names_the_batch_that_does(formats: str, largest: int)
 
 
 def test_a_quantised_model_and_cache_fit_where_16_bits_do_not() -> None:
-    found = answer(f"{LARGE} --dtype float8 --kv-dtype float8")
-    scenario = found["scenario"]
+    shown = answer(f"{LARGE} --dtype float8 --kv-dtype float8")
+    scenario = shown["scenario"]
     assert (scenario["dtype"]["value"], scenario["kv_dtype"]["value"]) == ("float8", "float8")
     fits = answer("predict --tp 2 --b 10 --context 4096")
-    assert found["strategies"]["ar"]["tokens_per_second"] > 2 * fits["strategies"]["ar"]["tokens_per_second"]
+    assert shown["strategies"]["ar"]["tokens_per_second"] > 2 * fits["strategies"]["ar"]["tokens_per_second"]
     assert "draft_dtype" not in scenario
 
 
 def test_fewer_bytes_are_faster_and_say_what_they_rest_on() -> None:
     speeds = {}
     for dtype in ("bfloat16", "float8", "int4"):
-        found = answer(f"predict --b 1 --dtype {dtype}")
-        speeds[dtype] = found["strategies"]["ar"]["tokens_per_second"]
-        guessed = any("no int4 GEMMs were timed" in warning for warning in found["warnings"])
+        shown = answer(f"predict --b 1 --dtype {dtype}")
+        speeds[dtype] = shown["strategies"]["ar"]["tokens_per_second"]
+        guessed = any("no int4 GEMMs were timed" in warning for warning in shown["warnings"])
         assert guessed == (dtype == "int4")
     assert speeds["bfloat16"] < speeds["float8"] < speeds["int4"]
 

@@ -68,10 +68,10 @@ def test_a_fit_says_what_the_rows_tell_and_what_they_do_not(benchmarks: Path) ->
     assert re.search(r"One row more would tell most at --tp \d --b \d+ --context \d+: ", done.stdout)
     both = asked("fit", "runtime", *files[:5], *options, "--fields", "per_layer_s,per_step_s")  # of one model
     assert "The rows cannot tell apart: per_step_s and per_layer_s;" in both.stdout
-    found = answered("fit", "runtime", *files, *options, "--fields", "gemm,per_step_s", "--name", "ours")
-    assert undescribed("fit runtime", found) == []
-    assert [each["field"] for each in found["fields"]] == ["gemm", "per_step_s"]
-    assert sum(each["rows"] for each in found["series"]) == len(files)
+    shown = answered("fit", "runtime", *files, *options, "--fields", "gemm,per_step_s", "--name", "ours")
+    assert undescribed("fit runtime", shown) == []
+    assert [each["field"] for each in shown["fields"]] == ["gemm", "per_step_s"]
+    assert sum(each["rows"] for each in shown["series"]) == len(files)
     assert load_runtime(Path("engine.toml")).name == "ours"
 
 
@@ -135,9 +135,9 @@ def test_exit_codes_follow_the_mean_error(factor: float, code: int, tmp_path: Pa
     path = rows_off_by(factor, tmp_path / "rows.csv")
     done = asked("validate", "rows", str(path), "--runtime", str(card), "--max-error", "5%")
     assert (done.returncode, done.stderr) == (code, "")
-    found = json.loads(asked("validate", "rows", str(path), "--runtime", str(card), "--json").stdout)
-    assert undescribed("validate rows", found) == []
-    assert [each["error"] for each in found["rows"]] == pytest.approx([1.0 / factor - 1.0] * 4)
+    document = json.loads(asked("validate", "rows", str(path), "--runtime", str(card), "--json").stdout)
+    assert undescribed("validate rows", document) == []
+    assert [each["error"] for each in document["rows"]] == pytest.approx([1.0 / factor - 1.0] * 4)
 
 
 def save(card: Runtime, path: Path) -> None:
@@ -148,9 +148,9 @@ def save(card: Runtime, path: Path) -> None:
 
 def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
     one, other = (rows_off_by(1.0, tmp_path / name) for name in ("one.csv", "other.csv"))
-    found = answered("validate", "rows", str(one), str(other))
-    assert found["summaries"][0]["rows"] == 8
-    assert {Row.model_fields.keys() >= row.keys() for row in found["rows"]} == {False}  # and the prediction
+    shown = answered("validate", "rows", str(one), str(other))
+    assert shown["summaries"][0]["rows"] == 8
+    assert {Row.model_fields.keys() >= row.keys() for row in shown["rows"]} == {False}  # and the prediction
 
 
 def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) -> None:
@@ -162,10 +162,10 @@ def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) 
     assert re.search(r"^sglang: mean absolute error", done.stdout, flags=re.MULTILINE)
     (line,) = done.stderr.splitlines()
     assert line.startswith("skipped row 2 (no-such-model, h100-sxm, batch 1): unknown transformer 'no-such-model'")
-    found = answered("validate", "rows", str(path), "--runtime", "vllm,sglang")
-    assert undescribed("validate rows", found) == []
-    assert [one["number"] for one in found["skipped"]] == [2]
-    assert [one["runtime"] for one in found["rows"]] == ["vllm", "vllm", "sglang", "sglang"]
+    shown = answered("validate", "rows", str(path), "--runtime", "vllm,sglang")
+    assert undescribed("validate rows", shown) == []
+    assert [one["number"] for one in shown["skipped"]] == [2]
+    assert [one["runtime"] for one in shown["rows"]] == ["vllm", "vllm", "sglang", "sglang"]
     assert asked("report", str(tmp_path / "run")).returncode == 0
     assert "Row 2 was skipped: unknown transformer" in (tmp_path / "run" / "report.html").read_text()
 

@@ -44,8 +44,8 @@ def test_every_cell_is_printed_whole_on_a_line_of_its_row(table: Table, width: i
         begins = {row_of.split()[0] for row_of in of_row}
         if table.names:  # by the row's name, or by its number
             assert begins in ({table.columns[0].cells[row]}, {str(row + 1)})
-        found = " ".join(of_row).split()
-        assert {column.cells[row] for column in table.columns} <= set(found)
+        words = " ".join(of_row).split()
+        assert {column.cells[row] for column in table.columns} <= set(words)
         assert not any(f"<{other}." in line for line in of_row for other in range(4) if other != row)
 
 

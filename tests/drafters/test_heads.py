@@ -98,12 +98,12 @@ def test_mtp_is_recommended_for_its_target(tmp_path: Path) -> None:
     _deepseek(tmp_path)
     target = str(tmp_path / "deepseek-ai--DeepSeek-R1_config.json")
     options = {"target": target, "drafter": "mtp", "hardware": "b200-sxm", "dtype": "nvfp4", "runtime": "trtllm"}
-    found = ssdsim.recommend(gpus=8, b=1, strategies=("ar", "sd"), tp=8, **options)
-    best = found.answers[0].best
+    recommendation = ssdsim.recommend(gpus=8, b=1, strategies=("ar", "sd"), tp=8, **options)
+    best = recommendation.answers[0].best
     assert best is not None
     assert best.shape.strategy == "sd"
-    assert "SD" in found.sentence
-    assert any("published, not measured here" in warning for warning in found.warnings)
+    assert "SD" in recommendation.sentence
+    assert any("published, not measured here" in warning for warning in recommendation.warnings)
 
 
 def test_a_draft_catches_up_once_and_conditions_on_itself_after() -> None:
@@ -146,9 +146,9 @@ def test_a_heads_tree_is_priced_by_its_levels() -> None:
 
 @pytest.mark.parametrize("drafter", ["eagle3", "model"])
 def test_a_tree_of_one_child_a_node_is_sds_draft(drafter: str) -> None:
-    found = _configured(drafter=drafter, k=3, strategies=("sd", "tree"), tree_children=[1, 1, 1]).scenarios
-    assert found["tree"].seconds["draft"] == pytest.approx(found["sd"].seconds["draft"])
-    assert found["tree"].estimate.tokens_per_round == pytest.approx(found["sd"].estimate.tokens_per_round)
+    scenarios = _configured(drafter=drafter, k=3, strategies=("sd", "tree"), tree_children=[1, 1, 1]).scenarios
+    assert scenarios["tree"].seconds["draft"] == pytest.approx(scenarios["sd"].seconds["draft"])
+    assert scenarios["tree"].estimate.tokens_per_round == pytest.approx(scenarios["sd"].estimate.tokens_per_round)
 
 
 def test_a_heads_tree_accepts_by_depth() -> None:
@@ -214,11 +214,11 @@ def _ssd(alpha: tuple[float, ...], k: int, h: float, **more: Any) -> Scenario:
 
 @pytest.mark.parametrize(("h", "tokens"), [(0.6, 2.901), (0.8, 2.838), (0.9, 2.807), (1.0, 2.776)])
 def test_a_hit_is_worth_less_than_a_draft_just_in_time(h: float, tokens: float) -> None:
-    found = _ssd(EAGLE_LIKE, 4, h)
-    by_state = found.tokens.expected_tokens  # type: ignore[union-attr]
+    scenario = _ssd(EAGLE_LIKE, 4, h)
+    by_state = scenario.tokens.expected_tokens  # type: ignore[union-attr]
     assert by_state == pytest.approx([2.922, 2.834, 2.766, 2.621, 2.621, 3.1028], abs=6e-4)
-    assert float(found.tokens.averages.tokens_per_round) == pytest.approx(tokens, abs=6e-4)
-    assert float(found.estimate.p_hit or 0.0) == pytest.approx(h)
+    assert float(scenario.tokens.averages.tokens_per_round) == pytest.approx(tokens, abs=6e-4)
+    assert float(scenario.estimate.p_hit or 0.0) == pytest.approx(h)
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_what_ssd_keeps_of_a_heads_tokens(alpha: tuple[float, ...], k: int, h: f
 
 def test_no_hits_are_synchronous_eagle() -> None:
     """Without hits every round is drafted just in time."""
-    found = float(_ssd(EAGLE_LIKE, 5, 0.0).tokens.averages.tokens_per_round)
-    assert found == pytest.approx(expected_tokens_of_pmf(accepted_length_pmf(EAGLE_LIKE, 5)))
+    number = float(_ssd(EAGLE_LIKE, 5, 0.0).tokens.averages.tokens_per_round)
+    assert number == pytest.approx(expected_tokens_of_pmf(accepted_length_pmf(EAGLE_LIKE, 5)))
 
 
 @pytest.mark.long
@@ -274,12 +274,12 @@ def test_every_card_is_of_a_drafter_that_there_is(name: str) -> None:
 
 
 def test_published_acceptance_takes_the_place_of_the_placeholder() -> None:
-    found = predict(**EIGHT_B, drafter="eagle3")
-    settings = found.configuration.settings
+    prediction = predict(**EIGHT_B, drafter="eagle3")
+    settings = prediction.configuration.settings
     assert settings["draft"] == "eagle3-llama-3.1-8b"
     assert settings.source("alpha").startswith("published: eagle3-llama-3.1-8b on MT-Bench")
-    assert float(found.estimates["sd"].tokens_per_round) == pytest.approx(3.46, abs=0.02)  # tau at K = 6
-    assert any("published, not measured here" in warning for warning in found.configuration.warnings)
+    assert float(prediction.estimates["sd"].tokens_per_round) == pytest.approx(3.46, abs=0.02)  # tau at K = 6
+    assert any("published, not measured here" in warning for warning in prediction.configuration.warnings)
     given = configure(**EIGHT_B, drafter="eagle3", alpha=0.5)
     assert given.settings["alpha"] == 0.5
     assert not any("published" in warning for warning in given.warnings)
@@ -354,3 +354,39 @@ def test_dflash_reads_its_context_from_the_targets_states() -> None:
     assert rows["context_kv"] == (3, 2 * 8 * 128, 4096)
     assert rows["lm_head"][1] == 151936
     assert np.isclose(head.layers, 5)
+
+
+# several MTP modules
+
+
+def _mtp(**options: Any) -> Scenario:
+    given: dict[str, Any] = {"target": "qwen3.5-27b", "tp": 2, "hardware": "h200-sxm", "drafter": "mtp", "alpha": 0.7}
+    return configure(**{**given, "k": 4, **options}, strategies=("sd",)).scenarios["sd"]
+
+
+def test_one_module_is_the_head_itself() -> None:
+    assert _mtp(mtp_modules=1).seconds == _mtp().seconds
+
+
+def test_several_modules_catch_up_with_what_was_rejected_and_lie_beside_each_other() -> None:
+    """K 4 with three: the first over K + 1 tokens, two over K each (R - 1 stale ones at most), the last once more."""
+    several, one = _mtp(mtp_modules=3), _mtp()
+    passes = [
+        (piece.times, piece.work.forward.tokens)
+        for piece in several.steps["draft"].pieces
+        if isinstance(piece.work, Pass)
+    ]
+    assert passes == [(1, 5), (2, 4), (1, 1)]
+    assert several.seconds["draft"] > one.seconds["draft"]
+    held = [case.drafter.demand(case.site, 4, 0, beside=True) for case in (several, one) if case.site is not None]
+    assert held[0].weights_bytes == 3 * held[1].weights_bytes
+    assert held[0].sequence_bytes == 3 * held[1].sequence_bytes
+    many = _mtp(mtp_modules=8).steps["draft"].pieces
+    assert [piece.times for piece in many] == [1, 3], "of more modules than tokens the first ones draft"
+
+
+@pytest.mark.parametrize(("name", "given"), [("ssd", {}), ("tree", {"tree_nodes": 8, "tree_depth": 3})])
+def test_several_modules_draft_chains_beside_a_verification(name: str, given: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"target": "qwen3.5-27b", "tp": 2, "hardware": "h200-sxm", "drafter": "mtp", "alpha": 0.7}
+    with pytest.raises(ssdsim.InputError, match="--mtp-modules"):
+        configure(**options, **given, k=4, mtp_modules=2, strategies=(name,))

@@ -71,9 +71,11 @@ def test_a_round_is_a_verification_where_something_was_found_and_else_a_step_of_
 
 
 def test_without_a_match_it_is_autoregressive() -> None:
-    found = _sd("ngram", k=5, alpha=0.9, found=1e-6)
-    assert _tokens(found) == pytest.approx(1.0, abs=1e-5)
-    assert float(found.estimate.round_s) == pytest.approx(found.seconds["decode"] + found.seconds["sample"], rel=1e-5)
+    deviation = _sd("ngram", k=5, alpha=0.9, found=1e-6)
+    assert _tokens(deviation) == pytest.approx(1.0, abs=1e-5)
+    assert float(deviation.estimate.round_s) == pytest.approx(
+        deviation.seconds["decode"] + deviation.seconds["sample"], rel=1e-5
+    )
 
 
 def test_in_a_batch_the_pass_has_the_rows_of_those_that_found_something() -> None:
@@ -89,9 +91,9 @@ def test_in_a_batch_the_pass_has_the_rows_of_those_that_found_something() -> Non
 def test_a_longer_match_proposes_more_suffixes() -> None:
     """``min(p, K, 24 - p)`` tokens; never more tokens than a proposal of K would yield."""
     whole = _tokens(_sd("suffix", k=8, alpha=0.8, found=0.5))
-    found = [_tokens(_sd("suffix", k=8, alpha=0.8, found=0.5, suffix_match=mean)) for mean in (1.0, 3.0, 9.0)]
-    assert found[0] == pytest.approx(1.0 + 0.5 * 0.8)  # matches of one token propose one
-    assert found[0] < found[1] < found[2] < whole
+    listed = [_tokens(_sd("suffix", k=8, alpha=0.8, found=0.5, suffix_match=mean)) for mean in (1.0, 3.0, 9.0)]
+    assert listed[0] == pytest.approx(1.0 + 0.5 * 0.8)  # matches of one token propose one
+    assert listed[0] < listed[1] < listed[2] < whole
     rows = [_sd("suffix", k=8, alpha=0.8, found=1.0, suffix_match=mean).seconds["verify"] for mean in (1.0, 9.0)]
     assert rows[0] <= rows[1] <= _sd("suffix", k=8, alpha=0.8, found=1.0).seconds["verify"]
     assert _sd("suffix", k=8, alpha=0.8).seconds["draft"] == pytest.approx(8 * 20e-6)
@@ -156,9 +158,9 @@ def test_medusas_heads_are_148_million_weights_each_and_run_beside_the_target() 
 @pytest.mark.parametrize("drafter", ["medusa", "self"])
 def test_what_reads_the_targets_memory_drafts_nowhere_else(drafter: str) -> None:
     options: dict[str, Any] = {**EIGHT_B, "drafter": drafter, "alpha": 0.7}
-    found = configure(**options, strategies=("ar", "sd", "ssd"))
-    assert set(found.scenarios) == {"ar", "sd"}
-    assert "only on the target's" in found.no_room["ssd"]
+    configuration = configure(**options, strategies=("ar", "sd", "ssd"))
+    assert set(configuration.scenarios) == {"ar", "sd"}
+    assert "only on the target's" in configuration.no_room["ssd"]
     with pytest.raises(ssdsim.InputError, match="drafts on devices of its own"):
         configure(**options, strategies=("sd",), sd_draft="separate")
     assert ssdsim.roofline(**EIGHT_B, drafter=drafter, strategies=("sd",)).shape[0] > 0
@@ -191,8 +193,8 @@ def test_dflashs_mean_length_is_an_acceptance_of_86_percent() -> None:
 
     mean = Published(data="mean", k=15, tokens=6.49, source="table 1")
     assert mean.by_position[0] == pytest.approx(0.860, abs=5e-4)
-    found = _sd("dflash", target="qwen3-8b", k=15, draft_set="MT-Bench")
-    assert _tokens(found) == pytest.approx(4.24, abs=1e-6)
+    deviation = _sd("dflash", target="qwen3-8b", k=15, draft_set="MT-Bench")
+    assert _tokens(deviation) == pytest.approx(4.24, abs=1e-6)
 
 
 def test_dsparks_second_matrix_is_read_once_a_token() -> None:
@@ -232,8 +234,8 @@ def test_dsparks_published_rates_yield_its_published_lengths() -> None:
     for data, tokens in (("GSM8K", 6.49), ("MATH500", 6.395), ("HumanEval", 5.874), ("MBPP", 5.561)):
         assert _tokens(_sd("dspark", target="qwen3-8b", k=7, draft_set=data)) == pytest.approx(tokens, abs=2e-3)
     for k, tokens in ((7, 4.842), (15, 6.044)):
-        found = _sd("dflash", target="qwen3-8b", k=k, draft_set=f"GSM8K at K {k}")
-        assert _tokens(found) == pytest.approx(tokens, abs=2e-3)
+        deviation = _sd("dflash", target="qwen3-8b", k=k, draft_set=f"GSM8K at K {k}")
+        assert _tokens(deviation) == pytest.approx(tokens, abs=2e-3)
 
 
 # the target over a sparse cache
@@ -257,8 +259,8 @@ def test_a_sparse_cache_pays_at_long_contexts_and_large_batches() -> None:
     gains = []
     for b in (1, 32):
         options: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 4, "b": b, "context": 32_000}
-        found = configure(**options, drafter="self", alpha=0.8, k=3, strategies=("ar", "sd"))
-        rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in found.scenarios.items()}
+        configuration = configure(**options, drafter="self", alpha=0.8, k=3, strategies=("ar", "sd"))
+        rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in configuration.scenarios.items()}
         gains.append(rates["sd"] / rates["ar"])
     assert gains[0] < gains[1]
 

@@ -13,7 +13,7 @@ import pytest
 import ssdsim
 from ssdsim.answers.predict import PredictEngine, predict
 from ssdsim.engine.simulate import simulate, simulate_requests
-from ssdsim.engine.stopping import Progress
+from ssdsim.engine.stopping import InTurn, Progress
 from ssdsim.scenario.scenario import Scenario
 from tests.cli.in_process import asked
 
@@ -31,17 +31,17 @@ def scenario(**options: Any) -> Scenario:
 def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: PredictEngine, most: int) -> None:
     """Its interval says how well it is known then: pairs of requests that differ took 24 s and never were precise."""
     heard: list[tuple[int, int]] = []
-    found = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
+    prediction = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
     assert heard[-1] == (2 * most, 2 * most)
-    interval, exact = found.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
+    interval, exact = prediction.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
     assert interval is not None
     assert interval.low < exact.tokens_per_second < interval.high
-    assert found.verdict.doubts[0].what == "the simulation"
+    assert prediction.verdict.doubts[0].what == "the simulation"
 
 
 def test_a_precision_that_is_asked_for_is_kept() -> None:
-    found = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
-    assert (found.high - found.low) / 2.0 <= 0.004 * found.value
+    tokens_per_second = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
+    assert (tokens_per_second.high - tokens_per_second.low) / 2.0 <= 0.004 * tokens_per_second.value
 
 
 def test_it_says_how_far_it_is_and_comes_to_its_end() -> None:
@@ -77,3 +77,18 @@ def test_long_work_says_what_is_left_and_ends_at_ctrl_c(ctrl_c: None) -> None:
         out, err = process.communicate(timeout=60.0)
     assert (process.returncode, out) == (130, "")
     assert err.strip() == "interrupted"
+
+
+def test_the_progress_of_runs_in_turn_never_goes_back() -> None:
+    heard: list[tuple[int, int]] = []
+    of = InTurn(lambda done, total: heard.append((done, total)), 2).of
+    for at, guesses in enumerate(([(50, 100), (100, 100), (100, 400), (400, 400)], [(10, 20), (20, 20)])):
+        for done, total in guesses:
+            hears = of(at)
+            assert hears is not None
+            hears(done, total)
+    shares = [done / total for done, total in heard]
+    assert shares == sorted(shares)
+    assert [done for done, _ in heard] == sorted(done for done, _ in heard)
+    assert heard[-1][0] == heard[-1][1]
+    assert InTurn(None, 2).of(0) is None

@@ -197,7 +197,7 @@ def test_sides_that_never_wait_find_out_on_real_ranks_what_a_pass_verifies(hands
         assert len(target.ends_s) == len(target.tokens) == ROUNDS
         assert set(target.tokens) <= {1, 2, 3, 4, 5}
         outcomes = outcomes_of(RankPlan.of(scenario), SEED, ROUNDS)
-        assert all(found <= drawn for found, drawn in zip(target.tokens, outcomes.tokens[0].tolist(), strict=True))
+        assert all(each <= drawn for each, drawn in zip(target.tokens, outcomes.tokens[0].tolist(), strict=True))
         assert len(spans(draft, "draft step")) >= sum(target.tokens) - ROUNDS
         assert overlap_s(spans(target, "verify"), spans(draft, "draft step")) > 0.0
         of_one_row = [

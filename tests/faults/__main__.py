@@ -29,14 +29,14 @@ def main(trials: int, seed: int, verbs: tuple[str, ...], no_ranks: bool) -> None
         expected = whole(verb)
         for fault in FAULTS:
             rng = Random(f"{seed}/{verb}/{fault}")
-            found = [trial(verb, fault, expected, rng) for _ in range(trials)]
-            counts = Counter({name: sum(getattr(one, name) for one in found) for name in _COUNTED})
-            wrong = [said for one in found for said in one.wrong]
+            listed = [trial(verb, fault, expected, rng) for _ in range(trials)]
+            counts = Counter({name: sum(getattr(one, name) for one in listed) for name in _COUNTED})
+            wrong = [said for one in listed for said in one.wrong]
             cells = " | ".join(str(counts[name]) for name in _COUNTED)
             click.echo(f"| {verb} | {fault} | {trials} | {cells} | {len(wrong)} |")
             for said in wrong:
                 click.echo(said, err=True)
-            bad += sum(map(is_bad, found))
+            bad += sum(map(is_bad, listed))
     sys.exit(int(bad > 0))
 
 

@@ -95,8 +95,8 @@ def _started(command: list[str], folder: Path, most_bytes: int | None = None) ->
 
 
 def _made(folder: Path) -> Made:
-    found = (path for path in sorted(folder.glob("made*")) for path in ([path] if path.is_file() else path.rglob("*")))
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found if path.is_file()}
+    paths = (path for path in sorted(folder.glob("made*")) for path in ([path] if path.is_file() else path.rglob("*")))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths if path.is_file()}
 
 
 def whole(verb: str) -> Whole:

@@ -218,13 +218,13 @@ def test_regimes_and_segments_must_fit_together() -> None:
 
 @pytest.mark.parametrize("name", hardware_names())
 def test_bundled_profiles_price_a_decode_pass(name: str) -> None:
-    found = find_hardware(name)
-    for dtype in found.gemm:
-        timing = found.seconds(Gemm("qkv", 1, 4096, 4096, dtype))
-        slowest, fastest = 2e-3, found.gemm[dtype].element_bytes * 4096**2 / (1.3 * found.device.memory_bandwidth)
+    profile = find_hardware(name)
+    for dtype in profile.gemm:
+        timing = profile.seconds(Gemm("qkv", 1, 4096, 4096, dtype))
+        slowest, fastest = 2e-3, profile.gemm[dtype].element_bytes * 4096**2 / (1.3 * profile.device.memory_bandwidth)
         assert fastest < timing.seconds < slowest
-    for ranks in (ranks for ranks in (2, 4, 8) if ranks <= found.device.count):
-        assert 3e-6 < found.seconds(Collective("reduce", "all_reduce", 65536, ranks)).seconds < 1e-4
+    for ranks in (ranks for ranks in (2, 4, 8) if ranks <= profile.device.count):
+        assert 3e-6 < profile.seconds(Collective("reduce", "all_reduce", 65536, ranks)).seconds < 1e-4
 
 
 def test_importing_hardware_is_light() -> None:
@@ -236,17 +236,17 @@ def test_importing_hardware_is_light() -> None:
 @pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm", "b200-sxm", "gb200", "rtx-pro-6000"])
 def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
     """GEMMs in 8 bits beside bfloat16, both caches, up to 8192 tokens, of a size that is read at once."""
-    found = find_hardware(name)
-    assert {"bfloat16", "float8"} <= set(found.gemm)
-    assert set(found.attention) == {"bfloat16", "float8"}
+    profile = find_hardware(name)
+    assert {"bfloat16", "float8"} <= set(profile.gemm)
+    assert set(profile.attention) == {"bfloat16", "float8"}
     # the H200's table of prefill is no full attention
-    assert set(found.prefill_attention) == (set() if name == "h200-sxm" else {"bfloat16", "float8"})
-    assert found.device.peak_flops.keys() >= found.gemm.keys()
-    for dtype in found.gemm:
-        few, many = (found.seconds(Gemm("down", m, 8192, 7168, dtype)) for m in (16, 8192))
+    assert set(profile.prefill_attention) == (set() if name == "h200-sxm" else {"bfloat16", "float8"})
+    assert profile.device.peak_flops.keys() >= profile.gemm.keys()
+    for dtype in profile.gemm:
+        few, many = (profile.seconds(Gemm("down", m, 8192, 7168, dtype)) for m in (16, 8192))
         assert (few.warning, many.warning) == (None, None)
         assert few.seconds < many.seconds
-    wide, narrow = (found.seconds(attention(batch=64, context=8192, dtype=dtype)) for dtype in ("bfloat16", "float8"))
+    wide, narrow = (profile.seconds(attention(batch=64, context=8192, dtype=dtype)) for dtype in ("bfloat16", "float8"))
     assert 0.3 < narrow.seconds / wide.seconds < 1.0
     assert (models_folder() / "hardware" / f"{name}.json").stat().st_size < 150_000
 
@@ -254,8 +254,8 @@ def test_bundled_profiles_hold_what_a_served_model_needs(name: str) -> None:
 @pytest.mark.parametrize("name", ["h100-sxm", "h200-sxm"])
 def test_products_with_block_scales_are_padded_to_fast_numbers_of_tokens(name: str) -> None:
     """Their kernels take up to 30 % longer where four does not divide the tokens; an engine's graphs have none such."""
-    found = find_hardware(name)
-    odd, even = (found.seconds(Gemm("up", m, 8192, 8192, "float8-block")).seconds for m in (63, 64))
+    profile = find_hardware(name)
+    odd, even = (profile.seconds(Gemm("up", m, 8192, 8192, "float8-block")).seconds for m in (63, 64))
     assert 0.99 * even < odd <= even
 
 

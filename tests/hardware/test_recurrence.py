@@ -60,9 +60,9 @@ def test_what_was_not_timed_takes_the_h100_s_share_of_the_bandwidth_and_says_so(
 def test_timings_of_the_rule_are_taken_where_there_are_some() -> None:
     profile = timed_profile()
     op = step(batch=64, queries=4)
-    found = profile.seconds(op)
-    assert found.seconds == pytest.approx(12 * US + 5 * 64 * op.state_bytes / 2e12)
-    assert (found.warning, found.provenance_kind) == (None, "measured")
+    seconds = profile.seconds(op)
+    assert seconds.seconds == pytest.approx(12 * US + 5 * 64 * op.state_bytes / 2e12)
+    assert (seconds.warning, seconds.provenance_kind) == (None, "measured")
     assert profile.launch_seconds(op) == pytest.approx(12 * US)
     beyond = profile.seconds(step(batch=512)).warning
     assert beyond is not None
@@ -80,9 +80,9 @@ def test_states_come_from_memory_however_few_they_are() -> None:
     """A law that a loop over one buffer made faster than memory is held to memory's rate."""
     profile = timed_profile(bandwidth=1e15)
     op = step(batch=64, queries=2)
-    found = profile.seconds(op)
-    assert found.seconds == pytest.approx(op.streamed_bytes / profile.device.memory_bandwidth)
-    assert "recurrence is faster than physics" in str(found.warning)
+    seconds = profile.seconds(op)
+    assert seconds.seconds == pytest.approx(op.streamed_bytes / profile.device.memory_bandwidth)
+    assert "recurrence is faster than physics" in str(seconds.warning)
 
 
 def test_states_of_16_bits_take_half_as_long_beyond_the_floor() -> None:

@@ -32,10 +32,10 @@ def matrix(count: int, links: dict[tuple[int, int], int]) -> tuple[tuple[int, ..
 
 def v100(order: Sequence[int] = range(8)) -> HardwareProfile:
     """The DGX-1 with its devices in another order, as ``CUDA_VISIBLE_DEVICES`` makes it."""
-    found = find_hardware("v100-sxm2-32gb")
-    assert found.device.nvlinks
-    rows = tuple(tuple(found.device.nvlinks[a][b] for b in order) for a in order)
-    return found.model_copy(update={"device": found.device.model_copy(update={"nvlinks": rows})})
+    profile = find_hardware("v100-sxm2-32gb")
+    assert profile.device.nvlinks
+    rows = tuple(tuple(profile.device.nvlinks[a][b] for b in order) for a in order)
+    return profile.model_copy(update={"device": profile.device.model_copy(update={"nvlinks": rows})})
 
 
 def seconds(profile: HardwareProfile, kind: str, ranks: int) -> float:

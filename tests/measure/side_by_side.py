@@ -79,15 +79,15 @@ class Targets(_Texts):
             self.rounds.append((self._drafted, self._verdicts))
 
     def _verify(self, drafted: Drafted) -> Verdicts:
-        found = Verdicts(np.zeros_like(drafted.lengths), np.zeros_like(drafted.lengths))
+        verdicts = Verdicts(np.zeros_like(drafted.lengths), np.zeros_like(drafted.lengths))
         last = self.last
         for length, backup in np.unique(np.column_stack([drafted.lengths, drafted.backup]), axis=0):
             some = np.flatnonzero((drafted.lengths == length) & (drafted.backup == backup))
             tokens = drafted.tokens[some, :length]
             q = np.eye(len(self._p))[tokens] if backup else self._q[drafted.after[some, :length]]
             p = self._p[np.column_stack([last[some], tokens])]
-            found.accepted[some], found.bonus[some] = self._rules.verify_each(tokens, q, p)
-        return found
+            verdicts.accepted[some], verdicts.bonus[some] = self._rules.verify_each(tokens, q, p)
+        return verdicts
 
     def content(self) -> Verdicts:
         return self._verdicts

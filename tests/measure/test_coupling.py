@@ -62,14 +62,14 @@ def played(way: Way, rounds: int, cuts: Cuts = NO_CUTS) -> list[list[PlayedRound
     """Rounds of a real loop, request by request; of each those that the records' answers have room for."""
     rng = np.random.default_rng([way.k, way.fan_out, round(10 * way.c)])
     rules, count = Rules(1.0, rng, way.c, way.fan_out, cuts), 0
-    found: list[list[PlayedRound]] = []
+    played_rounds: list[list[PlayedRound]] = []
     while count < rounds:
         prompts = rng.integers(VOCABULARY, size=(TOGETHER, 1)).tolist()
         for each in played_together(PAIR, way, rules, prompts, TOKENS + way.k)[1]:
             starts = np.cumsum([1, *(one.accepted + 1 for one in each)])
-            found.append([one for one, start in zip(each, starts, strict=False) if start + way.k < TOKENS])
-            count += len(found[-1])
-    return found
+            played_rounds.append([one for one, start in zip(each, starts, strict=False) if start + way.k < TOKENS])
+            count += len(played_rounds[-1])
+    return played_rounds
 
 
 def counted(loop: Played, value: Callable[[PlayedRound], float], of: Callable[[PlayedRound], bool]) -> Counted:
@@ -163,16 +163,17 @@ def test_the_coupling_says_what_a_hundred_thousand_rounds_do() -> None:
     """Of every way. Some of so many comparisons lie beyond three standard errors by chance: no more than chance has."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         parts = pool.map(compared, EVERY_WAY, [100_000] * len(EVERY_WAY), [6_000] * len(EVERY_WAY))
-        found = list(chain.from_iterable(parts))
-    apart = np.array([abs(each.coupling - each.loop) / each.error for each in found])
-    for each, errors in zip(found, apart, strict=True):
+        listed = list(chain.from_iterable(parts))
+    apart = np.array([abs(each.coupling - each.loop) / each.error for each in listed])
+    for each, errors in zip(listed, apart, strict=True):
         print(f"{each.what}: {each.coupling:.4f} by the coupling, {each.loop:.4f} by the loop, {errors:.2f} errors")
     beyond, chance = int((apart > 3.0).sum()), 2.0 * norm.sf(3.0)
     print(
-        f"{len(found)} comparisons: {beyond} beyond 3 errors ({len(found) * chance:.2f} due), {apart.max():.2f} at most"
+        f"{len(listed)} comparisons: {beyond} beyond 3 errors ({len(listed) * chance:.2f} due), "
+        f"{apart.max():.2f} at most"
     )
     assert apart.max() < 4.5
-    assert binom.sf(beyond - 1, len(found), chance) > 0.001
+    assert binom.sf(beyond - 1, len(listed), chance) > 0.001
 
 
 @pytest.mark.parametrize("backup", ["jit", "ngram:3", "random", "suffix"])

@@ -112,5 +112,5 @@ def test_a_pair_s_count_prices_its_mixture(tmp_path: Path) -> None:
     assert without.site.target.experts == Experts(count=COUNT, per_token=PER_TOKEN, width=512, layers=4)
     assert with_pair.site.target.experts is not None
     assert (with_pair.site.target.experts.overlap, with_pair.site.target.experts.skew) == (1.0, 0.0)
-    verify = [found.scenarios["sd"].steps["verify"].seconds for found in (without, with_pair)]
+    verify = [each.scenarios["sd"].steps["verify"].seconds for each in (without, with_pair)]
     assert verify[1] < verify[0]  # all tokens use the same experts

@@ -30,16 +30,16 @@ def checked(
 ) -> SamplingCheck:
     """Sampled tokens of one long text."""
     rng = np.random.default_rng(3)
-    found = Loop(*PAIR, way, rules(1.0, rng, c, way.fan_out, cuts)).play([3], tokens)
-    return sampled(PAIR[0], [([3], found.tokens)], Rules(1.0, rng, cuts=cuts), PAIR[1], 0)
+    play = Loop(*PAIR, way, rules(1.0, rng, c, way.fan_out, cuts)).play([3], tokens)
+    return sampled(PAIR[0], [([3], play.tokens)], Rules(1.0, rng, cuts=cuts), PAIR[1], 0)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.title)
 def test_greedy_tokens_are_the_targets_own(way: Way) -> None:
     own = [Loop(*PAIR, Way("ar"), Rules(0.0, np.random.default_rng(0))).play([i], 40).tokens for i in range(10)]
     loop = [Loop(*PAIR, way, Rules(0.0, np.random.default_rng(0))).play([i], 40).tokens for i in range(10)]
-    found = compare_greedy(PAIR[0], [[i] for i in range(10)], own, loop, 1e-6)
-    assert (found.identical, found.near_ties, found.bugs, found.first) == (10, 0, 0, None)
+    check = compare_greedy(PAIR[0], [[i] for i in range(10)], own, loop, 1e-6)
+    assert (check.identical, check.near_ties, check.bugs, check.first) == (10, 0, 0, None)
 
 
 @pytest.mark.long
@@ -117,10 +117,10 @@ class _Shaky(MarkovChain):
         self.by = by
 
     def after(self, text: Any, last: int) -> NDArray[Any]:
-        found = np.array(super().after(text, last))
+        after = np.array(super().after(text, last))
         if last > 1:
-            found[:, 1] += self.by
-        return found
+            after[:, 1] += self.by
+        return after
 
 
 def test_a_near_tie_is_told_from_a_bug() -> None:

@@ -141,8 +141,8 @@ def test_the_coupling_says_what_two_thousand_rounds_of_real_models_do(trained_pa
     size = ["--requests", "64", "--max-new-tokens", "64", "--temperature", "0.7,1", "--batch", "64", "--k", "1:5"]
     done = asked(*arguments(trained_pair, tmp_path / "pair.json"), *size, "--check-loop", "64", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(done.stdout)["loop"]
-    for each in found:
+    loop = json.loads(done.stdout)["loop"]
+    for each in loop:
         errors = abs(each["coupling"] - each["loop"]) / each["error"]
         print(
             f"{each['what']} at {each['temperature']:g}: {each['coupling']:.4f} by the coupling, "

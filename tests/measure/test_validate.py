@@ -42,9 +42,9 @@ def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> No
     size = ["--requests", "3", "--repeats", "2", "--max-new-tokens", "24", "--k", "3", "--f", "2", "--visits", "24"]
     done = asked(*arguments(pair, *size, "-o", str(tmp_path / "run"), "--json"))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert undescribed("validate pair", found) == []
-    by_name = {each["strategy"]: each for each in found["comparisons"]}
+    document = json.loads(done.stdout)
+    assert undescribed("validate pair", document) == []
+    by_name = {each["strategy"]: each for each in document["comparisons"]}
     assert list(by_name) == ["ar", "sd", "ssd"]
     for each in by_name.values():
         greedy = each["greedy"]

@@ -107,10 +107,10 @@ def _save(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
 
 def _prompts(tokenizer: Tokenizer, texts: list[str], rng: np.random.Generator, count: int = 40) -> list[str]:
     """Lines of JSON: the beginning of a passage, some dozens of tokens long."""
-    found = []
+    prompts = []
     for number in range(count):
         ids = tokenizer.encode(texts[number % len(texts)]).ids
         length = int(rng.integers(24, 64))
         at = int(rng.integers(0, max(1, len(ids) - length)))
-        found.append(json.dumps({"question_id": number, "text": tokenizer.decode(ids[at : at + length])}) + "\n")
-    return found
+        prompts.append(json.dumps({"question_id": number, "text": tokenizer.decode(ids[at : at + length])}) + "\n")
+    return prompts

@@ -42,7 +42,7 @@ def served(model: str = "llama-3.1-8b", batch: int = 1, **others: Any) -> Row:
 def vllm_result(row: Row, requests: int = 10) -> dict[str, Any]:
     """What ``vllm bench serve --save-result`` says of a row (a part of it)."""
     done = requests * row.batch
-    found: dict[str, Any] = {
+    vllm_result: dict[str, Any] = {
         "date": "20260301-120000",
         "backend": "vllm",
         "model_id": MODEL_IDS.get(row.model, row.model),
@@ -56,12 +56,14 @@ def vllm_result(row: Row, requests: int = 10) -> dict[str, Any]:
         "mean_tpot_ms": row.value,
     }
     if row.k is not None and row.acceptance_length is not None:
-        found |= {
-            "spec_decode_num_drafts": (rounds := round((found["total_output_tokens"] - done) / row.acceptance_length)),
+        vllm_result |= {
+            "spec_decode_num_drafts": (
+                rounds := round((vllm_result["total_output_tokens"] - done) / row.acceptance_length)
+            ),
             "spec_decode_draft_tokens": rounds * row.k,
             "spec_decode_acceptance_length": row.acceptance_length,
         }
-    return found
+    return vllm_result
 
 
 def write_benchmarks(folder: Path, models: Iterable[str] = tuple(MODEL_IDS), tp: int = 4, noise: float = 0.0) -> None:

@@ -28,10 +28,12 @@ def main(count: int, first: int, seed: int, jobs: int, most: int, kind: str | No
     for done, end in enumerate(every_end(range(first, first + count), seed, jobs, kind), 1):
         made[end.kind] += 1
         answered[end.kind] += end.answered
-        if (found := end.failure) is not None:
-            causes[f"{found.kind}: {found.how}"] += 1
-            if causes[f"{found.kind}: {found.how}"] <= most:
-                click.echo(f"\n{found.number} (--seed {seed}), {found.kind}: {found.what[:2000]}\n{found.detail}")
+        if (failure := end.failure) is not None:
+            causes[f"{failure.kind}: {failure.how}"] += 1
+            if causes[f"{failure.kind}: {failure.how}"] <= most:
+                click.echo(
+                    f"\n{failure.number} (--seed {seed}), {failure.kind}: {failure.what[:2000]}\n{failure.detail}"
+                )
         if done % 500 == 0:
             click.echo(f"{done} of {count}, {causes.total()} failed, {time.monotonic() - began:.0f} s", err=True)
     click.echo(f"\n{count} inputs ({first} to {first + count - 1}, seed {seed}): {causes.total()} failed")

@@ -37,8 +37,8 @@ _MEASURED = "validate rows rows.csv -o run"
 
 
 def _files_of(folder: Path, name: str) -> Files:
-    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(".lock"))
-    return {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in found}
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(".lock"))
+    return {f"{name}/{path.relative_to(folder)}": path.read_bytes() for path in paths}
 
 
 @lru_cache

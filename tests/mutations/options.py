@@ -119,10 +119,10 @@ def changed_arguments(arguments: Sequence[str], rng: Random) -> list[str]:
 
 def _found(arguments: Sequence[str]) -> click.Command:
     """The command that the first words name."""
-    found: click.Command = import_module(VERBS[arguments[0]][0]).command
-    if isinstance(found, click.Group):
-        found = found.commands[arguments[1]]
-    return found
+    command: click.Command = import_module(VERBS[arguments[0]][0]).command
+    if isinstance(command, click.Group):
+        command = command.commands[arguments[1]]
+    return command
 
 
 def _option(param: click.Option, rng: Random) -> list[str]:

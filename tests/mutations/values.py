@@ -135,15 +135,15 @@ Place = tuple[Any, Any]  # a mapping or a list, and a key or an index of it
 
 def _places(document: Any) -> list[Place]:
     """Everything inside a document that can be changed."""
-    found: list[Place] = []
+    places: list[Place] = []
     keys: Sequence[Any] = ()
     if isinstance(document, MutableMapping):
         keys = list(document)
     elif isinstance(document, MutableSequence):
         keys = range(len(document))
     for key in keys:
-        found += [(document, key), *_places(document[key])]
-    return found
+        places += [(document, key), *_places(document[key])]
+    return places
 
 
 def likely_value(value: Any, rng: Random) -> Any:
@@ -331,9 +331,9 @@ def changed_log(text: str, rng: Random) -> bytes:
 
 
 def _with_another_number(line: str, likely: bool, rng: Random) -> str:
-    found = list(_NUMBER.finditer(line))
-    if not found:
+    listed = list(_NUMBER.finditer(line))
+    if not listed:
         return line
-    one = rng.choice(found)
+    one = rng.choice(listed)
     other = _likely_cell(one[0], rng) if likely else rng.choice(_NUMBERS_IN_TEXT)
     return f"{line[: one.start()]}{other}{line[one.end() :]}"

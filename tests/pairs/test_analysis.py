@@ -119,9 +119,9 @@ def test_saguaros_c_follows_from_what_was_kept(c: float, fan_out: int, top: int,
 
 def test_positions_rank_equal_logits_by_token() -> None:
     flat = np.zeros((1, 4))
-    found = positions_between(flat, flat, np.array([2]), 1.0, 2)
-    assert (found.rank[0], found.target_rank[0], found.top_ids[0].tolist()) == (2, 2, [0, 1])
-    assert found.overlap[0] == pytest.approx(1.0)
+    positions = positions_between(flat, flat, np.array([2]), 1.0, 2)
+    assert (positions.rank[0], positions.target_rank[0], positions.top_ids[0].tolist()) == (2, 2, [0, 1])
+    assert positions.overlap[0] == pytest.approx(1.0)
 
 
 # the power law
@@ -189,11 +189,11 @@ def test_an_unknown_backup_is_refused(name: str) -> None:
 
 
 def _courses(rates: NDArray[np.float64], rounds: int, k: int, rng: np.random.Generator) -> list[Course]:
-    found = []
+    courses = []
     for rate in rates:
         accepted = np.minimum(rng.geometric(1.0 - rate, rounds) - 1, k)
-        found.append(Course(accepted, np.ones(rounds, dtype=np.int64)))
-    return found
+        courses.append(Course(accepted, np.ones(rounds, dtype=np.int64)))
+    return courses
 
 
 def test_the_spread_of_requests_is_found_again() -> None:

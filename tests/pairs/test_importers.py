@@ -38,12 +38,12 @@ class Logs:
         assert load_pair(self.folder / "pair.json") == pair
         return pair
 
-    def found(self, engine: str, *texts: str, **asked: Any) -> AtTemperature:
+    def findings(self, engine: str, *texts: str, **asked: Any) -> AtTemperature:
         return self.pair(engine, *texts, **asked).by_temperature[0]
 
     def refused(self, engine: str, *texts: str, **asked: Any) -> str:
         with pytest.raises(InputError) as error:
-            self.found(engine, *texts, **asked)
+            self.findings(engine, *texts, **asked)
         assert "\n" not in str(error.value)
         return str(error.value)
 
@@ -53,16 +53,16 @@ def log(tmp_path: Path) -> Logs:
     return Logs(tmp_path)
 
 
-def _as_made(found: AtTemperature, within: float = 1e-12, made: Sequence[Sequence[int]] = MADE) -> None:
+def _as_made(at_temperature: AtTemperature, within: float = 1e-12, made: Sequence[Sequence[int]] = MADE) -> None:
     """By position, as the rounds were."""
-    assert found.alpha_k == pytest.approx(logs.rates(made), abs=within)
+    assert at_temperature.alpha_k == pytest.approx(logs.rates(made), abs=within)
     survived = [count / sum(map(len, made)) for count in logs.survival_counts(made)]
-    assert found.survival == pytest.approx(survived, abs=within)
-    assert found.length.pooled == pytest.approx(1 + sum(map(sum, made)) / sum(map(len, made)), abs=4 * within)
-    assert found.length.k == logs.K
-    assert found.hits.rejected is None
-    assert found.alpha_k_bounds is not None
-    for bounds, rate in zip(found.alpha_k_bounds, found.alpha_k or (), strict=True):
+    assert at_temperature.survival == pytest.approx(survived, abs=within)
+    assert at_temperature.length.pooled == pytest.approx(1 + sum(map(sum, made)) / sum(map(len, made)), abs=4 * within)
+    assert at_temperature.length.k == logs.K
+    assert at_temperature.hits.rejected is None
+    assert at_temperature.alpha_k_bounds is not None
+    for bounds, rate in zip(at_temperature.alpha_k_bounds, at_temperature.alpha_k or (), strict=True):
         assert bounds is not None
         assert rate is not None
         assert bounds[0] < rate < bounds[1]
@@ -95,7 +95,7 @@ def test_vllm_counters_of_a_process(log: Logs) -> None:
     )
     for text in (json.dumps(records, indent=2), f"[{printed}]"):
         assert "one snapshot" in log.refused("vllm", text)
-        _as_made(log.found("vllm", text, since_start=True))
+        _as_made(log.findings("vllm", text, since_start=True))
 
 
 def test_one_snapshot_is_refused(log: Logs) -> None:
@@ -120,7 +120,7 @@ def test_a_server_of_two_models_must_be_told_which(log: Logs) -> None:
     before = logs.vllm_metrics([]) + logs.vllm_metrics([], "other")
     after = logs.vllm_metrics(MADE) + logs.vllm_metrics(MADE[:3], "other")
     assert "choose one by --served" in log.refused("vllm", before, after)
-    _as_made(log.found("vllm", before, after, model="big"))
+    _as_made(log.findings("vllm", before, after, model="big"))
     assert "did you mean 'other'" in log.refused("vllm", before, after, model="othr")
 
 
@@ -135,17 +135,17 @@ def test_vllm_statistics_of_requests(log: Logs, detailed: bool) -> None:
         for response, request in zip(responses, MADE, strict=True):
             own = response["metrics"]["speculative_decoding"]
             own |= {"per_step_accepted": request, "per_step_drafted": [logs.K] * len(request)}
-    found = log.found("vllm", logs.lines_of(responses))
-    _as_made(found)
-    assert found.count == len(MADE)
-    assert found.length.mean_of_requests == pytest.approx(1 + sum(sum(r) / len(r) for r in MADE) / len(MADE))
-    assert found.length.histogram == tuple(map(sum, zip(*map(logs.histogram, MADE), strict=True)))
-    assert found.requests.rates is not None
-    assert len(found.requests.rates) == len(MADE)
-    assert found.alpha.low is not None
-    assert found.alpha.mean is not None
-    assert found.alpha.high is not None
-    assert found.alpha.low < found.alpha.mean < found.alpha.high
+    findings = log.findings("vllm", logs.lines_of(responses))
+    _as_made(findings)
+    assert findings.count == len(MADE)
+    assert findings.length.mean_of_requests == pytest.approx(1 + sum(sum(r) / len(r) for r in MADE) / len(MADE))
+    assert findings.length.histogram == tuple(map(sum, zip(*map(logs.histogram, MADE), strict=True)))
+    assert findings.requests.rates is not None
+    assert len(findings.requests.rates) == len(MADE)
+    assert findings.alpha.low is not None
+    assert findings.alpha.mean is not None
+    assert findings.alpha.high is not None
+    assert findings.alpha.low < findings.alpha.mean < findings.alpha.high
 
 
 def test_a_log_tells_how_requests_differ(log: Logs) -> None:
@@ -153,20 +153,20 @@ def test_a_log_tells_how_requests_differ(log: Logs) -> None:
     rng = np.random.default_rng(3)
     accepted = rng.random((200, 60, logs.K)) < rng.beta(6.0, 2.0, 200)[:, None, None]
     made = [[int(length) for length in request] for request in np.cumprod(accepted, axis=2).sum(axis=2)]
-    found = log.found("vllm", logs.lines_of([logs.vllm_response(request) for request in made])).requests
-    assert found.alike is False
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low < 8.0 < found.high
-    assert found.concentration == pytest.approx(8.0, rel=0.3)
-    alike = log.found("vllm", logs.lines_of([logs.vllm_response(request) for request in MADE])).requests
+    requests = log.findings("vllm", logs.lines_of([logs.vllm_response(request) for request in made])).requests
+    assert requests.alike is False
+    assert requests.low is not None
+    assert requests.high is not None
+    assert requests.low < 8.0 < requests.high
+    assert requests.concentration == pytest.approx(8.0, rel=0.3)
+    alike = log.findings("vllm", logs.lines_of([logs.vllm_response(request) for request in MADE])).requests
     assert (alike.alike, alike.concentration) == (True, None)
 
 
 def test_vllm_statistics_in_a_stream_and_null_for_several_answers(log: Logs) -> None:
     chunks = [{"choices": [{"delta": {"content": "x"}}]}, logs.vllm_response(MADE[0])]
     stream = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n"
-    _as_made(log.found("vllm", stream), made=MADE[:1])
+    _as_made(log.findings("vllm", stream), made=MADE[:1])
     silent = {"choices": [], "metrics": {"speculative_decoding": None}}
     pair = log.pair("vllm", logs.lines_of([logs.vllm_response(MADE[0]), silent]))
     assert "1 records without statistics" in pair.provenance.notes[0]
@@ -190,12 +190,12 @@ def test_drafts_of_different_lengths_are_counted_where_each_is_told(log: Logs) -
         "num_spec_steps": 16,
         "num_draft_tokens": 2 * 8 + 3 * 8,
     }
-    found = log.found("vllm", json.dumps({"metrics": {"speculative_decoding": own}}))
-    assert found.alpha_k == pytest.approx((14 / 16, 11 / 14, 6 / 6))
-    assert found.trials == (16, 14, 6)
-    assert found.length.k == 3
+    findings = log.findings("vllm", json.dumps({"metrics": {"speculative_decoding": own}}))
+    assert findings.alpha_k == pytest.approx((14 / 16, 11 / 14, 6 / 6))
+    assert findings.trials == (16, 14, 6)
+    assert findings.length.k == 3
     del own["acceptance_histogram_by_draft_length"]
-    blind = log.found("vllm", json.dumps({"metrics": {"speculative_decoding": own}}))
+    blind = log.findings("vllm", json.dumps({"metrics": {"speculative_decoding": own}}))
     assert blind.alpha_k is None  # which round drafted how much is lost
     assert blind.length.pooled == pytest.approx(1 + 31 / 16)
 
@@ -204,17 +204,17 @@ def test_a_cut_last_draft_of_each_answer_is_no_different_lookahead(log: Logs) ->
     responses = [logs.vllm_response(request) for request in MADE]
     for response in responses:
         response["metrics"]["speculative_decoding"]["num_draft_tokens"] -= 2
-    _as_made(log.found("vllm", logs.lines_of(responses)))
+    _as_made(log.findings("vllm", logs.lines_of(responses)))
 
 
 def test_the_vllm_log_is_weighed_by_what_was_drafted(log: Logs) -> None:
     lines = [logs.vllm_log_line(request) for request in (MADE[0] * 20, [0, 1, 0, 4] * 15)]
     lines.insert(1, logs.vllm_log_line([0]).replace("Drafted: 4", "Drafted: 0"))
-    found = log.found("vllm", "INFO something else\n" + "\n".join(lines))
-    _as_made(found, within=0.01, made=[*[MADE[0]] * 20, [0, 1, 0, 4] * 15])
+    findings = log.findings("vllm", "INFO something else\n" + "\n".join(lines))
+    _as_made(findings, within=0.01, made=[*[MADE[0]] * 20, [0, 1, 0, 4] * 15])
     mean_of_lines = (logs.rates([MADE[0]])[0] + 0.5) / 2
-    assert found.alpha_k is not None
-    assert found.alpha_k[0] != pytest.approx(mean_of_lines, abs=0.01)
+    assert findings.alpha_k is not None
+    assert findings.alpha_k[0] != pytest.approx(mean_of_lines, abs=0.01)
 
 
 def test_survival_is_not_a_conditional_rate(log: Logs) -> None:
@@ -224,15 +224,15 @@ def test_survival_is_not_a_conditional_rate(log: Logs) -> None:
         "tokens/s, Accepted: 89 tokens, Drafted: 975 tokens, Per-position acceptance rate: 0.600, 0.385, 0.215, 0.108, "
         "0.046, 0.015, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, 0.000, Avg Draft acceptance rate: 9.1%"
     )
-    found = log.found("vllm", line)
-    assert found.rates[:4] == pytest.approx((0.60, 0.64, 0.56, 0.50), abs=0.005)
-    assert found.length.pooled == pytest.approx(2.37, abs=0.005)
-    assert found.length.k == 15
+    findings = log.findings("vllm", line)
+    assert findings.rates[:4] == pytest.approx((0.60, 0.64, 0.56, 0.50), abs=0.005)
+    assert findings.length.pooled == pytest.approx(2.37, abs=0.005)
+    assert findings.length.k == 15
 
 
 def test_zeros_of_positions_that_were_never_drafted_are_no_rejections(log: Logs) -> None:
     line = logs.vllm_log_line(MADE[0] * 9).replace(", Avg", ", 0.000, 0.000, Avg")
-    _as_made(log.found("vllm", line), within=0.01, made=[MADE[0]])
+    _as_made(log.findings("vllm", line), within=0.01, made=[MADE[0]])
 
 
 def test_rates_by_position_that_rise_are_no_survival(log: Logs) -> None:
@@ -247,9 +247,9 @@ def test_drafts_of_different_lengths_keep_no_rate_by_position_in_counters(log: L
     drafted = f"{logs.K * (1000 + ROUNDS)}"
     after = logs.vllm_metrics(MADE, engines=1)
     assert drafted in after
-    found = log.found("vllm", before, after.replace(drafted, f"{logs.K * 1000 + round(3.4 * ROUNDS)}"))
-    assert found.alpha_k is None
-    assert found.length.pooled == pytest.approx(LENGTH)
+    findings = log.findings("vllm", before, after.replace(drafted, f"{logs.K * 1000 + round(3.4 * ROUNDS)}"))
+    assert findings.alpha_k is None
+    assert findings.length.pooled == pytest.approx(LENGTH)
 
 
 def test_the_older_log_of_v1_has_percent_and_no_positions(log: Logs) -> None:
@@ -258,11 +258,11 @@ def test_the_older_log_of_v1_has_percent_and_no_positions(log: Logs) -> None:
         f"SpecDecoding metrics: Draft acceptance rate: {100 * accepted / 240:.1f}%, Mean acceptance length: "
         f"{1 + accepted / 60:.2f}, Accepted: {accepted} tokens, Drafted: 240 tokens"
     )
-    found = log.found("vllm", line)
-    assert found.length.pooled == pytest.approx(1 + accepted / 60, abs=0.005)
-    assert found.length.k == 4
-    assert found.alpha_k is None
-    assert found.alpha.mean is not None
+    findings = log.findings("vllm", line)
+    assert findings.length.pooled == pytest.approx(1 + accepted / 60, abs=0.005)
+    assert findings.length.k == 4
+    assert findings.alpha_k is None
+    assert findings.alpha.mean is not None
     assert "say how many tokens a round" in log.refused("vllm", line.replace("Mean acceptance length", "Nothing"))
 
 
@@ -271,10 +271,10 @@ def test_the_log_of_v0_counts_accepted_tokens_that_were_not_emitted(log: Logs) -
         "Speculative metrics: Draft acceptance rate: 0.655, System efficiency: 0.649, Number of speculative tokens: 4, "
         "Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted tokens: {}."
     )
-    found = log.found("vllm", f"{line.format(10, 40, 20)}\n{line.format(1735, 2648, 2149)}")
-    assert found.length.pooled == pytest.approx(2149 / 662)  # 1 + 1735 / 662 = 3.62 were never there
-    assert found.length.pooled / 5 == pytest.approx(0.649, abs=5e-4)  # the log's own system efficiency
-    assert found.length.k == 4
+    findings = log.findings("vllm", f"{line.format(10, 40, 20)}\n{line.format(1735, 2648, 2149)}")
+    assert findings.length.pooled == pytest.approx(2149 / 662)  # 1 + 1735 / 662 = 3.62 were never there
+    assert findings.length.pooled / 5 == pytest.approx(0.649, abs=5e-4)  # the log's own system efficiency
+    assert findings.length.k == 4
     said = log.refused("vllm", f"{line.format(1735, 2648, 2149)}\n{line.format(10, 40, 20)}")
     assert "restarted" in said
 
@@ -298,9 +298,9 @@ def test_vllm_bench_says_percent_and_shares(log: Logs) -> None:
 @pytest.mark.parametrize("names", logs.SGLANG_NAMES)
 def test_sglang_answers_under_each_of_their_names(log: Logs, names: Sequence[str]) -> None:
     answers = [logs.sglang_answer(request, names) for request in MADE]
-    found = log.found("sglang", logs.lines_of(answers))
-    _as_made(found)
-    assert found.count == len(MADE)
+    findings = log.findings("sglang", logs.lines_of(answers))
+    _as_made(findings)
+    assert findings.count == len(MADE)
 
 
 def test_the_prefills_token_is_no_round(log: Logs) -> None:
@@ -310,9 +310,9 @@ def test_the_prefills_token_is_no_round(log: Logs) -> None:
         own = answer["meta_info"]
         for name in ("spec_num_correct_drafts", "spec_correct_drafts_histogram"):
             del own[name]
-    found = log.found("sglang", json.dumps(answers))
-    assert found.length.pooled == pytest.approx(LENGTH)
-    assert found.alpha_k is None
+    findings = log.findings("sglang", json.dumps(answers))
+    assert findings.length.pooled == pytest.approx(LENGTH)
+    assert findings.alpha_k is None
     assert answers[0]["meta_info"]["spec_accept_length"] > 1 + sum(MADE[0]) / len(MADE[0])
 
 
@@ -321,18 +321,18 @@ def test_sglang_answers_whose_lookahead_nobody_says(log: Logs) -> None:
     answers = [logs.sglang_answer(request) for request in [*MADE, [1, 0, 1]]]
     for answer in answers:
         del answer["meta_info"]["spec_num_proposed_drafts"]
-    _as_made(log.found("sglang", json.dumps(answers)), made=[*MADE, [1, 0, 1]])
+    _as_made(log.findings("sglang", json.dumps(answers)), made=[*MADE, [1, 0, 1]])
 
 
 def test_an_adaptive_lookahead_keeps_its_length_and_no_positions(log: Logs) -> None:
     answers = [logs.sglang_answer(request) for request in MADE]
     for number, answer in enumerate(answers):
         answer["meta_info"]["spec_num_proposed_drafts"] += 60 * (number % 3)
-    found = log.found("sglang", json.dumps(answers))
-    assert found.alpha_k is None
-    assert found.length.pooled == pytest.approx(LENGTH)
+    findings = log.findings("sglang", json.dumps(answers))
+    assert findings.alpha_k is None
+    assert findings.length.pooled == pytest.approx(LENGTH)
     whole = [logs.sglang_answer(request) for request in MADE]
-    assert log.found("sglang", json.dumps(whole), adaptive=True).alpha_k is None
+    assert log.findings("sglang", json.dumps(whole), adaptive=True).alpha_k is None
 
 
 def test_a_tree_of_drafts_is_no_long_chain(log: Logs) -> None:
@@ -366,9 +366,9 @@ def test_sglang_server_info_knows_a_mean_and_its_steps(log: Logs, disaggregated:
 def test_one_rate_yields_the_length_that_it_came_from(log: Logs) -> None:
     from ssdsim.speculation.acceptance import expected_tokens
 
-    found = log.found("sglang", json.dumps({"accept_length": 3.1}), k=5)
-    assert found.alpha.mean is not None
-    assert expected_tokens(found.alpha.mean, 5) == pytest.approx(3.1)
+    findings = log.findings("sglang", json.dumps({"accept_length": 3.1}), k=5)
+    assert findings.alpha.mean is not None
+    assert expected_tokens(findings.alpha.mean, 5) == pytest.approx(3.1)
     assert "give them by --k" in log.refused("sglang", json.dumps({"accept_length": 3.1}))
 
 
@@ -377,14 +377,14 @@ def test_sglang_windows_are_refused_unless_they_are_samples(log: Logs) -> None:
     line = "[2026] Decode batch. #running-req: {}, #token: 9, accept len: {}, accept rate: 0.58, gen throughput: 9\n"
     for text in (metrics, line.format(3, 2.92), line.format(1, 2.0) * 30):
         assert "last window only" in log.refused("sglang", text)
-    sampled = log.found("sglang", line.format(3, 3.0) + line.format(1, 2.0), sampled=True, k=4)
+    sampled = log.findings("sglang", line.format(3, 3.0) + line.format(1, 2.0), sampled=True, k=4)
     assert sampled.length.pooled == pytest.approx(2.75)
 
 
 def test_sglang_bench_serving(log: Logs) -> None:
     runs = [{"accept_length": 2.0, "concurrency": 1}, {"accept_length": 2.5, "concurrency": 8}]
-    found = log.found("sglang", logs.lines_of(runs), k=4)
-    assert found.length.pooled == 2.5  # counted since the start, so the last has it all
+    findings = log.findings("sglang", logs.lines_of(runs), k=4)
+    assert findings.length.pooled == 2.5  # counted since the start, so the last has it all
     assert "accept_length is null" in log.refused("sglang", json.dumps({"accept_length": None}), k=4)
 
 
@@ -403,9 +403,9 @@ def test_aiperf_records(log: Logs) -> None:
 def test_aiperf_summary_has_the_pooled_histogram(log: Logs) -> None:
     pooled = list(map(sum, zip(*map(logs.histogram, MADE), strict=True)))
     summary = {"pooled_spec_decode_acceptance_histogram": {str(j): n for j, n in enumerate(pooled)}}
-    found = log.found("aiperf", json.dumps(summary))
-    _as_made(found)
-    assert found.count is None
+    findings = log.findings("aiperf", json.dumps(summary))
+    _as_made(findings)
+    assert findings.count is None
 
 
 SSD = """\
@@ -458,11 +458,11 @@ def test_the_ssd_engines_output_has_hits(log: Logs) -> None:
 def test_the_ssd_engines_output_without_misses_and_without_a_cache(log: Logs) -> None:
     no_miss = SSD.replace("Hits: 0.79", "Hits: 1.00").replace("Cache Hit: 4.50", "Cache Hit: N/A")
     no_miss = no_miss[: no_miss.index("[metrics] Empirical")]
-    found = log.found("ssd", no_miss, k=6)
-    assert found.length.pooled == pytest.approx(3.78)
+    findings = log.findings("ssd", no_miss, k=6)
+    assert findings.length.pooled == pytest.approx(3.78)
     plain = SSD[: SSD.index("[metrics] Avg Cache Hits")]
-    found = log.found("ssd", plain)
-    assert (found.length.k, found.cache) == (6, None)  # 2.78 accepted are 0.46 of 6
+    findings = log.findings("ssd", plain)
+    assert (findings.length.k, findings.cache) == (6, None)  # 2.78 accepted are 0.46 of 6
     assert "frequencies" in log.refused("ssd", SSD.replace("6: 0.454", "6: 0.254"))
     assert "no output of bench.py" in log.refused("ssd", "Final Decode Throughput: 54tok/s\n")
 
@@ -471,14 +471,14 @@ def test_tensorrt_iterations_are_pooled_by_counts_of_the_first_rank(log: Logs) -
     steps = [[4, 0], [1, 2, 3], [4]]
     records = [logs.trtllm_iteration(step, rank) for step in steps for rank in (0, 1)]
     records.append({"iter": 9, "specDecodingStats": {"numDraftTokens": 0, "numRequestsWithDraftTokens": 0}})
-    found = log.found("trtllm", logs.lines_of(records))
-    assert found.length.pooled == pytest.approx((14 + 6) / 6)
-    assert (found.length.rounds, found.length.k) == (6, 4)
+    findings = log.findings("trtllm", logs.lines_of(records))
+    assert findings.length.pooled == pytest.approx((14 + 6) / 6)
+    assert (findings.length.rounds, findings.length.k) == (6, 4)
     snake = {"spec_decoding_stats": {"num_draft_tokens": 8, "num_accepted_tokens": 3}}
     snake["spec_decoding_stats"]["num_requests_with_draft_tokens"] = 2
-    assert log.found("trtllm", json.dumps([snake])).length.pooled == pytest.approx(2.5)
+    assert log.findings("trtllm", json.dumps([snake])).length.pooled == pytest.approx(2.5)
     per_request = [{"avg_decoded_tokens_per_iter": 2.5, "decoding_iter": 10}]
-    assert log.found("trtllm", json.dumps(per_request), k=4).length.pooled == pytest.approx(2.5)
+    assert log.findings("trtllm", json.dumps(per_request), k=4).length.pooled == pytest.approx(2.5)
     assert "enable_iter_perf_stats" in log.refused("trtllm", "{}")
 
 
@@ -487,18 +487,18 @@ def test_llama_cpp_timings_count_rounds_by_tokens(log: Logs) -> None:
         {"timings": {"predicted_n": 1 + sum(r) + len(r), "draft_n": logs.K * len(r), "draft_n_accepted": sum(r)}}
         for r in MADE
     ]
-    found = log.found("llama-cpp", logs.lines_of(answers))
-    assert found.length.pooled == pytest.approx(LENGTH)
-    assert (found.length.rounds, found.length.k, found.alpha_k) == (ROUNDS, logs.K, None)
+    findings = log.findings("llama-cpp", logs.lines_of(answers))
+    assert findings.length.pooled == pytest.approx(LENGTH)
+    assert (findings.length.rounds, findings.length.k, findings.alpha_k) == (ROUNDS, logs.K, None)
     assert "drafted nothing" in log.refused("llama-cpp", json.dumps({"timings": {"predicted_n": 9}}))
 
 
 def test_llama_cpp_log_new_and_old(log: Logs) -> None:
     new = "\n".join(logs.llama_cpp_line(task, request) for task, request in enumerate(MADE))
-    _as_made(log.found("llama-cpp", new), within=0.01)
+    _as_made(log.findings("llama-cpp", new), within=0.01)
     old = "\n".join(logs.old_llama_cpp_lines(task, request) for task, request in enumerate(MADE))
-    found = log.found("llama-cpp", old)
-    assert found.length.pooled == pytest.approx(LENGTH)
+    findings = log.findings("llama-cpp", old)
+    assert findings.length.pooled == pytest.approx(LENGTH)
     alone = "draft acceptance rate = 0.58824 (   10 accepted /    17 generated)"
     assert "give" in log.refused("llama-cpp", alone)
 
@@ -509,20 +509,20 @@ def test_llama_cpps_published_line(log: Logs) -> None:
         "draft acceptance = 0.64479 (  167 accepted /   259 generated), mean acceptance length =  2.92, "
         "acceptance rate per position = (0.805, 0.632, 0.483)"
     )
-    found = log.found("llama-cpp", line)
-    assert found.length.rounds == 87
-    assert found.survival == pytest.approx((0.805, 0.632, 0.483), abs=5e-4)
-    assert found.rates == pytest.approx((0.805, 0.785, 0.764), abs=1e-3)
+    findings = log.findings("llama-cpp", line)
+    assert findings.length.rounds == 87
+    assert findings.survival == pytest.approx((0.805, 0.632, 0.483), abs=5e-4)
+    assert findings.rates == pytest.approx((0.805, 0.785, 0.764), abs=1e-3)
 
 
 def test_traces_of_transformers(log: Logs) -> None:
     for text in (logs.lines_of(MADE), logs.lines_of({"num_matches": request} for request in MADE)):
-        _as_made(log.found("transformers", text))
+        _as_made(log.findings("transformers", text))
     drafted = [{"accepted": [2, 0, 1], "drafted": [2, 2, 3]}, {"accepted": [3], "drafted": [3]}]
-    found = log.found("transformers", logs.lines_of(drafted))
-    assert found.alpha_k == pytest.approx((3 / 4, 2 / 3, 1.0))
+    findings = log.findings("transformers", logs.lines_of(drafted))
+    assert findings.alpha_k == pytest.approx((3 / 4, 2 / 3, 1.0))
     rows = "".join(f"{n},{length}\n" for n, request in enumerate(MADE) for length in request)
-    _as_made(log.found("transformers", "request,accepted\n" + rows))
+    _as_made(log.findings("transformers", "request,accepted\n" + rows))
 
 
 # all
@@ -533,17 +533,17 @@ def test_several_files_are_several_sets(tmp_path: Path) -> None:
     for name, made in (("code", code), ("prose", prose)):
         (tmp_path / f"{name}.jsonl").write_text(logs.lines_of(map(logs.vllm_response, made)))
     files = [tmp_path / "code.jsonl", tmp_path / "prose.jsonl"]
-    found = import_acceptance("vllm", files, {}, Asked(), Named()).by_temperature[0]
-    assert set(found.sets) == {"code", "prose"}
-    assert found.sets["code"].alpha_k == pytest.approx(logs.rates(code))
-    assert found.alpha_k == pytest.approx(logs.rates([*code, *prose]))
+    findings = import_acceptance("vllm", files, {}, Asked(), Named()).by_temperature[0]
+    assert set(findings.sets) == {"code", "prose"}
+    assert findings.sets["code"].alpha_k == pytest.approx(logs.rates(code))
+    assert findings.alpha_k == pytest.approx(logs.rates([*code, *prose]))
     named = import_acceptance("vllm", [], {"a": files[:1], "b": files[1:]}, Asked(), Named())
     assert set(named.by_temperature[0].sets) == {"a", "b"}
 
 
 def test_a_chain_is_cut_to_a_smaller_lookahead_and_never_made_longer(log: Logs) -> None:
     text = logs.lines_of(map(logs.vllm_response, MADE))
-    cut = log.found("vllm", text, k=2)
+    cut = log.findings("vllm", text, k=2)
     shorter = [[min(length, 2) for length in request] for request in MADE]
     assert cut.alpha_k == pytest.approx(logs.rates(MADE)[:2])
     assert cut.length.pooled == pytest.approx(1 + sum(map(sum, shorter)) / ROUNDS)

@@ -31,9 +31,9 @@ def folder_of(path: Path, count: int = 3) -> RecordFolder:
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     folder = folder_of(tmp_path)
-    found = list(folder.requests())
-    assert [request.id for request in found] == [f"all-{seed:05d}" for seed in range(3)]
-    for seed, request in enumerate(found):
+    listed = list(folder.requests())
+    assert [request.id for request in listed] == [f"all-{seed:05d}" for seed in range(3)]
+    for seed, request in enumerate(listed):
         expected = answer(PAIR, 30, 1.0, seed)
         assert (request.prompt, request.temperature, request.data_set) == (expected.prompt, 1.0, "all")
         for field in fields(Positions):

@@ -28,10 +28,10 @@ def test_steps_that_drafted_nothing_are_rounds() -> None:
     Rounds that drafted yield 4.38 tokens each, which is no speed of anything. Of what was accepted 30 tokens were cut
     at the ends of answers, so that what was put out does not tell the steps (376 - 213 = 163 are too few).
     """
-    found = counters("ng-c4").length
-    assert (found.rounds, found.undrafted, found.accepted) == (63, 130, 213)
-    assert found.pooled == pytest.approx(1 + 213 / 193)
-    assert found.found == pytest.approx(63 / 193)
+    length = counters("ng-c4").length
+    assert (length.rounds, length.undrafted, length.accepted) == (63, 130, 213)
+    assert length.pooled == pytest.approx(1 + 213 / 193)
+    assert length.found == pytest.approx(63 / 193)
 
 
 def test_a_draft_model_drafts_in_every_step() -> None:
@@ -40,8 +40,8 @@ def test_a_draft_model_drafts_in_every_step() -> None:
 
 def test_what_was_accepted_beyond_the_end_makes_no_step() -> None:
     """48 - 2 tokens less 8 accepted are 38 steps, but 39 drafted: one accepted token was cut."""
-    found = counters("sd1-c1").length
-    assert (found.rounds, found.undrafted, found.k) == (39, 0, 4)
+    length = counters("sd1-c1").length
+    assert (length.rounds, length.undrafted, length.k) == (39, 0, 4)
 
 
 def test_without_times_between_tokens_steps_follow_from_tokens(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_without_times_between_tokens_steps_follow_from_tokens(tmp_path: Path) -
         lines = (SERVED / name).read_text().splitlines()
         paths.append(tmp_path / name)
         paths[-1].write_text("\n".join(line for line in lines if "inter_token" not in line))
-    found = import_acceptance("vllm", paths, {}, Asked(), Named()).by_temperature[0].length
-    assert found.undrafted == 100
+    length = import_acceptance("vllm", paths, {}, Asked(), Named()).by_temperature[0].length
+    assert length.undrafted == 100
 
 
 def test_a_pair_says_in_which_share_of_rounds_anything_is_drafted(tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ def test_a_pair_says_in_which_share_of_rounds_anything_is_drafted(tmp_path: Path
 
 
 def test_each_steps_drafted_tokens_tell_rates_by_position() -> None:
-    found = read("vllm", "vllm-responses.jsonl")
-    assert found.length.histogram == (29, 5, 0, 0, 0)
-    assert found.alpha_k == (pytest.approx(5 / 34), 0.0, None, None)
+    findings = read("vllm", "vllm-responses.jsonl")
+    assert findings.length.histogram == (29, 5, 0, 0, 0)
+    assert findings.alpha_k == (pytest.approx(5 / 34), 0.0, None, None)
 
 
 def test_llama_cpp_begins_its_lines_with_a_clock() -> None:
-    found = read("llama-cpp", "llama-speculative.log").length
-    assert (found.rounds, found.drafted, found.accepted, found.k) == (47, 141, 1, 3)
+    length = read("llama-cpp", "llama-speculative.log").length
+    assert (length.rounds, length.drafted, length.accepted, length.k) == (47, 141, 1, 3)
 
 
 def test_drafts_of_different_lengths_may_have_a_whole_mean(tmp_path: Path) -> None:
@@ -83,8 +83,10 @@ def test_drafts_of_different_lengths_may_have_a_whole_mean(tmp_path: Path) -> No
         "vllm:spec_decode_num_{} 504.0", 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 504.0'
     )
     (tmp_path / "once.txt").write_text(lines)
-    found = import_acceptance("vllm", [tmp_path / "once.txt"], {}, Asked(since_start=True), Named()).by_temperature[0]
-    assert (found.length.k, found.alpha_k, found.length.drafted) == (None, None, 504)
+    findings = import_acceptance("vllm", [tmp_path / "once.txt"], {}, Asked(since_start=True), Named()).by_temperature[
+        0
+    ]
+    assert (findings.length.k, findings.alpha_k, findings.length.drafted) == (None, None, 504)
 
 
 def test_a_served_name_without_a_card_is_said() -> None:

@@ -29,8 +29,8 @@ DATA_PARALLEL: dict[str, Any] = {**SPREAD, "attention": "data-parallel"}
 
 def the(kind: type[Any], forward: ForwardPass, name: str) -> Any:
     """The one operation of a kind and name."""
-    (found,) = {op for op, _ in forward.counted() if isinstance(op, kind) and op.name == name}
-    return found
+    (the,) = {op for op, _ in forward.counted() if isinstance(op, kind) and op.name == name}
+    return the
 
 
 def spread_pass(batch: int, queries: int = 1, devices: int = 8) -> ForwardPass:
@@ -139,12 +139,12 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
 
 
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
-    found = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **DATA_PARALLEL).answers[0].best
-    assert found is not None
-    assert (found.name, found.shape.ep) == ("SD DP 8, EP 8", 8)
-    options = found.shape.point({**DATA_PARALLEL}, 512)
-    estimate = configure(**options).scenarios[found.shape.strategy].estimate
-    assert found.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
+    best = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **DATA_PARALLEL).answers[0].best
+    assert best is not None
+    assert (best.name, best.shape.ep) == ("SD DP 8, EP 8", 8)
+    options = best.shape.point({**DATA_PARALLEL}, 512)
+    estimate = configure(**options).scenarios[best.shape.strategy].estimate
+    assert best.rate.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
     sglang = export("sglang", b=512, k=2, **DATA_PARALLEL).text.split()
     assert "--enable-dp-attention" in sglang
     assert [sglang[sglang.index(flag) + 1] for flag in ("--tp-size", "--dp-size", "--ep-size")] == ["8", "8", "8"]

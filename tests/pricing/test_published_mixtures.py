@@ -111,12 +111,12 @@ def test_moesds_six_peaks_are_met_by_one_cost_a_draft_step(hardware: str) -> Non
 def speedups(target: Transformer, tp: int, batches: Sequence[int]) -> list[float]:
     """Of K 4 at an acceptance rate of 0.7, with a small dense draft on an H100."""
     on, draft = find_hardware("h100-sxm"), find_transformer("qwen3-0.6b")
-    found = []
+    speedups = []
     for batch in batches:
         drafts_s = 4 * cost_of_pass(forward_pass(draft, batch=batch, context=512), on).seconds
         round_s = step_s(target, batch, 5, tp, on, KERNELS) + drafts_s
-        found.append(float(expected_tokens(0.7, 4)) * step_s(target, batch, 1, tp, on, KERNELS) / round_s)
-    return found
+        speedups.append(float(expected_tokens(0.7, 4)) * step_s(target, batch, 1, tp, on, KERNELS) / round_s)
+    return speedups
 
 
 def test_speedup_rises_over_the_batch_and_then_falls_and_of_a_dense_model_only_falls() -> None:

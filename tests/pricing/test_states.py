@@ -51,8 +51,8 @@ def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
     assert more - one == 16 * 784 * token_bytes
     page = 4176 * whole.kv_bytes_per_token(1) // 12
     with_head = Caching(pages_of_states=True, head_layers=1)
-    found = [paged_bytes(whole, Held(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
-    assert found == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
+    listed = [paged_bytes(whole, Held(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
+    assert listed == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
     room = configure(strategies="ar,sd", **QWEN, runtime="vllm-0.24", k=3).site
     assert room is not None
     beside = target_on(room, 3, beside=True).sequence_bytes
@@ -96,8 +96,8 @@ def test_a_branch_has_a_state_of_its_own() -> None:
 def test_at_large_batches_mtp_pays_where_states_are_replayed() -> None:
     """Qwen3.5-122B at a large batch: vLLM, and with what its ReplaySSM leaves unwritten."""
     options = QWEN | {"runtime": "vllm-0.24", "b": 512, "k": 5, "alpha": 0.7, "tp": 8}
-    found = {s: predict(strategies="ar,sd", states=s, **options).estimates for s in ("each", "replayed")}
-    speeds = {states: {name: each.tokens_per_second for name, each in of.items()} for states, of in found.items()}
+    estimates = {s: predict(strategies="ar,sd", states=s, **options).estimates for s in ("each", "replayed")}
+    speeds = {states: {name: each.tokens_per_second for name, each in of.items()} for states, of in estimates.items()}
     assert speeds["replayed"]["sd"] > 1.15 * speeds["each"]["sd"]
     assert 1.0 < speeds["replayed"]["ar"] / speeds["each"]["ar"] < 1.3
 

@@ -20,7 +20,8 @@ pytestmark = pytest.mark.long
 
 README = PROJECT / "README.md"
 WRITTEN = [README, PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
-MOST_LINES = 160
+MOST_LINES = 140
+MOST_WORDS = 25
 
 
 def name_of(page: Path) -> str:
@@ -50,6 +51,22 @@ def test_the_readme_is_short_and_shows_the_report() -> None:
     assert "docs/report-light.png" in text
 
 
+@pytest.mark.parametrize("page", [README, PROJECT / "docs/tutorial.md"], ids=name_of)
+def test_no_sentence_of_the_first_pages_has_to_be_read_twice(page: Path) -> None:
+    """A sentence of more words has two ideas, as a rule."""
+    for sentence in sentences(page.read_text()):
+        assert len(sentence.split()) <= MOST_WORDS, sentence
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Of a page, without its code, tables, headings and the addresses of links; an item of a list begins a new one."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    text = re.sub(r"^(\||#|!).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    for paragraph in re.split(r"\n\s*\n|\n\s*- ", text):
+        yield from re.split(r"[.?!:]\**\s+", " ".join(paragraph.split()))
+
+
 @pytest.mark.parametrize("page", [README, PROJECT / "CONTRIBUTING.md"], ids=name_of)
 def test_what_a_page_of_the_repository_links_to_exists(page: Path) -> None:
     """Links within ``docs/`` are checked where the site is built."""
@@ -72,8 +89,8 @@ def named_commands() -> Iterator[tuple[str, str]]:
     for page in WRITTEN:
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), flags=re.DOTALL):
             for line in re.sub(r"\\\n\s*", "", block).splitlines():
-                if found := re.search(r"(?:^|&& |/)ssdsim (.*)", line):
-                    yield name_of(page), found.group(1)
+                if matched := re.search(r"(?:^|&& |/)ssdsim (.*)", line):
+                    yield name_of(page), matched.group(1)
 
 
 @pytest.mark.parametrize(("page", "command"), list(named_commands()))

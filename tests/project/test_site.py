@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import ssdsim
 from site_generator import notebooks
 from site_generator.json_reference import undescribed
 from ssdsim.cli.main import VERBS
@@ -22,6 +23,7 @@ from ssdsim.scenario.options import DEFAULTS
 from tests.reports.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.notebooks
+PUBLISHED = {"SITE_URL": "https://example.org/ssdsim/", "REPOSITORY_URL": "https://github.com/example/ssdsim"}
 
 TRACES = ".scatterlayer > .trace, .barlayer > .trace, .contourlayer > g"
 CLEAR = "rgba(0,0,0,0)"
@@ -48,7 +50,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
         check=True,
         cwd=notebooks.PROJECT,
-        env={**os.environ, "NOTEBOOK_SIZES": "small", "NO_MKDOCS_2_WARNING": "1"},
+        env={**os.environ, **PUBLISHED, "NOTEBOOK_SIZES": "small", "NO_MKDOCS_2_WARNING": "1"},
     )
     return folder
 
@@ -67,6 +69,17 @@ def test_what_is_written_for_the_repository_is_a_page(site: Path) -> None:
     assert 'href="tutorial.html"' in index
     assert 'src="report-light.png"' in index
     assert "0.2.0" in (site / "changelog.html").read_text()
+
+
+def test_a_page_has_a_version_an_edit_link_and_a_card(site: Path) -> None:
+    for page, source in (("index.html", "README.md"), ("limits.html", "docs/limits.md")):
+        text = (site / page).read_text()
+        assert f"ssdsim {ssdsim.__version__}" in text
+        assert f'href="{PUBLISHED["REPOSITORY_URL"]}/edit/main/{source}"' in text
+        assert f'property="og:image" content="{PUBLISHED["SITE_URL"]}assets/card.png"' in text
+        assert 'data-md-component="source"' not in text  # which would ask GitHub for stars
+    assert "/edit/" not in (site / "reference/cli.html").read_text()  # made of the code
+    assert (site / "assets/card.png").read_bytes()[16:24] == bytes.fromhex("000004b000000276")  # 1200 x 630
 
 
 def test_a_key_that_nobody_described_is_found() -> None:

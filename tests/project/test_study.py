@@ -32,8 +32,8 @@ def test_its_tables_are_what_its_script_works_out(study: ModuleType, target: str
     rows = [line for line in page.splitlines() if line.startswith(f"| {target} | {budget} {gpu[:4].upper()} |")]
     ratios, needed = ([cell.split()[0] for cell in row.split("|")[3:-1]] for row in rows)
     assert ratios == [f"{place.over(study.CENTRE, budget, b):.2f}" for b in study.BATCHES]
-    found = [place.break_even(budget, b, study.TEXT, study.HITS) for b in study.BATCHES]
-    assert needed == [("never" if each >= 1.0 else f"{each:.2f}") for each in found]
+    break_evens = [place.break_even(budget, b, study.TEXT, study.HITS) for b in study.BATCHES]
+    assert needed == [("never" if each >= 1.0 else f"{each:.2f}") for each in break_evens]
 
 
 def test_its_pictures_are_there() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import tarfile
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
@@ -17,12 +19,12 @@ PROJECT = Path(__file__).parents[2]
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def linked(wheel: Path, empty: Path) -> None:
-    """The wheel installed; of what it asks for, and of what that asks for, the files of this environment."""
+def linked(wheel: Path, empty: Path, extras: Sequence[str] = ()) -> None:
+    """The wheel installed; of what it and its extras ask for, in turn, the files of this environment."""
     into = ["--python", str(empty / "bin/python")]
     subprocess.run([*PIP, *into, "install", "--no-deps", "--no-index", str(wheel)], check=True)
     (installed,) = distributions(path=[str(packages_of(empty))])
-    for found in asked_for(installed, {}):
+    for found in asked_for(installed, {}, ("", *extras)):
         for name in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
             (packages_of(empty) / name).symlink_to(str(found.locate_file(name)))
 
@@ -32,11 +34,13 @@ def downloaded(wheel: Path, empty: Path) -> None:
     subprocess.run([*PIP, "--python", str(empty / "bin/python"), "install", str(wheel)], check=True)
 
 
-def asked_for(of: Distribution, seen: dict[str, Distribution]) -> Iterator[Distribution]:
-    """Each distribution that ``of`` needs without extras, once; here in a version that it allows."""
+def asked_for(of: Distribution, seen: dict[str, Distribution], extras: Sequence[str] = ("",)) -> Iterator[Distribution]:
+    """Each distribution that ``of`` needs with these extras, once; here in a version that it allows."""
     for needed in map(Requirement, of.requires or ()):
         name = canonicalize_name(needed.name)
-        if name not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+        if name not in seen and (
+            needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras)
+        ):
             found = seen[name] = distribution(needed.name)
             assert needed.specifier.contains(found.version), f"{of.name} {needed} and {found.version}"
             yield found
@@ -47,26 +51,73 @@ def packages_of(environment: Path) -> Path:
     return environment / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Made of the source distribution, which is all that a packager has."""
+    folder = tmp_path_factory.mktemp("dist")
+    for kind in ("sdist", "wheel"):
+        build = f"import hatchling.build as b, sys; b.build_{kind}(sys.argv[1])"
+        source = PROJECT if kind == "sdist" else unpacked(next(folder.glob("*.tar.gz")))
+        subprocess.run([sys.executable, "-c", build, str(folder)], check=True, cwd=source, capture_output=True)
+    return next(folder.glob("ssdsim-*.whl"))
+
+
+def unpacked(archive: Path) -> Path:
+    with tarfile.open(archive) as file:
+        file.extractall(archive.parent, filter="data")
+    return archive.parent / archive.name.removesuffix(".tar.gz")
+
+
+def environment(folder: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    return folder
+
+
+def said(empty: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """What ssdsim says there, from another folder and without this checkout."""
+    ssdsim = [str(empty / "bin/ssdsim"), *command.split()]
+    return subprocess.run(ssdsim, capture_output=True, text=True, check=False, cwd=empty, env={})
+
+
 @pytest.mark.wheel
 @pytest.mark.parametrize("installed", [linked, pytest.param(downloaded, marks=pytest.mark.slow)])
-def test_the_wheel_predicts_in_an_empty_environment(tmp_path: Path, installed: Callable[[Path, Path], None]) -> None:
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path)]
-    subprocess.run([*PIP, *build, str(PROJECT)], check=True)
-    (wheel,) = tmp_path.glob("ssdsim-*.whl")
-    empty = tmp_path / "empty"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(empty)], check=True)
+def test_the_core_predicts_and_names_the_extra_of_other_verbs(
+    wheel: Path, tmp_path: Path, installed: Callable[[Path, Path], None]
+) -> None:
+    empty = environment(tmp_path / "empty")
     installed(wheel, empty)
-    done = subprocess.run(
-        [str(empty / "bin/ssdsim"), *"predict --b 16 --p-hit 0.85 --json".split()],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={},
-    )
-    assert json.loads(done.stdout)["strategies"]["ssd"]["tokens_per_second"] > 0
-    listed = subprocess.run(
-        [str(empty / "bin/ssdsim"), "models", "list"], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
-    )
-    assert "llama-3.1-70b" in listed.stdout
-    assert not (packages_of(empty) / "torch").exists()
+    for package in ("torch", "pandas", "pyarrow"):
+        assert not (packages_of(empty) / package).exists()
+    answer = json.loads(said(empty, "predict --b 16 --p-hit 0.85 --json").stdout)
+    assert answer["strategies"]["ssd"]["tokens_per_second"] > 0
+    assert "llama-3.1-70b" in said(empty, "models list").stdout
+    for command in (
+        "recommend --gpus 2 --tp 2 --k 4 --b 4",
+        "serve --rate 4 --engine closed",
+        "compare --gpus 4 --tp 4 --k 4",
+    ):
+        assert said(empty, command).returncode == 0, command
+    for command in ("sweep --b 1,2", "window", "roofline", "export --format vllm", "report run", "sweep --help"):
+        done = said(empty, command)
+        assert done.returncode == 2, command
+        assert re.fullmatch(r"error: .*pip install 'ssdsim\[tables\]'\n", done.stderr), done.stderr
+    imported = [str(empty / "bin/python"), "-c", "import ssdsim; ssdsim.sweep"]
+    done = subprocess.run(imported, capture_output=True, text=True, check=False, cwd=empty, env={})
+    assert done.stderr.splitlines()[-1].endswith("pip install 'ssdsim[tables]'")
+
+
+@pytest.mark.wheel
+def test_with_tables_every_example_of_the_readme_runs_anywhere(wheel: Path, tmp_path: Path) -> None:
+    empty = environment(tmp_path / "empty")
+    linked(wheel, empty, ["tables"])
+    for command in ("sweep --b 1,2 -o run", "report run", "window", "export --format vllm --b 1 --k 4"):
+        done = said(empty, command)
+        assert done.returncode == 0, done.stderr
+    assert (empty / "run/report.html").is_file()
+
+
+@pytest.mark.wheel
+def test_an_index_would_take_both_packages(wheel: Path) -> None:
+    checked = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), *map(str, wheel.parent.glob("*.tar.gz"))]
+    done = subprocess.run(checked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout

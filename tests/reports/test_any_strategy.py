@@ -74,12 +74,12 @@ def test_a_new_strategy_is_in_every_figure(made: Report) -> None:
 
 
 def test_the_header_holds_the_subject_against_the_new_strategy_too(made: Report) -> None:
-    found = predict(**OPTIONS, b=1, k=6)
-    assert made.sentence == found.verdict.sentence
+    prediction = predict(**OPTIONS, b=1, k=6)
+    assert made.sentence == prediction.verdict.sentence
     assert "P(SSD is faster than SD, Sleepy and AR) = " in made.html
-    gpus = {name: found.estimates[name].gpus for name in ALL_FOUR}
+    gpus = {name: prediction.estimates[name].gpus for name in ALL_FOUR}
     assert f"GPUs: AR {gpus['ar']}, SD {gpus['sd']}, SSD {gpus['ssd']}, Sleepy {gpus['sleepy']}." in made.html
-    ratio = found.estimates["sleepy"].tokens_per_second / found.estimates["ar"].tokens_per_second
+    ratio = prediction.estimates["sleepy"].tokens_per_second / prediction.estimates["ar"].tokens_per_second
     row = re.search(r'<tr[^>]*><th scope="row">Sleepy</th>.*?</tr>', made.html)
     assert row is not None
     assert f"{ratio:.2f}×" in row.group()

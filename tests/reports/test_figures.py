@@ -19,7 +19,10 @@ from ssdsim.reports import picture
 from ssdsim.reports.build import report
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.print_style import for_print, height_for_print
+from ssdsim.reports.serving import AUTO_COLOUR, mark_crossings
 from ssdsim.reports.study import Study
+from ssdsim.reports.style import PALETTE, log_ticks
+from ssdsim.reports.theme import DARK, LIGHT, Theme
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 from ssdsim.validation.paper import load_published, replay_family, replay_sweep
 from tests.cli.in_process import asked
@@ -173,6 +176,30 @@ def test_the_window_is_over_one_option() -> None:
             figures.window(several)
 
 
+def test_marks_of_two_crossings_do_not_overlap() -> None:
+    crossings = [
+        {"rate": rate, "over": "sd", "basis": basis, "low": None} for rate, basis in ((9, "gpu"), (10, "replica"))
+    ]
+    plot = go.Figure()
+    mark_crossings(plot, {"crossings": crossings, "replicas": 1})
+    first, second = plot.layout.annotations
+    assert {(first.y, first.yanchor), (second.y, second.yanchor)} == {(1.0, "top"), (0.0, "bottom")}
+
+
+@pytest.mark.parametrize(("low", "high"), [(11.0, 18.0), (3.4, 27.0), (30.0, 2300.0), (0.02, 900.0)])
+def test_a_logarithmic_axis_has_ticks_that_can_be_read(low: float, high: float) -> None:
+    inside = [tick for tick in log_ticks([low, high, 0.0, float("nan")]) if low <= tick <= high]
+    assert 2 <= len(inside) <= 8
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_lines_stand_out_on_both_themes(theme: Theme) -> None:
+    """WCAG asks 3 of what is drawn."""
+    for colour in (*PALETTE, AUTO_COLOUR):
+        low, high = sorted((luminance(colour), luminance(theme.card)))
+        assert (high + 0.05) / (low + 0.05) >= 2.9, colour
+
+
 # files
 
 
@@ -234,11 +261,15 @@ def many(folder: Path) -> dict[str, go.Figure]:
     return {name: drawn(name, answer) for name, answer in names.items()}
 
 
-def lightness(colour: str) -> float:
-    """CIE L*: how light a grey copy shows it."""
+def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    y = sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def lightness(colour: str) -> float:
+    """CIE L*: how light a grey copy shows it."""
+    y = luminance(colour)
     return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
 
 

@@ -30,9 +30,9 @@ def rows() -> list[Row]:
     return [*made, measured(served(batch=8, tp=2, metric="tokens_per_s"))]
 
 
-def write_measured(folder: Path, found: Sequence[Row]) -> Path:
+def write_measured(folder: Path, rows: Sequence[Row]) -> Path:
     """A folder as ``ssdsim validate rows -o`` leaves it."""
-    checked = check_rows(found, HIDDEN)
+    checked = check_rows(rows, HIDDEN)
     folder.mkdir(exist_ok=True)
     (folder / "measured.json").write_text(json.dumps(ValidatedRows(checked).as_json()))
     if not (folder / "config.toml").exists():

@@ -23,18 +23,18 @@ def of_pair(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return report(run)
 
 
-def figure(found: Report, key: str) -> Figure:
-    return next(each for each in found.figures if each.key == key)
+def figure(report: Report, key: str) -> Figure:
+    return next(each for each in report.figures if each.key == key)
 
 
 def test_hit_curves_stand_beside_their_laws(of_pair: Report) -> None:
-    found = figure(of_pair, "pair-hits")
-    rejected = found.table[found.table["hits"] == "after a rejection"]
+    plot = figure(of_pair, "pair-hits")
+    rejected = plot.table[plot.table["hits"] == "after a rejection"]
     assert rejected["measured"].to_list() == pytest.approx(rejected["law"].to_list())
     assert (rejected["low"] < rejected["measured"]).all()
-    assert {"after all accepted", "after backup random"} < set(found.table["hits"])
-    assert "after all accepted c 0.12, r 0.9 (misfits)" in found.about
-    dashes = {trace.name: trace.line.dash for trace in found.plot.data if trace.mode == "lines"}
+    assert {"after all accepted", "after backup random"} < set(plot.table["hits"])
+    assert "after all accepted c 0.12, r 0.9 (misfits)" in plot.about
+    dashes = {trace.name: trace.line.dash for trace in plot.plot.data if trace.mode == "lines"}
     assert dashes["after all accepted, law"] == "dot"
     assert dashes["after a rejection, law"] == "solid"
 
@@ -47,10 +47,10 @@ def test_acceptance_stands_by_position_and_set(of_pair: Report) -> None:
 
 
 def test_batches_stand_beside_independent_ones(of_pair: Report) -> None:
-    found = figure(of_pair, "pair-batches")
-    assert found.table["independent"].to_list() == pytest.approx([0.7**b for b in (2, 4, 8, 16)])
-    assert [trace.name for trace in found.plot.data][:2] == ["measured in lockstep", "p^b"]
-    assert "intraclass correlation of hits +0.08" in found.about
+    plot = figure(of_pair, "pair-batches")
+    assert plot.table["independent"].to_list() == pytest.approx([0.7**b for b in (2, 4, 8, 16)])
+    assert [trace.name for trace in plot.plot.data][:2] == ["measured in lockstep", "p^b"]
+    assert "intraclass correlation of hits +0.08" in plot.about
 
 
 def test_sets_are_compared(of_pair: Report) -> None:
@@ -66,14 +66,14 @@ def test_what_a_log_does_not_know_is_left_out_with_a_reason(tmp_path: Path) -> N
     log = AtTemperature(temperature=0.0, alpha=Mean(mean=0.7))
     run = write_run(tmp_path / "run", {"pair": "pair.json"}, {})
     sample.written(run, sample.pair(how="sglang-server", requests=None, by_temperature=(log,)))
-    found = report(run)
-    reasons = {each.what: each.why for each in found.left_out}
+    page = report(run)
+    reasons = {each.what: each.why for each in page.left_out}
     assert reasons["hit curves"] == "pair.json knows no hit rates: an engine's log has none, ssdsim measure has"
     assert {"acceptance by position", "batches", "sets"} < set(reasons)
-    assert not any(each.key.startswith("pair-") for each in found.figures)
+    assert not any(each.key.startswith("pair-") for each in page.figures)
 
 
 def test_a_run_without_a_pair_says_nothing_of_one(tmp_path: Path) -> None:
-    found = report(write_run(tmp_path / "run", {"t_sd": 0.2}, {}))
-    assert not any(each.key.startswith("pair-") for each in found.figures)
-    assert "hit curves" not in {each.what for each in found.left_out}
+    page = report(write_run(tmp_path / "run", {"t_sd": 0.2}, {}))
+    assert not any(each.key.startswith("pair-") for each in page.figures)
+    assert "hit curves" not in {each.what for each in page.left_out}

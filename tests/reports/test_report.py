@@ -116,9 +116,9 @@ def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Pat
     drawn = speedup(study, "p_hit")
     assert isinstance(drawn, Figure)
     table = drawn.table
-    found = predict(**options)
-    row = table.set_index("p_hit").loc[found.configuration.settings["p_hit"]]
-    assert row["ssd/sd"] == pytest.approx(found.verdict.over["sd"].ratio, rel=1e-9)
+    prediction = predict(**options)
+    row = table.set_index("p_hit").loc[prediction.configuration.settings["p_hit"]]
+    assert row["ssd/sd"] == pytest.approx(prediction.verdict.over["sd"].ratio, rel=1e-9)
 
 
 def test_the_base_point_is_a_possible_one(tmp_path: Path) -> None:

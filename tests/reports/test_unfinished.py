@@ -55,10 +55,10 @@ def test_points_that_are_not_in_are_gaps(folder: Path) -> None:
     assert study.folder.results is not None
     grid = grid_json(study)
     assert grid is not None
-    found = np.frombuffer(base64.b64decode(grid["ratios"]["ssd/sd"]), "<u2")
-    assert (found != NONE).tolist() == [True] * 8 + [False] * 4
+    drawn = np.frombuffer(base64.b64decode(grid["ratios"]["ssd/sd"]), "<u2")
+    assert (drawn != NONE).tolist() == [True] * 8 + [False] * 4
     expected = study.folder.results["ssd_tokens_per_second"] / study.folder.results["sd_tokens_per_second"]
-    assert (found[:8] / 1000).tolist() == pytest.approx(expected.tolist(), abs=0.0006)
+    assert (drawn[:8] / 1000).tolist() == pytest.approx(expected.tolist(), abs=0.0006)
 
 
 def test_a_sweep_that_has_only_begun_has_a_report(tmp_path: Path) -> None:

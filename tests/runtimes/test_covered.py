@@ -111,9 +111,11 @@ def a_card(hardware: str, batches: tuple[int, int] = (1, 64), **changed: float) 
 def half_width(card: Runtime, path: Path, **asked: Any) -> tuple[float, list[str]]:
     save_runtime(card, path)
     setting = {"target": "llama-3.1-8b", "hardware": "b200-sxm", "tp": 1, "b": 8, **asked}
-    found = predict(strategies=("ar",), runtime=str(path), **setting)
-    interval = found.intervals["ar"]
-    return (interval.high - interval.low) / float(found.estimates["ar"].tokens_per_second), found.configuration.warnings
+    prediction = predict(strategies=("ar",), runtime=str(path), **setting)
+    interval = prediction.intervals["ar"]
+    return (interval.high - interval.low) / float(
+        prediction.estimates["ar"].tokens_per_second
+    ), prediction.configuration.warnings
 
 
 def test_a_prediction_far_from_the_rows_is_wider_and_says_why(tmp_path: Path) -> None:

@@ -89,19 +89,19 @@ def test_a_served_token_waits_for_a_share_of_others_prompts() -> None:
 def test_each_generation_is_fitted_to_its_own_rows() -> None:
     rows = [as_the_card_has_it(row(name, batch, tp=tp)) for name in (BEFORE, LATER) for batch in (1, 4, 16, 64)
             for tp in (1, 2)]  # fmt: skip
-    found = fit_generations(rows, START, "found", "made up", DECODING)
-    assert len(found.fits) == 2
-    assert max(fit.error for fit in found.fits) < 0.01
-    assert found.card.evidence.rows == len(rows)
+    generations = fit_generations(rows, START, "found", "made up", DECODING)
+    assert len(generations.fits) == 2
+    assert max(fit.error for fit in generations.fits) < 0.01
+    assert generations.card.evidence.rows == len(rows)
     for each in rows:
-        assert value_of(each, work_of(each, found.card).cost.seconds) == pytest.approx(each.value, rel=0.02)
+        assert value_of(each, work_of(each, generations.card).cost.seconds) == pytest.approx(each.value, rel=0.02)
 
 
 def test_a_generation_without_rows_is_as_the_other() -> None:
     rows = [as_the_card_has_it(row(LATER, batch, tp=tp)) for batch in (1, 4, 16, 64) for tp in (1, 2)]
-    found = fit_generations(rows, START, "found", "made up", ("per_layer_s", "per_step_s"))
-    assert found.before is None
-    h100, b200 = (found.card.on(find_hardware(name).device) for name in (BEFORE, LATER))
+    generations = fit_generations(rows, START, "found", "made up", ("per_layer_s", "per_step_s"))
+    assert generations.before is None
+    h100, b200 = (generations.card.on(find_hardware(name).device) for name in (BEFORE, LATER))
     assert h100.host == b200.host != KERNELS.host
 
 

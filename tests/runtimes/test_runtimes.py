@@ -148,9 +148,9 @@ def test_a_profile_has_the_runtime_beside_it_or_its_own_or_the_default(tmp_path:
 
 
 def test_kernels_add_nothing() -> None:
-    found = predict(runtime="kernels", strategies=("ar",)).estimates["ar"]
+    prediction = predict(runtime="kernels", strategies=("ar",)).estimates["ar"]
     forward = forward_pass(find_transformer("llama-3.1-70b"), batch=1, context=1024, tp=4)
-    assert float(found.round_s) == pytest.approx(cost_of_pass(forward, find_hardware("h100-sxm")).seconds)
+    assert float(prediction.round_s) == pytest.approx(cost_of_pass(forward, find_hardware("h100-sxm")).seconds)
 
 
 def test_kernels_of_its_own_take_their_bytes() -> None:
@@ -232,8 +232,8 @@ def test_a_head_has_the_step_of_its_kind() -> None:
     assert card.own_lm_head_step_s is not None
     target = find_transformer("llama-3.1-8b")
     heads = {"eagle": eagle_head(target).head, "eagle3": eagle3_head(target).head}
-    found = {name: card.drafting_with(head).host.per_draft_step_s for name, head in heads.items()}
-    assert found == {"eagle": card.head_step_s, "eagle3": card.own_lm_head_step_s}
+    per_draft_step_s = {name: card.drafting_with(head).host.per_draft_step_s for name, head in heads.items()}
+    assert per_draft_step_s == {"eagle": card.head_step_s, "eagle3": card.own_lm_head_step_s}
     assert card.drafting_with(None) is card
     alike = card.model_copy(update={"own_lm_head_step_s": None})
     assert alike.drafting_with(heads["eagle3"]).host.per_draft_step_s == card.head_step_s
@@ -344,7 +344,7 @@ def test_the_card_of_vllm_says_what_was_measured(
     drafter: str | None, k: int, b: int, context: int, measured_ms: float, most: float
 ) -> None:
     """Rounds of Llama-3.1-8B on one H100: alone, with an EAGLE-3 head, with the 1B beside it."""
-    found = predict(
+    prediction = predict(
         target="llama-3.1-8b",
         hardware="h100-sxm",
         runtime="vllm-0.24",
@@ -355,7 +355,7 @@ def test_the_card_of_vllm_says_what_was_measured(
         b=b,
         context=context,
     )
-    assert 1e3 * found.estimates["sd" if drafter else "ar"].round_s == pytest.approx(measured_ms, rel=most)
+    assert 1e3 * prediction.estimates["sd" if drafter else "ar"].round_s == pytest.approx(measured_ms, rel=most)
 
 
 @pytest.mark.parametrize("name", [name for name in runtime_names() if name != KERNELS.name])

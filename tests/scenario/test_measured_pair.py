@@ -58,8 +58,8 @@ def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
     known = sample.pair()
     (at, *others) = known.by_temperature
     hits = at.hits.model_copy(update={"rejected": HitLaw(curve=tuple(wide)), "all_accepted": HitLaw(curve=tuple(wide))})
-    found = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
-    found.save(tmp_path / "wide.json")
+    copy = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
+    copy.save(tmp_path / "wide.json")
     moves = configure(pair=str(tmp_path / "wide.json"), backup="jit").scenarios["ssd"].known.moves
     moved = {name.split(" of ")[0]: float(each.to["miss"]) for name, each in moves.items()}
     assert moved["hits"] < -0.001
@@ -145,10 +145,10 @@ def test_a_pair_of_other_models_is_named(tmp_path: Path, pair: str) -> None:
 )
 def test_placeholders_above_temperature_0_may_turn_the_verdict(options: dict[str, Any], guessed: str | None) -> None:
     given = {"temperature": 1.0, **options}
-    found = [warning for warning in configure(**given).warnings if "placeholders" in warning]
-    assert len(found) == (guessed is not None)
-    assert guessed is None or guessed in found[0]
-    assert [w for w in evaluate([given]).attrs["warnings"] if "placeholders" in w] == found
+    warnings = [warning for warning in configure(**given).warnings if "placeholders" in warning]
+    assert len(warnings) == (guessed is not None)
+    assert guessed is None or guessed in warnings[0]
+    assert [w for w in evaluate([given]).attrs["warnings"] if "placeholders" in w] == warnings
 
 
 def test_an_engines_log_has_no_hits_which_is_said(tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_a_lookahead_beyond_what_was_measured(tmp_path: Path) -> None:
     assert (settings["k"], settings.source("k")) == (3, "as far as pair.json knows acceptance")
     with pytest.raises(InputError, match=r"acceptance is known at 3 positions .* but the lookahead is 4"):
         configure(pair=short, k=4)
-    found = recommend(gpus=5, b=1, pair=short, strategies="ar,sd")
-    assert max(found.request.searched["k"] or ()) == 3
+    recommendation = recommend(gpus=5, b=1, pair=short, strategies="ar,sd")
+    assert max(recommendation.request.searched["k"] or ()) == 3
 
 
 @pytest.mark.parametrize("rates", [(0.7, 0.8, 0.9), None], ids=["by position", "one rate"])
@@ -180,8 +180,8 @@ def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
     tmp_path: Path, rates: tuple[float, ...] | None, drafting: dict[str, Any]
 ) -> None:
     """A pair with one rate went on to any K, as did the last of a head's; one by position did not."""
-    found = _acceptance_alone(alpha_k=rates, length=Length(pooled=2.5, k=3))
-    pair = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
+    at_temperature = _acceptance_alone(alpha_k=rates, length=Length(pooled=2.5, k=3))
+    pair = sample.written(tmp_path, sample.pair(by_temperature=(at_temperature,)))
     with pytest.raises(InputError, match=r"known at 3 positions .* but the lookahead is 4; --extrapolate takes"):
         predict(pair=pair, k=4, **drafting)
     beyond = predict(pair=pair, k=4, extrapolate=True, **drafting).configuration
@@ -191,8 +191,8 @@ def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
 
 def test_searches_stop_at_what_a_pair_knows_and_say_so(tmp_path: Path) -> None:
     """``export`` wrote K 4 for vLLM and K 8 as csv of a pair that was measured to K 3."""
-    found = _acceptance_alone(alpha_k=None, length=Length(pooled=2.5, k=3))
-    pair = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
+    at_temperature = _acceptance_alone(alpha_k=None, length=Length(pooled=2.5, k=3))
+    pair = sample.written(tmp_path, sample.pair(by_temperature=(at_temperature,)))
     stopped = "K is searched up to 3, as far as the pair knows acceptance (--extrapolate goes on)"
     recommended = recommend(gpus=5, pair=pair, strategies="ar,sd")
     assert stopped in recommended.warnings
@@ -321,8 +321,8 @@ def test_a_pairs_intervals_reach_the_verdict(tmp_path: Path) -> None:
 def test_an_interval_is_that_of_the_rate_through_the_whole_answer(tmp_path: Path) -> None:
     """SD alone, its timings cancelled by AR's: tokens a round move as alpha does within its bounds."""
     alpha = Mean(mean=0.7, low=0.65, high=0.75)
-    found = AtTemperature(temperature=0.0, alpha=alpha, alpha_k=(0.7,) * 6)
-    path = sample.written(tmp_path, sample.pair(by_temperature=(found,)))
+    at_temperature = AtTemperature(temperature=0.0, alpha=alpha, alpha_k=(0.7,) * 6)
+    path = sample.written(tmp_path, sample.pair(by_temperature=(at_temperature,)))
     scenario = configure(pair=path, strategies="sd").scenarios["sd"]
     from ssdsim.pricing.cost import TimingErrors
 
@@ -349,11 +349,11 @@ def test_sweeps_have_the_same_intervals_as_a_prediction(pair: str) -> None:
 
 @pytest.mark.long
 def test_recommend_and_export_read_the_pair(pair: str) -> None:
-    found = recommend(gpus=5, b=16, pair=pair, temperature=1.0)
-    assert found.pair == "pair.json: measured on 64 requests, temperature 1"
-    assert not any("placeholder" in warning for warning in found.warnings)
-    (alpha,) = (each for each in found.break_evens if each.what == "acceptance rate alpha")
-    k = found.answers[0].by_strategy["ssd"].shape.settings["k"]
+    recommendation = recommend(gpus=5, b=16, pair=pair, temperature=1.0)
+    assert recommendation.pair == "pair.json: measured on 64 requests, temperature 1"
+    assert not any("placeholder" in warning for warning in recommendation.warnings)
+    (alpha,) = (each for each in recommendation.break_evens if each.what == "acceptance rate alpha")
+    k = recommendation.answers[0].by_strategy["ssd"].shape.settings["k"]
     assert alpha.present == pytest.approx(pooled_rate(sample.HOT_RATES, k))
     assert alpha.bound in ("at least", "at most", "always")  # SSD leads: what it has is enough
     assert alpha.value is None or alpha.value <= alpha.present
@@ -364,15 +364,15 @@ def test_recommend_and_export_read_the_pair(pair: str) -> None:
 
 def test_an_engines_pair_from_its_log_to_a_prediction(tmp_path: Path) -> None:
     """A single length: one rate at all positions that were drafted, of no interval."""
-    found = AtTemperature(temperature=0.0, alpha=Mean(mean=0.65), length=Length(pooled=2.5, k=4))
-    path = sample.written(tmp_path, sample.pair(how="sglang-server", requests=None, by_temperature=(found,)))
+    at_temperature = AtTemperature(temperature=0.0, alpha=Mean(mean=0.65), length=Length(pooled=2.5, k=4))
+    path = sample.written(tmp_path, sample.pair(how="sglang-server", requests=None, by_temperature=(at_temperature,)))
     assert configure(pair=path, k=4).settings["alpha"] == (0.65,) * 4
 
 
 def test_a_law_without_its_curve_and_a_curve_without_its_law(tmp_path: Path) -> None:
     bare = Hits(rejected=HitLaw(c=0.5, r=0.5), all_accepted=HitLaw(curve=((1, 0.5, None, None),)))
-    found = _acceptance_alone(hits=bare)
-    settings = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(found,)))).settings
+    at_temperature = _acceptance_alone(hits=bare)
+    settings = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(at_temperature,)))).settings
     assert (settings["hit_c"], settings["hit_curve_all"]) == (0.5, ((1.0, 0.5),))
 
 

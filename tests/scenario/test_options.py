@@ -19,7 +19,8 @@ from ssdsim.base import kinds
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.cli.main import cli
-from ssdsim.scenario.options import ALL, SHARED, checked, names_of
+from ssdsim.scenario.given import checked
+from ssdsim.scenario.options import ALL, SHARED, names_of
 from ssdsim.scenario.reference import reference
 
 OPTIONS = list(ALL.values())

@@ -17,8 +17,9 @@ import pytest
 from ssdsim import InputError, compare, configure, evaluate, predict, roofline, strategies, window
 from ssdsim.base.kinds import SHARE
 from ssdsim.base.option import Group, Option
-from ssdsim.scenario import asked, place, price
-from ssdsim.scenario.asked import Asked, RememberedSteps
+from ssdsim.scenario import given as checks
+from ssdsim.scenario import place, price
+from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import ALL
 from tests.cli.in_process import asked as command
 from tests.strategies.wary import Wary
@@ -56,7 +57,7 @@ def guesser() -> Iterator[Guesser]:
 
 def test_each_step_is_taken_once() -> None:
     predict(b=16, p_hit=0.85)  # which imports what is imported on demand
-    steps = {asked.effective.__code__, place.site_of.__code__, price.price.__code__}
+    steps = {checks.of_points.__code__, place.site_of.__code__, price.price.__code__}
     taken: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -68,7 +69,7 @@ def test_each_step_is_taken_once() -> None:
         predict(b=16, p_hit=0.85)
     finally:
         sys.setprofile(None)
-    assert taken == {"effective": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback
+    assert taken == {"of_points": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback
 
 
 @pytest.mark.parametrize("given", [{}, {"t_sd": 0.2}, {"drafter": "ngram"}])
@@ -139,8 +140,8 @@ def test_a_newcomers_flag_works_in_a_process_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> None:
-    found = compare(gpus=4, b=4, strategies="ar,guesser", tp=4)
-    inputs = {each.name: each for each in found.inputs}
+    comparison = compare(gpus=4, b=4, strategies="ar,guesser", tp=4)
+    inputs = {each.name: each for each in comparison.inputs}
     assert inputs["guessed"].standing == "placeholder"
     assert inputs["guessed"].within == ALL["guessed"].plausible
     assert inputs["guessed"].read_by == ("guesser",)
@@ -148,8 +149,8 @@ def test_a_newcomers_hit_rate_is_an_input_of_a_comparison(guesser: Guesser) -> N
 
 def test_answers_and_their_scenarios_can_be_sent_to_another_process() -> None:
     for given in ({}, {"t_sd": 0.2}):
-        found = pickle.loads(pickle.dumps(predict(**given, strategies="ar,sd,ssd")))
-        assert found.verdict.sentence == predict(**given, strategies="ar,sd,ssd").verdict.sentence
+        document = pickle.loads(pickle.dumps(predict(**given, strategies="ar,sd,ssd")))
+        assert document.verdict.sentence == predict(**given, strategies="ar,sd,ssd").verdict.sentence
 
 
 def test_a_site_is_equal_to_itself_and_tells_its_options() -> None:
@@ -171,6 +172,7 @@ def test_what_a_step_asks_of_an_options_origin_is_remembered_too() -> None:
         assert errors == [alone[point is given]["error"][0] for point in points]
 
 
-def test_a_table_says_that_nobody_noted_what_was_read() -> None:
-    (scenario,) = Asked.of({"strategies": ("sd",)}, RememberedSteps()).scenarios("sd")
-    assert scenario.reads is None
+def test_points_note_what_each_of_their_scenarios_reads() -> None:
+    (scenario,) = Asked.of({"strategies": ("sd",)}).scenarios("sd")
+    assert {"alpha", "sd_k", "k"} <= scenario.reads
+    assert "hit_c" not in scenario.reads

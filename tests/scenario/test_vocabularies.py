@@ -14,7 +14,7 @@ from ssdsim import InputError, configure, export, predict
 from ssdsim.answers.grid import evaluate
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.hardware.vocabularies import draft_in_family, one_vocabulary
+from ssdsim.hardware.vocabularies import draft_in_family, may_share, one_vocabulary
 
 CARDS = [find_transformer(name) for name in transformer_names()]
 QWEN = {"target": "qwen3-32b", "tp": 2, "hardware": "h200-sxm"}
@@ -91,3 +91,10 @@ def test_a_siblings_acceptance_is_taken_when_asked_for_and_said() -> None:
     assert sibling.site.draft.hidden_size == 5120  # type: ignore[union-attr]  # the target's own head's
     with pytest.raises(InputError, match=r"was made for qwen3-8b, not for llama-3\.1-8b"):
         configure(target="llama-3.1-8b", tp=1, drafter="eagle3", draft="eagle3-qwen3-8b")
+
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda card: card.name)
+def test_a_card_that_is_not_read_for_a_draft_is_of_another_vocabulary(card: Any) -> None:
+    unread = [other for other in CARDS if not may_share(other.name, card)]
+    assert len(unread) > len(CARDS) / 2
+    assert not any(one_vocabulary(other, card) for other in unread)

@@ -27,7 +27,7 @@ def requests(
     return synthetic(count, rate, *lengths, concurrency=concurrency, seed=seed)
 
 
-def found(workload: Workload, batching: Batching, **options: Any) -> Policies:
+def policies_of(workload: Workload, batching: Batching, **options: Any) -> Policies:
     return policies(options, workload, batching)
 
 

@@ -20,8 +20,8 @@ from tests.serving.sample_runs import requests
 
 @pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])
 def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: float, open_: bool) -> None:
-    found = serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd,ssd")
-    one = found.sharings["sd"]
+    serving = serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd,ssd")
+    one = serving.sharings["sd"]
 
     def side(name: str, factors: np.ndarray) -> Side:
         scaled = replace(one, tokens_per_s=one.tokens_per_s * factors[:, None], lost_s=one.lost_s / factors[:, None])

@@ -35,8 +35,8 @@ ARGUMENTS = (
 def answer(folder: Path) -> dict[str, object]:
     done = CliRunner().invoke(cli, [*ARGUMENTS, "-o", str(folder)])
     assert done.exit_code == 0, done.output
-    found: dict[str, object] = json.loads(done.stdout)
-    return found
+    document: dict[str, object] = json.loads(done.stdout)
+    return document
 
 
 def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_a_killed_run_goes_on_where_it_was_and_gives_the_same_answer(tmp_path: P
 
 
 def test_a_kept_part_that_is_no_text_is_worked_out_again(tmp_path: Path) -> None:
-    found = answer(tmp_path)
+    shown = answer(tmp_path)
     for part in (tmp_path / "parts").glob("*.json"):
         part.write_bytes(b"\xc8" + part.read_bytes())
-    assert answer(tmp_path) == found
+    assert answer(tmp_path) == shown
 
 
 def test_a_kept_run_with_other_columns_is_one_line(tmp_path: Path) -> None:
@@ -85,13 +85,13 @@ def test_a_kept_run_with_other_columns_is_one_line(tmp_path: Path) -> None:
 def test_a_search_for_a_capacity_is_kept(tmp_path: Path) -> None:
     search = {"capacity": True, "slo": "tpot:12", "strategies": "ar,sd", **SMALL}
     workload = requests(150, inputs="200", outputs="60")
-    found = []
+    listed = []
     for _ in range(2):
         with opened_for_serving(tmp_path) as folder:
-            found.append(serve(workload=workload, folder=folder, **search).within_slo)
+            listed.append(serve(workload=workload, folder=folder, **search).within_slo)
             times = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "parts").glob("*.json")}
             assert len(times) == 2
-    assert found[0] == found[1]
+    assert listed[0] == listed[1]
     assert all(path.stat().st_mtime_ns == times[path.name] for path in (tmp_path / "parts").glob("*.json"))
 
 
@@ -103,9 +103,9 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_crossing_goodput_and_a_minute(tmp_path: Path) -> None:
-    found = answer(tmp_path / "run")
+    shown = answer(tmp_path / "run")
     page = report(tmp_path / "run")
-    assert page.sentence == found["verdict"]["sentence"]  # type: ignore[index]
+    assert page.sentence == shown["verdict"]["sentence"]  # type: ignore[index]
     keys = {figure.key for figure in page.figures}
     assert keys == {"serving-tpot", "serving-ttft", "serving-crossing", "serving-goodput", "serving-minute"}
     for figure in page.figures:

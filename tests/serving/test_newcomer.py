@@ -37,6 +37,6 @@ def test_it_is_served_at_its_predicted_pace(drafter: str) -> None:
 
 def test_a_schedule_may_switch_to_it_and_prompts_are_processed() -> None:
     workload = requests(60, 5.0, inputs="300", outputs="60")
-    found = policies({"strategies": "ar,wary,ssd,auto"}, workload, Batching())
-    for policy in found.by_name.values():
+    chosen = policies({"strategies": "ar,wary,ssd,auto"}, workload, Batching())
+    for policy in chosen.by_name.values():
         every_token_was_made(simulate(policy, workload, Batching()))

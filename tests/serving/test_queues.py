@@ -50,11 +50,13 @@ def test_a_run_without_prompts_is_the_closed_forms_queue(name: str, outputs: str
         run = simulate(strategy, workload, ELSEWHERE)
         closed = shared(strategy, workload).served(workload.rate)
         order = np.argsort(run.requests.arrival_s)
-        found = mean((run.requests.last_s - run.requests.first_s)[order])
-        assert found.value == pytest.approx(float(closed.decode_s), rel=0.01)
+        average = mean((run.requests.last_s - run.requests.first_s)[order])
+        assert average.value == pytest.approx(float(closed.decode_s), rel=0.01)
         running = float((run.decoding * run.round_s).sum()) / run.end_s
         # of a run as long, the arrivals of the busiest stretches move the mean number more than the mean time
-        assert running == pytest.approx(float(closed.running), rel=0.01 + (found.high - found.low) / 2 / found.value)
+        assert running == pytest.approx(
+            float(closed.running), rel=0.01 + (average.high - average.low) / 2 / average.value
+        )
 
 
 def test_where_prompts_are_processed_elsewhere_both_count_the_wait_for_a_place_after_the_first_token() -> None:
@@ -68,8 +70,8 @@ def test_where_prompts_are_processed_elsewhere_both_count_the_wait_for_a_place_a
     assert float(closed.queue_s) > 0.2 * float(closed.decode_s)
     assert float(closed.ttft_s) == pytest.approx(0.1)
     assert np.allclose(run.requests.first_s - run.requests.arrival_s, 0.1)
-    found = mean((run.requests.last_s - run.requests.first_s)[np.argsort(run.requests.arrival_s)])
-    assert abs(float(closed.decode_s) - found.value) <= 1.5 * (found.high - found.low)
+    average = mean((run.requests.last_s - run.requests.first_s)[np.argsort(run.requests.arrival_s)])
+    assert abs(float(closed.decode_s) - average.value) <= 1.5 * (average.high - average.low)
     assert float(shared(strategy, workload, few).tpot_s(workload.rate)) == float(closed.tpot_s)
 
 
@@ -81,9 +83,9 @@ def test_the_closed_forms_waiting_is_that_of_geometric_lengths(outputs: str, sha
     strategy = policy("ar", base, one)
     workload = base.at_rate(0.6 * float(shared(strategy, base, one).capacity))
     run = simulate(strategy, workload, one)
-    found = mean(run.requests.scheduled_s - run.requests.arrival_s)
+    average = mean(run.requests.scheduled_s - run.requests.arrival_s)
     closed = float(shared(strategy, workload, one).served(workload.rate).queue_s)
-    assert abs(found.value - share * closed) <= 1.5 * (found.high - found.low)
+    assert abs(average.value - share * closed) <= 1.5 * (average.high - average.low)
 
 
 def test_made_up_arrivals_have_the_asked_rate_exactly_and_vary_within_the_run_as_a_poisson_process_does() -> None:
@@ -113,8 +115,8 @@ def test_with_a_constant_rate_the_closed_form_is_processor_sharing_as_ciw_simula
     simulation = ciw.Simulation(network, node_class=ciw.PSNode)
     simulation.simulate_until_max_time(8000)
     times = np.array([r.exit_date - r.arrival_date for r in simulation.get_all_records() if r.arrival_date > 500])
-    found = mean(times)
-    assert abs(closed - found.value) <= 2.0 * (found.high - found.low) / 2.0
+    average = mean(times)
+    assert abs(closed - average.value) <= 2.0 * (average.high - average.low) / 2.0
 
 
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd", "pearl"])

@@ -24,14 +24,14 @@ pytestmark = pytest.mark.long
 def test_the_crossing_lies_where_runs_change_places() -> None:
     workload = requests(3000, 8.0, inputs="1024", outputs="256")
     batching = Batching(prefill="none")
-    found = serve(workload=workload, engine="closed", prefill="none", strategies="sd,ssd")
-    (crossing,) = [c for c in found.crossings if c.basis == "replica"]
+    serving = serve(workload=workload, engine="closed", prefill="none", strategies="sd,ssd")
+    (crossing,) = [c for c in serving.crossings if c.basis == "replica"]
     assert crossing.rate is not None
     assert crossing.interval is not None
     assert crossing.interval.low < crossing.rate < crossing.interval.high
 
     def tpot(name: str, rate: float) -> float:
-        run = simulate(found.policies.by_name[name], workload.at_rate(rate), batching)
+        run = simulate(serving.policies.by_name[name], workload.at_rate(rate), batching)
         return float(metrics_of_requests(run)["tpot"].mean())
 
     for share, ahead in ((0.93, "ssd"), (1.07, "sd")):
@@ -40,34 +40,34 @@ def test_the_crossing_lies_where_runs_change_places() -> None:
 
 
 def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
-    found = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
+    serving = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
     for name in ("sd", "ar"):
-        rates = {c.basis: c.rate for c in found.crossings if c.over.name == name}
+        rates = {c.basis: c.rate for c in serving.crossings if c.over.name == name}
         assert rates["gpu"] is not None
         assert rates["replica"] is not None
         assert rates["gpu"] < rates["replica"]
     condition = "If acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
-    assert found.verdict.sentence.startswith(f"{condition}, SSD takes less time per output token than SD below")
+    assert serving.verdict.sentence.startswith(f"{condition}, SSD takes less time per output token than SD below")
 
 
 def test_a_schedule_without_its_tax_is_never_clearly_behind_the_best_strategy() -> None:
-    found = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
-    names = [name for name in found.sharings if name != "auto"]
-    most = min(float(found.capacities[name][0]) for name in ("ar", "sd"))
+    serving = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
+    names = [name for name in serving.sharings if name != "auto"]
+    most = min(float(serving.capacities[name][0]) for name in ("ar", "sd"))
     for rate in np.linspace(0.5, 0.95 * most, 12):
-        fixed = min(float(found.sharings[name].served(rate).tpot_s) for name in names)
-        assert float(found.sharings["auto"].served(rate).tpot_s) <= 1.01 * fixed
+        fixed = min(float(serving.sharings[name].served(rate).tpot_s) for name in names)
+        assert float(serving.sharings["auto"].served(rate).tpot_s) <= 1.01 * fixed
 
 
 def test_a_schedule_loses_where_speculation_does_not_pay_by_its_tax() -> None:
     """As in vLLM issue 49548: dynamic speculation that is switched off costs 21.6 % a token at 189 in flight."""
     options = {"strategies": "ar,sd,auto", "runtime": "vllm", "k": 4, "alpha": 0.1}
     workload = requests(100, 8.0, inputs="1024", outputs="256")
-    found = serve(workload=workload, engine="closed", prefill="none", dynamic_tax=0.2158, **options)
-    auto = found.policies.by_name["auto"]
+    serving = serve(workload=workload, engine="closed", prefill="none", dynamic_tax=0.2158, **options)
+    auto = serving.policies.by_name["auto"]
     assert auto.at(189, workload.context).name == "ar"  # the schedule does what is best there, and pays
-    rate = 0.8 * float(found.capacities["auto"][0])
-    ar, taxed = (float(found.sharings[name].served(rate).tpot_s) for name in ("ar", "auto"))
+    rate = 0.8 * float(serving.capacities["auto"][0])
+    ar, taxed = (float(serving.sharings[name].served(rate).tpot_s) for name in ("ar", "auto"))
     assert taxed > 1.1 * ar
 
 
@@ -103,8 +103,8 @@ def test_the_law_of_kong_et_al_is_the_mean_field_of_runs_below_70_percent() -> N
 def test_the_search_for_a_capacity_ends_where_the_attainment_is_lost() -> None:
     workload = requests(800, 1.0, inputs="512", outputs="100")
     slo = "tpot:12"
-    found = serve(workload=workload, slo=slo, capacity=True, strategies="sd", **SMALL)
-    capacity = found.within_slo["sd"]
+    serving = serve(workload=workload, slo=slo, capacity=True, strategies="sd", **SMALL)
+    capacity = serving.within_slo["sd"]
     assert capacity.metrics is not None
     assert capacity.metrics.attainment is not None
     assert capacity.metrics.attainment.value >= 0.9
@@ -179,9 +179,9 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     benchmark(path, 1.0)
     workload, _ = workload_of(path)
-    found = serve(workload=workload, rate=[1.0, 2.0], strategies="ar", engine="loop", **SMALL)
-    assert [point.rate for point in found.points] == pytest.approx([1.0, 2.0])
-    gaps = [np.diff(point.workload.arrival_s) for point in found.points]
+    serving = serve(workload=workload, rate=[1.0, 2.0], strategies="ar", engine="loop", **SMALL)
+    assert [point.rate for point in serving.points] == pytest.approx([1.0, 2.0])
+    gaps = [np.diff(point.workload.arrival_s) for point in serving.points]
     assert np.allclose(gaps[0], 2.0 * gaps[1])
 
 
@@ -189,9 +189,9 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
 def test_prompts_longer_than_what_was_timed_are_told(prefill: Any, told: bool) -> None:
     """The profile has products of up to 520 tokens and no attention of prompts."""
     place = {"target": "llama-3.1-8b", "hardware": "h100-sxm-torch", "tp": 1, "strategies": "ar,sd"}
-    found = serve(workload=requests(4, 1.0, inputs="1024"), prefill=prefill, engine="closed", **place)
-    assert any("m above the largest timed, 520" in warning for warning in found.warnings) is told
-    assert any("prefill attention of bfloat16 was not timed" in warning for warning in found.warnings) is told
+    serving = serve(workload=requests(4, 1.0, inputs="1024"), prefill=prefill, engine="closed", **place)
+    assert any("m above the largest timed, 520" in warning for warning in serving.warnings) is told
+    assert any("prefill attention of bfloat16 was not timed" in warning for warning in serving.warnings) is told
 
 
 def test_runs_are_the_same_for_a_seed_and_in_other_processes() -> None:
@@ -232,8 +232,8 @@ def test_common_requests_tighten_the_difference_of_strategies() -> None:
 def test_requests_that_have_their_only_token_elsewhere_end_without_a_round(concurrency: int | None) -> None:
     """A replica with nothing else to decode ended in a traceback."""
     workload = requests(60, outputs="geometric:1.2", concurrency=concurrency)
-    found = serve(workload=workload, prefill="none", max_batch=2, strategies="ar", seed=0)
-    assert found.points[0].metrics["ar"].completed == 60
+    serving = serve(workload=workload, prefill="none", max_batch=2, strategies="ar", seed=0)
+    assert serving.points[0].metrics["ar"].completed == 60
 
 
 def test_a_draft_pool_is_targets_that_share_a_draft() -> None:

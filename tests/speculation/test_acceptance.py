@@ -106,9 +106,9 @@ def test_a_pooled_rate_counts_tokens_that_are_looked_at() -> None:
 @laws
 @given(st.floats(0.01, 0.99), st.lists(st.floats(0.01, 0.99), min_size=3, max_size=8))
 def test_rates_moved_to_a_pooled_rate_have_it_and_one_factor_on_their_odds(pooled: float, known: list[float]) -> None:
-    found = moved_to(pooled, known, 3)
-    assert pooled_rate(found, 3) == pytest.approx(pooled)
-    factors = found / (1 - found) * (1 - np.array(known)) / np.array(known)
+    moved = moved_to(pooled, known, 3)
+    assert pooled_rate(moved, 3) == pytest.approx(pooled)
+    factors = moved / (1 - moved) * (1 - np.array(known)) / np.array(known)
     np.testing.assert_allclose(factors, factors[0], rtol=1e-6)
     np.testing.assert_array_equal(moved_to(0.0, known, 3), 0.0)
     np.testing.assert_array_equal(moved_to(1.0, known, 3), 1.0)

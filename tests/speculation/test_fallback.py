@@ -76,8 +76,8 @@ def test_crossing_is_the_next_whole_critical_batch_size(p: float, t_p: float, e_
     critical = critical_batch_size(p, t_p, e_hit, e_miss)
     assume(e_hit - e_miss > 1e-6 or e_miss > e_hit)  # else rounding decides which of two equals is better
     assume(critical == math.inf or abs(critical - round(critical)) > 1e-6 or critical == 0)
-    found = crossing_batch_size(lambda b: _slow(p, t_p, e_hit, b), lambda b: _fast(p, t_p, e_hit, e_miss, b), 64)
-    assert found == (max(1.0, math.ceil(critical)) if critical <= 64 else math.inf)
+    crossing = crossing_batch_size(lambda b: _slow(p, t_p, e_hit, b), lambda b: _fast(p, t_p, e_hit, e_miss, b), 64)
+    assert crossing == (max(1.0, math.ceil(critical)) if critical <= 64 else math.inf)
 
 
 def test_crossing_takes_the_first_of_several() -> None:

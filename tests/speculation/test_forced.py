@@ -39,8 +39,8 @@ def test_limits() -> None:
 
 
 def test_rounds_yield_what_is_forced() -> None:
-    found = predict(strategies="sd", k=4, acceptance="synthetic:3.3")
-    assert float(found.estimates["sd"].tokens_per_round) == pytest.approx(3.3)
+    prediction = predict(strategies="sd", k=4, acceptance="synthetic:3.3")
+    assert float(prediction.estimates["sd"].tokens_per_round) == pytest.approx(3.3)
     assert recommend(gpus=4, b=1, strategies="ar,sd", subject="sd", k=[4], acceptance="synthetic:3.3").answers
 
 

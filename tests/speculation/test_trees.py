@@ -88,7 +88,7 @@ EAGLE_1_ROWS = [
 ]
 
 falling = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6).map(
-    lambda found: np.sort(np.array(found) / max(1.0, sum(found)))[::-1]
+    lambda each: np.sort(np.array(each) / max(1.0, sum(each)))[::-1]
 )
 
 
@@ -101,13 +101,13 @@ def forests(nodes: int) -> list[tuple[tuple[int, ...], ...]]:
     """Every ordered forest under one root, as the paths of its nodes."""
     if nodes == 0:
         return [()]
-    found = []
+    listed = []
     for below in range(nodes):  # nodes under the eldest child
         for eldest in forests(below):
             for others in forests(nodes - 1 - below):
                 shifted = tuple((path[0] + 1, *path[1:]) for path in others)
-                found.append(((1,), *((1, *path) for path in eldest), *shifted))
-    return found
+                listed.append(((1,), *((1, *path) for path in eldest), *shifted))
+    return listed
 
 
 def cells() -> Iterator[tuple[tuple[float, ...], int, int, float]]:

@@ -76,9 +76,9 @@ def test_drawn_rounds_are_those_of_the_literal_rule(engine: Any) -> None:
     off = []
     for (b, spread, lag), (expected, error) in LOOPS.items():
         case = adaptive(b, spread, adaptive_lag=lag)
-        found = simulate(case, engine=engine, rounds=4_000, seed=3, confidence=0.99).tokens_per_second
-        drawing = (found.high - found.low) / 2.0 / SURE
-        off.append(abs(found.value - b * expected) / math.hypot(drawing, b * error))
+        tokens_per_second = simulate(case, engine=engine, rounds=4_000, seed=3, confidence=0.99).tokens_per_second
+        drawing = (tokens_per_second.high - tokens_per_second.low) / 2.0 / SURE
+        off.append(abs(tokens_per_second.value - b * expected) / math.hypot(drawing, b * error))
     assert max(off) < 4.5
     assert np.mean(np.array(off) > SURE) <= 0.03
 
@@ -236,14 +236,14 @@ def test_a_choice_that_takes_time_is_paid() -> None:
 
 def test_it_is_never_slower_on_hardware_than_verifying_all_of_a_block() -> None:
     options: dict[str, Any] = {"target": "qwen3-8b", "tp": 1, "drafter": "dspark", "k": 7, "b": 128}
-    found = configure(strategies="sd,adaptive", **options, sd_draft="colocated").scenarios
-    assert rate(found["adaptive"]) >= rate(found["sd"]) * 0.999
+    scenarios = configure(strategies="sd,adaptive", **options, sd_draft="colocated").scenarios
+    assert rate(scenarios["adaptive"]) >= rate(scenarios["sd"]) * 0.999
 
 
 def test_the_best_number_of_rows_ends_where_rows_begin_to_cost() -> None:
     free_up_to_three = [1.0, 1.0, 1.0, 1.0, 9.0, 17.0, 25.0, 33.0]
-    found = best_rows((ALPHA,) * K, 2.8, lambda rows: np.interp(rows, np.arange(K + 1), free_up_to_three))
-    assert found == pytest.approx(3.0, abs=0.01)
+    best = best_rows((ALPHA,) * K, 2.8, lambda rows: np.interp(rows, np.arange(K + 1), free_up_to_three))
+    assert best == pytest.approx(3.0, abs=0.01)
 
 
 # DeepSeek-V4-Pro with DSpark on eight B300s, TP 8: eight numbers fitted to 36 published points at fixed K of 0 to 7

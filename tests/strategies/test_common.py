@@ -37,7 +37,7 @@ ON_HARDWARE: list[dict[str, Any]] = [
     {"b": 16, "k": 9, "sd_draft": "separate"},
     {"b": 4, "temperature": 0.5, "draft_gpus": 2},
 ]
-OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive")
+OF_REQUESTS_ALIKE = ("amusd", "swiftspec", "adaptive", "spectre")
 EACH = pytest.mark.parametrize("name", NAMES)
 
 
@@ -89,8 +89,9 @@ def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, roun
     case = scenario(name, **options)
     run = simulate(case, engine=engine, rounds=rounds, seed=11, confidence=0.999)
     estimate = case.estimate
-    # a kind of round that one in a million is may not occur: an interval from the others has no width
-    rare = 1e-5 * float(estimate.round_s)
+    # a kind of round that did not occur may be 3 in all of them: an interval from the others has no width
+    alike = run.round_s.high - run.round_s.low < 1e-9 * float(estimate.round_s)
+    rare = (3.0 / rounds if alike and not case.tokens.is_certain else 1e-5) * float(estimate.round_s)
     assert run.round_s.covers(float(estimate.round_s)) or run.round_s.value == pytest.approx(estimate.round_s, abs=rare)
     assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
     assert run.tokens_per_round.covers(float(estimate.tokens_per_round))
@@ -122,6 +123,7 @@ def test_a_higher_acceptance_rate_is_never_slower(name: str, alphas: list[float]
     # a block that takes longer than a verification, or a tree's pass of more than half of one, delays what that yields
     assume(name != "dsi" or options["t_sd"] <= 1.0)
     assume(name != "swiftspec" or options["t_sd"] / options["k"] <= 0.5)
+    assume(name != "spectre" or options["b"] <= 4)  # a larger batch that fails less is retried less, by a fixed ratio
     low, high = (float(scenario(name, alpha=alpha, **options).estimate.tokens_per_second) for alpha in alphas)
     assert high >= low * (1.0 - 1e-12)
 
@@ -222,6 +224,41 @@ def test_engines_agree_on_a_shared_draft(name: str, engine: Any, serves: str) ->
     run = simulate(case, engine=engine, rounds=4_000, seed=7)
     assert run.round_s.value == pytest.approx(float(case.estimate.round_s), rel=0.01)
     assert run.tokens_per_second.value == pytest.approx(float(case.estimate.tokens_per_second), rel=0.05)
+
+
+# what one system is at the end of another's options: (name, options), on one pair, at one batch
+NGRAMS_OFF: dict[str, Any] = {"staged_by": "ngram", "staged_k": [0], "staged_alpha": [0.6]}
+REDUCTIONS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
+    *(
+        (name, NGRAMS_OFF, name, {})
+        for name in NAMES
+        if name not in ("ar", "lookahead", "tree", "treessd", "swiftspec")
+    ),
+    ("hybrid", {"hybrid_found": 0.0, "hybrid_by": "ngram"}, "sd", {"sd_draft": "colocated"}),
+    ("tree", {"tree_widths": [1, 1, 1, 1]}, "sd", {"sd_draft": "colocated", "k": 4}),
+    ("minedraft", {"b": 1}, "sd", {"b": 1, "sd_draft": "separate"}),
+]
+
+
+@pytest.mark.parametrize(("name", "at", "other", "equals"), REDUCTIONS)
+def test_at_the_end_of_its_options_it_is_another(
+    name: str, at: dict[str, Any], other: str, equals: dict[str, Any]
+) -> None:
+    """A draft whose inner level is off, look-ups that find nothing, a tree without siblings, one group."""
+    options: dict[str, Any] = {"b": 1, "k": 4, "alpha": 0.7, "sd_draft": "colocated"}
+    case, same = scenario(name, **{**options, **at}), scenario(other, **{**options, **equals})
+    assert float(case.estimate.round_s) == pytest.approx(float(same.estimate.round_s), rel=1e-9)
+    assert float(case.estimate.tokens_per_second) == pytest.approx(float(same.estimate.tokens_per_second), rel=1e-9)
+
+
+@pytest.mark.parametrize("b", [1, 4])
+def test_lookahead_with_an_empty_pool_is_ar_at_its_width(b: int) -> None:
+    case = scenario("lookahead", lookahead_found=0.0, lookahead_window=3, lookahead_ngram=4, b=b)
+    site = case.site
+    assert site is not None
+    wide = site.verify_step("guess", 1 + 3 * 3, masked=True).seconds
+    assert float(case.estimate.tokens_per_round) == 1.0
+    assert float(case.estimate.round_s) == pytest.approx(wide + site.sampling_step().seconds)
 
 
 def test_two_of_one_name_are_refused() -> None:

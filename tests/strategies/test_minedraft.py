@@ -55,8 +55,8 @@ def test_one_group_is_sd_with_a_draft_on_its_own_device(alpha: float, k: int, b:
 
 
 def test_one_sequence_is_sd_on_hardware_too() -> None:
-    found = configure(strategies="sd,minedraft", sd_draft="separate", k=4).scenarios
-    assert rate(found["minedraft"]) == pytest.approx(rate(found["sd"]))
+    scenarios = configure(strategies="sd,minedraft", sd_draft="separate", k=4).scenarios
+    assert rate(scenarios["minedraft"]) == pytest.approx(rate(scenarios["sd"]))
 
 
 def test_drafting_is_free_where_it_is_faster_and_weights_are_read_for_nothing() -> None:
@@ -88,8 +88,8 @@ def test_rounds_of_a_pass_that_reads_weights_and_works_on_rows(b: int, sd: float
     k = 5
     given: dict[str, Any] = {"k": k, "t_sd": 0.5, "t_v": [(0, 0.4), (16 * (k + 1), 1.0)], "b": b}
     hits: dict[str, Any] = {"t_p": 0.0, "p_hit": 0.85, "backup": "jit"}
-    found = configure(strategies="sd,ssd,minedraft", **given, **hits).scenarios
-    rounds = {name: float(scenario.estimate.round_s) for name, scenario in found.items()}
+    scenarios = configure(strategies="sd,ssd,minedraft", **given, **hits).scenarios
+    rounds = {name: float(scenario.estimate.round_s) for name, scenario in scenarios.items()}
     assert rounds == pytest.approx({"sd": sd, "ssd": ssd, "minedraft": minedraft}, abs=5e-4)
 
 

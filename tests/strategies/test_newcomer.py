@@ -46,15 +46,15 @@ def test_its_closed_form_is_what_pencil_and_paper_say() -> None:
 @pytest.mark.parametrize("drafter", ["model", "ngrams"])
 @pytest.mark.parametrize("b", [1, 4])
 def test_it_is_predicted_and_simulated(drafter: str, b: int) -> None:
-    found = predict(strategies=ALL_FOUR, subject="wary", drafter=drafter, b=b, wary_k=3)
-    assert list(found.estimates) == list(ALL_FOUR)
-    assert found.verdict.subject == "wary"
-    assert list(found.verdict.over) == ["sd", "ssd", "ar"]
-    assert "Wary SD is" in found.verdict.sentence
-    assert found.configuration.settings["wary_k"] == 3
-    for name, scenario in found.configuration.scenarios.items():
+    prediction = predict(strategies=ALL_FOUR, subject="wary", drafter=drafter, b=b, wary_k=3)
+    assert list(prediction.estimates) == list(ALL_FOUR)
+    assert prediction.verdict.subject == "wary"
+    assert list(prediction.verdict.over) == ["sd", "ssd", "ar"]
+    assert "Wary SD is" in prediction.verdict.sentence
+    assert prediction.configuration.settings["wary_k"] == 3
+    for name, scenario in prediction.configuration.scenarios.items():
         run = simulate(scenario, rounds=6_000, confidence=0.999)
-        assert run.tokens_per_second.covers(float(found.estimates[name].tokens_per_second)), name
+        assert run.tokens_per_second.covers(float(prediction.estimates[name].tokens_per_second)), name
 
 
 def test_a_drafter_without_a_model_takes_no_device_and_prices_no_pass_of_a_draft() -> None:
@@ -75,11 +75,11 @@ def test_its_option_is_an_axis_of_a_sweep() -> None:
 
 
 def test_it_is_recommended_where_it_is_best() -> None:
-    found = ssdsim.recommend(gpus=4, b=1, strategies=("ar", "wary"), subject="wary", tp=4)
-    best = found.answers[0].best
+    recommendation = ssdsim.recommend(gpus=4, b=1, strategies=("ar", "wary"), subject="wary", tp=4)
+    best = recommendation.answers[0].best
     assert best is not None
     assert best.shape.strategy == "wary"
-    assert "Wary SD" in found.sentence
+    assert "Wary SD" in recommendation.sentence
 
 
 @pytest.mark.long
@@ -95,9 +95,9 @@ def test_the_command_line_knows_both() -> None:
     asked = ["predict", "--strategies", "ar,wary", "--drafter", "ngrams", "--json"]
     shown = CliRunner().invoke(cli, asked, standalone_mode=False)
     assert shown.exception is None
-    found = json.loads(shown.output)
-    assert set(found["strategies"]) == {"ar", "wary"}
-    assert found["scenario"]["ngram_us"] == {"value": 300.0, "source": "default"}
+    document = json.loads(shown.output)
+    assert set(document["strategies"]) == {"ar", "wary"}
+    assert document["scenario"]["ngram_us"] == {"value": 300.0, "source": "default"}
 
 
 @pytest.mark.ranks

@@ -100,8 +100,8 @@ def test_gamma_is_swept_and_searched() -> None:
     table = sweep(strategies="sd,pearl", gamma=[2, 5, 10], t_sd=0.5, k=5, alpha=0.9)
     assert table["pearl_tokens_per_second"].idxmax() == 2
     assert np.allclose(table["pearl_over_sd"], table["pearl_tokens_per_second"] / table["sd_tokens_per_second"])
-    found = recommend(gpus=5, strategies="ar,pearl", subject="pearl", tp=4)
-    best = found.answers[0].by_strategy["pearl"]
+    recommendation = recommend(gpus=5, strategies="ar,pearl", subject="pearl", tp=4)
+    best = recommendation.answers[0].by_strategy["pearl"]
     assert best.shape.strategy == "pearl"
     assert best.shape.gpus == 5
     rates = {gamma: rate(configure(strategies="pearl", gamma=gamma).scenarios["pearl"]) for gamma in range(1, 17)}

@@ -31,8 +31,10 @@ ENGINES = ("mc", "des")
 
 def sd(s: float, targets: int, **options: Any) -> Scenario:
     """A draft takes ``s`` passes of the target."""
-    found = configure(strategies="sd", alpha=0.8, k=5, t_sd=s, targets=targets, **{"draft_serves": "in-turn"} | options)
-    return found.scenarios["sd"]
+    configuration = configure(
+        strategies="sd", alpha=0.8, k=5, t_sd=s, targets=targets, **{"draft_serves": "in-turn"} | options
+    )
+    return configuration.scenarios["sd"]
 
 
 def ssd(p: float, again: float, q: float, targets: int, **options: Any) -> Scenario:
@@ -122,7 +124,7 @@ def test_ssds_closed_form_is_the_tables(p: float, b: float, q: float, targets: i
 @pytest.mark.long
 @pytest.mark.parametrize("name", ENGINES)
 def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    found = []
+    listed = []
     for s, targets, _, little, much, together in STARSD:
         laws = [
             ("gamma", 0.1, little, "in-turn"),
@@ -134,20 +136,20 @@ def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) ->
                 passes_vary(patched, law, cv)
                 case = sd(s, targets, spread=cv, draft_serves=serves)
                 ran = simulate(case, engine=name, rounds=8_000, seed=5, confidence=0.99)
-            found.append(deviation(ran, targets, *expected))
-    deviations_are_chance(found)
+            listed.append(deviation(ran, targets, *expected))
+    deviations_are_chance(listed)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ENGINES)
 def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -> None:
-    found = []
+    listed = []
     for p, b, q, targets, _, expected in RFC:
         with monkeypatch.context() as patched:
             passes_vary(patched, "normal", 0.05)
             ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=8_000, seed=5, confidence=0.99)
-        found.append(deviation(ran, targets, expected, OF_A_RATE * expected))
-    deviations_are_chance(found)
+        listed.append(deviation(ran, targets, expected, OF_A_RATE * expected))
+    deviations_are_chance(listed)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.8, 1.3])
@@ -218,10 +220,12 @@ def test_its_parts_sum_to_the_round(name: Any, spread: float) -> None:
 
 
 def test_gpus_are_counted_as_they_are_shared() -> None:
-    found = configure(strategies="ar,sd,ssd", targets=4, sd_draft="separate").scenarios
-    assert {name: each.gpus for name, each in found.items()} == {"ar": 4, "sd": 4.25, "ssd": 4.25}
-    assert found["ssd"].devices.total == 17
-    assert float(found["ssd"].estimate.per_gpu) == pytest.approx(float(found["ssd"].estimate.tokens_per_second) / 4.25)
+    scenarios = configure(strategies="ar,sd,ssd", targets=4, sd_draft="separate").scenarios
+    assert {name: each.gpus for name, each in scenarios.items()} == {"ar": 4, "sd": 4.25, "ssd": 4.25}
+    assert scenarios["ssd"].devices.total == 17
+    assert float(scenarios["ssd"].estimate.per_gpu) == pytest.approx(
+        float(scenarios["ssd"].estimate.tokens_per_second) / 4.25
+    )
 
 
 def test_the_drafts_device_holds_the_caches_of_all_targets() -> None:
@@ -247,8 +251,8 @@ def test_a_joint_pass_is_as_of_all_targets() -> None:
 
 def test_the_faster_way_to_serve_is_taken() -> None:
     def rate(word: str) -> float:
-        found = configure(strategies="ssd", b=4, targets=4, draft_serves=word, backup="jit").scenarios["ssd"]
-        return float(found.estimate.tokens_per_second)
+        ssd = configure(strategies="ssd", b=4, targets=4, draft_serves=word, backup="jit").scenarios["ssd"]
+        return float(ssd.estimate.tokens_per_second)
 
     assert rate("auto") == max(rate("in-turn"), rate("together"))
 
@@ -272,8 +276,8 @@ def test_messages_may_cross_a_network() -> None:
 
 def test_more_than_a_node_without_a_network_is_said() -> None:
     def warned(**options: Any) -> bool:
-        found = configure(strategies="ssd", **options).warnings
-        return any("--draft-link-us" in each for each in found)
+        warnings = configure(strategies="ssd", **options).warnings
+        return any("--draft-link-us" in each for each in warnings)
 
     assert warned(targets=4)
     assert not warned(targets=4, draft_link_us=5, draft_link_gbs=50)
@@ -308,8 +312,8 @@ def test_what_makes_no_sense_is_refused(options: dict[str, Any], says: str) -> N
 def test_what_real_ranks_cannot_share_is_said(name: str, options: dict[str, Any], why: str | None) -> None:
     of = {"targets": 2, "draft_serves": "in-turn", "tp": 1, **CARDS, **options}
     scenario = configure(strategies=name, **of, **({"sd_draft": "separate"} if name == "sd" else {})).scenarios[name]
-    found = scenario.strategy.cannot_run(scenario.settings)
-    assert (found is None) if why is None else (found is not None and why in found)
+    cannot_run = scenario.strategy.cannot_run(scenario.settings)
+    assert (cannot_run is None) if why is None else (cannot_run is not None and why in cannot_run)
 
 
 @pytest.mark.ranks

@@ -127,8 +127,8 @@ def test_more_branches_cost_a_wider_step_and_more_memory() -> None:
 
 @pytest.mark.long
 def test_its_window_and_branches_are_searched() -> None:
-    found = recommend(gpus=5, strategies="ar,specbranch", subject="specbranch", tp=4)
-    best = found.answers[0].by_strategy["specbranch"]
+    recommendation = recommend(gpus=5, strategies="ar,specbranch", subject="specbranch", tp=4)
+    best = recommendation.answers[0].by_strategy["specbranch"]
     assert best.shape.gpus == 5
     rates = {
         (g, k): rate(configure(strategies="specbranch", branch_gamma=g, branches=k).scenarios["specbranch"])

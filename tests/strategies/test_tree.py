@@ -154,7 +154,7 @@ def test_what_means_nothing_is_refused_in_one_line(options: dict[str, Any], says
 
 @pytest.mark.long
 def test_it_is_recommended_beside_the_others() -> None:
-    found = recommend(gpus=5, strategies="ar,sd,tree", subject="tree", b=(1, 16))
-    for answer in found.answers:
+    recommendation = recommend(gpus=5, strategies="ar,sd,tree", subject="tree", b=(1, 16))
+    for answer in recommendation.answers:
         best = answer.by_strategy["tree"]
         assert best.per_user >= answer.by_strategy["sd"].per_user * 0.999, "a chain is a tree"

@@ -175,8 +175,13 @@ def test_layers_are_of_the_kinds_that_the_config_says(tmp_path: Path) -> None:
 
 
 def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
-    found = read(GPT_OSS, tmp_path).precision()
-    assert (found.attention, found.of_experts, found.lm_head, found.kv) == ("bfloat16", "mxfp4", "bfloat16", "bfloat16")
+    precision = read(GPT_OSS, tmp_path).precision()
+    assert (precision.attention, precision.of_experts, precision.lm_head, precision.kv) == (
+        "bfloat16",
+        "mxfp4",
+        "bfloat16",
+        "bfloat16",
+    )
     block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     whole = read(DEEPSEEK_V3 | {"quantization_config": block}, tmp_path).precision()
     assert (whole.attention, whole.mlp, whole.of_experts, whole.lm_head) == (*["float8-block"] * 3, "bfloat16")
@@ -190,9 +195,9 @@ def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
     nvfp4 = {"quant_method": "modelopt", "config_groups": {"group_0": scheme}, "ignore": ignored}
     kimi = kimi_k2()
     kimi["quantization_config"] = nvfp4
-    found = read(kimi, tmp_path).precision()
-    assert {found.attention, found.mlp, found.lm_head} == {"bfloat16"}
-    assert found.of_experts == "nvfp4"
+    precision = read(kimi, tmp_path).precision()
+    assert {precision.attention, precision.mlp, precision.lm_head} == {"bfloat16"}
+    assert precision.of_experts == "nvfp4"
 
 
 def operations(config: dict[str, Any], folder: Path, **of_pass: Any) -> ForwardPass:

@@ -90,17 +90,17 @@ def test_each_method_is_read(tmp_path: Path, quantisation: dict[str, Any], expec
     ],
 )
 def test_a_part_that_is_left_out_everywhere_stays_plain(tmp_path: Path, left_out: list[str]) -> None:
-    found = precision(tmp_path, in_groups(FP8, ignore=left_out))
-    assert found == Precision("bfloat16", "bfloat16", "float8", "bfloat16", "bfloat16")
+    formats = precision(tmp_path, in_groups(FP8, ignore=left_out))
+    assert formats == Precision("bfloat16", "bfloat16", "float8", "bfloat16", "bfloat16")
 
 
 def test_the_projection_after_the_attention_may_be_quantised_alone(tmp_path: Path) -> None:
     """As in DeepSeek-V3.1-NVFP4, whose projections before the attention stay in 16 bits; and the other way round."""
     before = [f"model.layers.{layer}.self_attn.{name}_proj*" for layer in range(LAYERS) for name in "qkv"]
     modelopt = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
-    found = precision(tmp_path, modelopt | {"ignore": ["lm_head", *before]})
-    assert found == Precision("bfloat16", "bfloat16", "nvfp4", "bfloat16", "bfloat16", attention_out="nvfp4")
-    assert found.weights == "attention bfloat16, attention_out nvfp4, mlp nvfp4"
+    formats = precision(tmp_path, modelopt | {"ignore": ["lm_head", *before]})
+    assert formats == Precision("bfloat16", "bfloat16", "nvfp4", "bfloat16", "bfloat16", attention_out="nvfp4")
+    assert formats.weights == "attention bfloat16, attention_out nvfp4, mlp nvfp4"
     card = find_transformer(str(tmp_path / "config.json"))
     counts = card.parameters_by_part
     assert card.weight_bytes() == pytest.approx(
@@ -109,8 +109,8 @@ def test_the_projection_after_the_attention_may_be_quantised_alone(tmp_path: Pat
     )
     of_pass = {op.name: op.dtype for op, _ in forward_pass(card, batch=1, context=8).counted() if isinstance(op, Gemm)}
     assert (of_pass["qkv"], of_pass["attention_out"]) == ("bfloat16", "nvfp4")
-    found = precision(tmp_path, modelopt | {"ignore": ["lm_head", "*.o_proj"]})
-    assert found == Precision("bfloat16", "nvfp4", "nvfp4", "bfloat16", "bfloat16", attention_out="bfloat16")
+    formats = precision(tmp_path, modelopt | {"ignore": ["lm_head", "*.o_proj"]})
+    assert formats == Precision("bfloat16", "nvfp4", "nvfp4", "bfloat16", "bfloat16", attention_out="bfloat16")
 
 
 def test_layers_of_the_attention_that_are_left_out_in_part_are_refused(tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_layers_of_the_attention_that_are_left_out_in_part_are_refused(tmp_path:
 @pytest.mark.parametrize("key", ["ignore", "modules_to_not_convert", "exclude_modules"])
 def test_lists_of_any_name_count(tmp_path: Path, key: str) -> None:
     mlp = [f"model.layers.{layer}.mlp.{name}" for layer in range(LAYERS) for name in MLP]
-    found = precision(tmp_path, {"quant_method": "fp8", key: ["lm_head", *mlp]})
-    assert found == Precision("bfloat16", "float8", "bfloat16", "bfloat16", "bfloat16")
+    formats = precision(tmp_path, {"quant_method": "fp8", key: ["lm_head", *mlp]})
+    assert formats == Precision("bfloat16", "float8", "bfloat16", "bfloat16", "bfloat16")
 
 
 def test_a_router_beside_the_matrices_leaves_them_quantised(tmp_path: Path) -> None:

@@ -277,8 +277,11 @@ def test_checkpoints_leave_parts_out_or_tell_the_format_of_each_layer(tmp_path: 
     scheme = {"weights": {"num_bits": 4, "type": "float", "group_size": 16}}
     some = {"quant_method": "modelopt", "config_groups": {"group_0": scheme}, "ignore": left_out}
     card = read("122b", tmp_path, quantization_config=some)
-    found = card.precision()
-    assert (found.attention, found.of("recurrent"), found.mlp, found.of_experts) == (*["bfloat16"] * 3, "nvfp4")
+    precision = card.precision()
+    assert (precision.attention, precision.of("recurrent"), precision.mlp, precision.of_experts) == (
+        *["bfloat16"] * 3,
+        "nvfp4",
+    )
     assert mtp_head(card).precision().of_experts == "bfloat16"
     listed = {f"model.layers.{n}.mlp.{name}_proj": "NVFP4" for n in range(64) for name in ("gate", "up", "down")}
     inside = ("in_proj_qkv", "in_proj_z", "out_proj")

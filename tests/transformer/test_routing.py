@@ -35,8 +35,8 @@ def test_it_is_the_mean_of_drawn_texts(count: int, per_token: int, tokens: int, 
         len(set().union(*(chain(count, per_token, tokens, overlap, rng) for _ in range(sequences)))) for _ in range(300)
     ]
     error = np.std(drawn) / np.sqrt(len(drawn))
-    found = distinct_experts(count, per_token, sequences, tokens, overlap, skew=0.0)
-    assert found == pytest.approx(np.mean(drawn), abs=4 * error)
+    touched = distinct_experts(count, per_token, sequences, tokens, overlap, skew=0.0)
+    assert touched == pytest.approx(np.mean(drawn), abs=4 * error)
 
 
 def popular(count: int, per_token: int, tokens: int, skew: float, rng: np.random.Generator) -> int:
@@ -51,8 +51,8 @@ def test_popular_experts_are_as_in_draws(count: int, per_token: int, skew: float
     assert chances(count, per_token, skew).sum() == pytest.approx(per_token)
     for tokens in (4, 16):
         drawn = [popular(count, per_token, tokens, skew, rng) for _ in range(400)]
-        found = distinct_experts(count, per_token, tokens, 1, skew=skew)
-        assert found == pytest.approx(np.mean(drawn), rel=0.02)
+        touched = distinct_experts(count, per_token, tokens, 1, skew=skew)
+        assert touched == pytest.approx(np.mean(drawn), rel=0.02)
 
 
 @given(shape=SHAPES, sequences=st.integers(1, 16), skews=st.tuples(st.floats(0.0, 2.0), st.floats(0.0, 2.0)))
@@ -82,8 +82,8 @@ def test_the_busiest_of_devices_is_as_in_draws() -> None:
             seen = set().union(*(rng.choice(256, 8, replace=False).tolist() for _ in range(tokens)))
             most.append(np.bincount(np.array(sorted(seen)) // 32, minlength=8).max())
             touched.append(len(seen))
-        found = busiest_over_mean(256, float(np.mean(touched)), 8)
-        assert found == pytest.approx(8 * np.mean(most) / np.mean(touched), rel=0.05)
+        busiest = busiest_over_mean(256, float(np.mean(touched)), 8)
+        assert busiest == pytest.approx(8 * np.mean(most) / np.mean(touched), rel=0.05)
     assert busiest_over_mean(256, 30.0, 1) == 1.0
     assert busiest_over_mean(256, 256.0, 8) == pytest.approx(1.0)
 
@@ -110,13 +110,13 @@ def test_it_lies_between_one_token_s_experts_and_all(
     shape: tuple[int, int], overlap: float, sequences: int, tokens: int, branches: bool
 ) -> None:
     count, per_token = shape
-    found = distinct_experts(count, per_token, sequences, tokens, overlap, branches)
-    assert per_token - 1e-9 <= found <= min(count, sequences * tokens * per_token) + 1e-9
+    touched = distinct_experts(count, per_token, sequences, tokens, overlap, branches)
+    assert per_token - 1e-9 <= touched <= min(count, sequences * tokens * per_token) + 1e-9
     more = distinct_experts(count, per_token, sequences, tokens + 1, overlap, branches)
-    assert more >= found - 1e-9
-    assert distinct_experts(count, per_token, sequences + 1, tokens, overlap, branches) >= found - 1e-9
+    assert more >= touched - 1e-9
+    assert distinct_experts(count, per_token, sequences + 1, tokens, overlap, branches) >= touched - 1e-9
     even_more = distinct_experts(count, per_token, sequences, tokens + 2, overlap, branches)
-    assert even_more - more <= more - found + 1e-6 * count  # concave
+    assert even_more - more <= more - touched + 1e-6 * count  # concave
 
 
 @given(shape=SHAPES, tokens=st.integers(1, 64), overlaps=st.tuples(OVERLAPS, OVERLAPS), branches=st.booleans())

@@ -97,7 +97,7 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibrati
         # parts are of whole rounds, the prediction is the mean over a simulated run with its two ends
         assert sum(predicted for _, predicted in c.parts.values()) == pytest.approx(c.predicted_s, rel=1e-3)
         assert c.parts["verify"][0] > 0.0
-    assert [found[:2] for found in speedups(compared)] == [("pearl", "ar")]
+    assert [each[:2] for each in speedups(compared)] == [("pearl", "ar")]
     assert {track for track in trace.tracks if track.startswith("measured")} == {
         *("measured PEARL target 0 (cpu:0)", "measured PEARL draft (cpu:1)"),
     }
@@ -180,9 +180,9 @@ def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
 
 
 def test_the_interval_of_repeats_is_students() -> None:
-    found = interval([1.0, 2.0, 3.0])
-    assert found.value == 2.0
-    assert found.high - found.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
+    within = interval([1.0, 2.0, 3.0])
+    assert within.value == 2.0
+    assert within.high - within.value == pytest.approx(4.303 / 3**0.5, rel=1e-3)
 
 
 @pytest.mark.ranks

@@ -37,10 +37,10 @@ def test_the_command_says_so_and_exits_by_it() -> None:
     asked = ["validate", "paper", "vllm-eagle", "--json"]
     shown = CliRunner().invoke(cli, asked, standalone_mode=False)
     assert shown.exception is None
-    found = json.loads(shown.output)
-    assert [rows["unit"] for rows in found["rows"]] == ["ms a round", "ms a round"]
-    assert "a draft step" in found["rows"][0]["fitted"]
-    assert found["worst_error"] < 0.03
+    document = json.loads(shown.output)
+    assert [rows["unit"] for rows in document["rows"]] == ["ms a round", "ms a round"]
+    assert "a draft step" in document["rows"][0]["fitted"]
+    assert document["worst_error"] < 0.03
     assert CliRunner().invoke(cli, [*asked[:3], "--max-error", "0.001"]).exit_code == 1
     refused = CliRunner().invoke(cli, [*asked[:3], "--hardware", "h100-sxm"], standalone_mode=False)
     assert isinstance(refused.exception, InputError)

@@ -44,11 +44,11 @@ def test_one_time_of_a_verification_a_temperature_gives_sequoias_speed_ups(rows:
 
 def test_sequoias_demo_ends_at_the_tree_it_ships() -> None:
     assert SEQUOIA.demo is not None
-    found = replay_demo(SEQUOIA.demo)
-    assert (found.nodes, found.levels) == (4, 4)
-    assert (found.tokens, found.time_per_token) == pytest.approx((2.2914, 4.8878), abs=5e-5)
-    assert found.speedup == pytest.approx(2.0459, abs=5e-5)
-    assert found.tree == Tree.chain(3)
+    demo_replay = replay_demo(SEQUOIA.demo)
+    assert (demo_replay.nodes, demo_replay.levels) == (4, 4)
+    assert (demo_replay.tokens, demo_replay.time_per_token) == pytest.approx((2.2914, 4.8878), abs=5e-5)
+    assert demo_replay.speedup == pytest.approx(2.0459, abs=5e-5)
+    assert demo_replay.tree == Tree.chain(3)
 
 
 def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:

@@ -30,5 +30,5 @@ def test_median_rounds_of_five_runs_are_predicted_within_a_tenth(tmp_path: Path)
         ]
         for name in NAMES
     }
-    assert all(len(found) == 3 for found in off.values())
-    assert {name: found for name, found in off.items() if np.median(found) > 0.10} == {}
+    assert all(len(each) == 3 for each in off.values())
+    assert {name: each for name, each in off.items() if np.median(each) > 0.10} == {}

@@ -48,10 +48,10 @@ def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source
 
 def unlike(profile: HardwareProfile, timings: Iterable[Timings]) -> list[str]:
     """Where the timings are of other GPUs, another link or a larger machine than ``profile``, a line each."""
-    found = []
+    unlike = []
     for timed in timings:
-        found += [f"{timed.where}: {said}" for said in _unlike(profile, timed)]
-    return found
+        unlike += [f"{timed.where}: {said}" for said in _unlike(profile, timed)]
+    return unlike
 
 
 def _key(timed: Timings) -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""What nccl-tests (``-J``) and rccl-tests (``-Z``) write as JSON and CSV.
+"""Records of nccl-tests (``-J``) and rccl-tests (``-Z``), in JSON and CSV.
 
 * rccl-tests: a record a row with ``name``, ``ranks``, ``size`` (bytes), ``inPlace`` and ``time`` (us).
 * nccl-tests: ``results`` with ``size`` and ``out_of_place`` and ``in_place`` (either may be null), each with ``time``
@@ -87,13 +87,15 @@ def _devices(path: Path, config: Mapping[str, Any]) -> list[Device]:
     listed = config.get("devices", [])
     if not isinstance(listed, list):
         raise InputError(f"{path}: config.devices must be a list, got {told(listed)}")
-    found = []
+    devices = []
     for number, item in enumerate(listed):
         each = _object(path, f"config.devices {number}", item)
         rank = as_number(each.get("rank"))
         host, process, gpu = (str(each.get(name, "")) for name in ("hostname", "pid", "device_info"))
-        found.append(Device(int(rank if rank is not None else number), host, process, gpu, str(each.get("device", ""))))
-    return found
+        devices.append(
+            Device(int(rank if rank is not None else number), host, process, gpu, str(each.get("device", "")))
+        )
+    return devices
 
 
 def _ranks_of(config: Mapping[str, Any], devices: list[Device], settings: Mapping[str, str]) -> int | None:
@@ -142,7 +144,7 @@ def _number(path: Path, number: int, record: Mapping[str, Any], name: str) -> fl
     value = record.get(name)
     if value is None or value == "" or str(value).lower() in ("nan", "n/a"):
         return None
-    found = as_number(value)
-    if found is None:
+    parsed = as_number(value)
+    if parsed is None:
         raise InputError(f"{path}: record {number}: {name} must be a number of at least 0, got {told(value)}")
-    return found
+    return parsed

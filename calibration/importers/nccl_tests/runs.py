@@ -79,10 +79,10 @@ class Run:
 
     @property
     def _processes(self) -> str:
-        found = {(device.host, device.process) for device in self.devices if device.process}
-        if not found:
+        processes = {(device.host, device.process) for device in self.devices if device.process}
+        if not processes:
             return "processes not said"
-        return "one process" if len(found) == 1 else f"{len(found)} processes"
+        return "one process" if len(processes) == 1 else f"{len(processes)} processes"
 
     @property
     def _graphs(self) -> str:

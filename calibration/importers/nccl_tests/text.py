@@ -110,8 +110,8 @@ class _Reader:
             run.operation = (run.operation if concluded else None) or test[1]
         elif _OPENING in line:
             self._begun(again=True)
-        elif found := _IN_COMMUNICATOR.search(line):
-            self._runs[-1].ranks = self._runs[-1].ranks or int(found[1])
+        elif matched := _IN_COMMUNICATOR.search(line):
+            self._runs[-1].ranks = self._runs[-1].ranks or int(matched[1])
 
     def _begun(self, again: bool) -> Run:
         """The run that is being told of; after rows a new one, which is of the same devices unless told ``again``."""
@@ -175,8 +175,8 @@ def _guessed(cells: list[str]) -> Layout:
     return Layout(word + root, 4, "check")
 
 
-def _device(found: re.Match[str]) -> Device:
-    rank, pid, host, number, bus, name = found.groups()
+def _device(matched: re.Match[str]) -> Device:
+    rank, pid, host, number, bus, name = matched.groups()
     return Device(int(rank), host, pid, " ".join(name.split()), f"{number} [{bus}]")
 
 

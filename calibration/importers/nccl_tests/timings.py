@@ -1,4 +1,4 @@
-"""From the runs in a file to timings of an operation over a number of ranks, or to why there are none."""
+"""Timings of an operation over a number of ranks, made of the runs in a file; or why there are none."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
         seen = f"; left out {why}" if why else ""
         raise InputError(f"{path}: no rows of nccl-tests or rccl-tests there{seen}")
     runs = [run for run in runs if run.rows]
-    found, refused = [], []
+    timings, refused = [], []
     for number, run in enumerate(runs, 1):
         where = f"{path}" if len(runs) == 1 else f"{path}, run {number}"
         try:
-            found.append(_timings(where, run, operation, ranks))
+            timings.append(_timings(where, run, operation, ranks))
         except _NotOfUseError as error:
             refused.append(error)
-    if not found:
+    if not timings:
         more = f" (and {len(refused) - 1} more runs of no use)" if len(refused) > 1 else ""
         raise InputError(f"{refused[0]}{more}")
-    return _told_beside(_pooled(path, found), refused)
+    return _told_beside(_pooled(path, timings), refused)
 
 
 class _NotOfUseError(InputError):
@@ -132,10 +132,10 @@ def _ranks(where: str, run: Run, asked: int | None, seen: str) -> int:
         )
     if len(set(numbers)) < len(numbers):
         raise _NotOfUseError(f"{where}: {len(numbers)} devices for {len(set(numbers))} ranks: several runs at once")
-    found = max(run.ranks or 0, len(numbers)) or None  # a log may hold the lines of one of several processes
-    if found and asked and found != asked:
-        raise _NotOfUseError(f"{where}: the file has {found} ranks, --ranks says {asked}")
-    ranks = found or asked
+    printed_ranks = max(run.ranks or 0, len(numbers)) or None  # a log may hold the lines of one of several processes
+    if printed_ranks and asked and printed_ranks != asked:
+        raise _NotOfUseError(f"{where}: the file has {printed_ranks} ranks, --ranks says {asked}")
+    ranks = printed_ranks or asked
     if not ranks:
         raise InputError(f"{where}: {seen}, but it does not say how many ranks ran; say --ranks")
     if ranks == 1:
@@ -194,10 +194,10 @@ def _bus_share(run: Run) -> float:
     return float(np.median(ratios)) if ratios else 0.0
 
 
-def _pooled(path: Path, found: Sequence[Timings]) -> list[Timings]:
+def _pooled(path: Path, timings: Sequence[Timings]) -> list[Timings]:
     """Runs of one operation over as many ranks of the same GPUs in the same way are one; in different ways an error."""
     groups: dict[tuple[str, int], list[Timings]] = {}
-    for timed in found:
+    for timed in timings:
         groups.setdefault((timed.operation, timed.ranks), []).append(timed)
     for group in groups.values():
         for other in group[1:]:
@@ -219,11 +219,11 @@ def _joined(group: Sequence[Timings]) -> Timings:
     return Timings(first.operation, first.ranks, rows, first.where, first.mode, first.gpus, tuple(remarks))
 
 
-def _told_beside(found: list[Timings], refused: Iterable[InputError]) -> list[Timings]:
+def _told_beside(timings: list[Timings], refused: Iterable[InputError]) -> list[Timings]:
     """Runs that were left out are told with the first that was not."""
     left_out = tuple(f"left out: {error}" for error in refused)
-    first = found[0]
+    first = timings[0]
     told_first = Timings(
         first.operation, first.ranks, first.rows, first.where, first.mode, first.gpus, first.remarks + left_out
     )
-    return [told_first, *found[1:]]
+    return [told_first, *timings[1:]]

@@ -1,1 +1,1 @@
-"""Which strategy is the fastest on as many GPUs, under the same draws of all that is not known."""
+"""The fastest strategy on as many GPUs, under the same draws of all that is not known."""

@@ -10,16 +10,16 @@ from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.base.plain import document, picked
 
 
-def as_json(found: Comparison) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim compare --json`` (schema 2)."""
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim compare --json`` (schema 3)."""
     answer = {
-        "schema": 2,
+        "schema": 3,
         "verb": "compare",
-        "request": {**asked(found.request), "b": found.batch},
-        "verdict": picked(found, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),
-        "engine": ranked_by(found.request),
-        "strategies": tuple(found.compared.values()),
-        **picked(found, "inputs", "impossible", "runtime", "warnings"),
-        "apart": {name: picked(each, "deployment", "worth", "sentence") for name, each in found.apart.items()},
+        "request": {**asked(comparison.request), "b": comparison.batch},
+        "verdict": picked(comparison, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),
+        "engine": ranked_by(comparison.request),
+        "strategies": tuple(comparison.compared.values()),
+        **picked(comparison, "inputs", "impossible", "runtime", "warnings"),
+        "apart": {name: picked(each, "deployment", "worth", "sentence") for name, each in comparison.apart.items()},
     }
     return document(answer, {Deployment: deployed})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.told import Shown, Told
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
@@ -25,6 +26,7 @@ from ssdsim.base.option import spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import Standing, TokenInput, by_standing
+from ssdsim.scenario.typed_options import Searched
 
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
@@ -44,8 +46,8 @@ class Compared:
     rests_on: Mapping[Standing, Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
@@ -68,8 +70,18 @@ class Comparison:
     warnings: Sequence[str]
     apart: Mapping[str, Apart] = field(default_factory=dict)
 
+    @property
+    def told(self) -> Told:
+        header = ("", "deployment", "per user", "95 %", "P(fastest)")
+        rows = [
+            (each.deployment.title, each.deployment.name, f"{each.deployment.per_user:.1f}",
+             f"{each.low:.4g}-{each.high:.4g}", f"{each.probability_fastest:.2f}")
+            for each in self.compared.values()
+        ]  # fmt: skip
+        return Told(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
 
-def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Comparison:
+
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:
     """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
 
     Parameters
@@ -93,29 +105,32 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Co
     request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
     search = Search(request)
     search.run()
-    found = _best_of_each(search, b)
+    deployments = _best_of_each(search, b)
     impossible = search.why_not(b)
-    if not found:
+    if not deployments:
         raise NoRoom(impossible[request.ranked[0]])
     errors = Errors(request)
-    rates = {name: errors.per_user(deployment).joint for name, deployment in found.items()}
-    ends = {name: bounds_95(rates[name]) for name in found}
+    rates = {name: errors.per_user(deployment).joint for name, deployment in deployments.items()}
+    ends = {name: bounds_95(rates[name]) for name in deployments}
     compared = {
         name: Compared(
             deployment=deployment,
             low=float(ends[name][0]),
             high=float(ends[name][1]),
             quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
-            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in found if o != name])),
+            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in deployments if o != name])),
             rests_on=by_standing(deployment.scenario.known.inputs),
         )
-        for name, deployment in found.items()
+        for name, deployment in deployments.items()
     }
     likeliest = max(compared, key=lambda name: compared[name].probability_fastest)
-    first, others = found[likeliest], [deployment for name, deployment in found.items() if name != likeliest]
+    first, others = (
+        deployments[likeliest],
+        [deployment for name, deployment in deployments.items() if name != likeliest],
+    )
     held = held_against(first, others, errors)
     basis = basis_of(first, held.closest, held) if others else Basis(inputs_of(first.scenario))
-    inputs = inputs_of(*(deployment.scenario for deployment in found.values()))
+    inputs = inputs_of(*(deployment.scenario for deployment in deployments.values()))
     check_ranges(request.options, inputs)
     return Comparison(
         request=request,
@@ -131,7 +146,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Any) -> Co
         doubts_told=basis.told,
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
-        apart=apart_from(search, b, next(iter(found.values()))),
+        apart=apart_from(search, b, next(iter(deployments.values()))),
     )
 
 
@@ -146,10 +161,10 @@ def check_ranges(options: Mapping[str, Any], inputs: Sequence[TokenInput]) -> No
 def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
     """By strategy, the fastest first."""
     deployments = search.deployments(batch)
-    found = {
+    best_by_name = {
         name: best((d for d in deployments if d.shape.strategy == name), "user") for name in search.request.strategies
     }
-    fitting = [(name, d) for name, d in found.items() if d is not None]
+    fitting = [(name, d) for name, d in best_by_name.items() if d is not None]
     return dict(sorted(fitting, key=lambda pair: -pair[1].per_user))
 
 

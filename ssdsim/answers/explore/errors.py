@@ -18,7 +18,7 @@ from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import estimate
+from ssdsim.scenario.many import SideBySide, estimate
 
 POINTS = 2000
 Place = Mapping[str, Any]
@@ -82,7 +82,7 @@ class _Exact:
         scenes = evaluator.fastest([found.space.alone(name, place) for place in places]).found
         at, rows = those_possible(scenes)
         rate, joint = np.full(len(scenes), np.nan), np.full((len(scenes), DRAWS), np.nan)
-        rate[at] = estimate(rows).tokens_per_second
+        rate[at] = estimate(SideBySide.of(rows)).tokens_per_second
         if found.space.unit_free or not all(row.known.is_sure for row in rows):
             return cls(rate, None)
         joint[at] = drawn_rates(rows, TimingErrors(DRAWS, found.seed))

@@ -17,7 +17,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.pricing.memory import usable_bytes
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.asked import Asked
-from ssdsim.scenario.many import estimate
+from ssdsim.scenario.many import SideBySide, estimate
 from ssdsim.scenario.price import occupied
 from ssdsim.scenario.scenario import Scenario
 
@@ -56,7 +56,7 @@ def rates(space: Space, name: str, evaluator: Evaluator) -> Rates:
     rows = np.full((len(points), len(COLUMNS)), np.nan)
     at, possible = those_possible(found)
     if possible:
-        rows[at] = _columns(estimate(possible), len(possible))
+        rows[at] = _columns(estimate(SideBySide.of(possible)), len(possible))
     table = Table.of(axes, COLUMNS, rows)
     reasons = list(dict.fromkeys(each for each in found if isinstance(each, str)))
     refused = np.array([reasons.index(each) if isinstance(each, str) else -1 for each in found])

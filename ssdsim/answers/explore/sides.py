@@ -14,7 +14,7 @@ from ssdsim.answers.explore.space import Axis, Space
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Drawn, Rates, estimate
+from ssdsim.scenario.many import Drawn, Rates, SideBySide, estimate
 from ssdsim.scenario.scenario import Scenario
 
 AT_ONCE = 256  # points of draws: 2 MB a column
@@ -23,7 +23,7 @@ AT_ONCE = 256  # points of draws: 2 MB a column
 def drawn_rates(rows: Sequence[Scenario], errors: TimingErrors) -> Floats:
     """Tokens/s of each row under each draw."""
     of_errors = Rates(errors)
-    pieces = [of_errors(rows[start : start + AT_ONCE]) for start in range(0, len(rows), AT_ONCE)]
+    pieces = [of_errors(SideBySide.of(rows[start : start + AT_ONCE])) for start in range(0, len(rows), AT_ONCE)]
     return np.concatenate(pieces) if pieces else np.empty((0, errors.draws))
 
 
@@ -58,7 +58,7 @@ class Side:
         joint = None if errors is None else np.full((len(found), errors.draws), np.nan)
         draws: list[Drawn | None] | None = None
         if rows:
-            means = estimate(rows)
+            means = estimate(SideBySide.of(rows))
             rate[at], gpus[at] = means.tokens_per_second, means.gpus
         if errors is None or joint is None:
             return cls(tuple(map(space.axis, axes)), found, rate, gpus, None, None)

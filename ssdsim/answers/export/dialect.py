@@ -1,4 +1,4 @@
-"""What the engines' dialects share: what each can say, and the notes on what it cannot."""
+"""Shared by the engines' dialects: what each can say, and the notes on what it cannot."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Dialect:
     @property
     def runs(self) -> Runs:
         """What the engine runs."""
-        found = self.named or find_runtime(self.runtime).runs
-        assert found is not None  # every bundled engine says what it runs
-        return found
+        runs = self.named or find_runtime(self.runtime).runs
+        assert runs is not None  # every bundled engine says what it runs
+        return runs
 
     @property
     def title(self) -> str:
@@ -79,13 +79,13 @@ class Dialect:
 
     def fixed(self) -> Mapping[str, tuple[Any, str]]:
         """Options that the engine fixes: the value, and the note where another one was asked for."""
-        found: dict[str, tuple[Any, str]] = {}
+        fixed_options: dict[str, tuple[Any, str]] = {}
         if self.runs.draft_gpus is not None:
             where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
-            found["sd_draft"] = ("colocated", f"{self.title} {where}")
+            fixed_options["sd_draft"] = ("colocated", f"{self.title} {where}")
         if self.runs.draft_gpus == 1:
-            found["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
-        return found
+            fixed_options["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
+        return fixed_options
 
     def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
         """Those of ``names`` that it runs.
@@ -101,11 +101,11 @@ class Dialect:
         except InputError as error:
             raise InputError(f"--format {self.name}: {error}") from None
 
-    def note_missing(self, found: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
+    def note_missing(self, candidates: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
         """What each strategy that the engine lacks would have brought over ``best``, which is exported."""
-        all_of_them = found.best()
-        own = [name for name in found.strategies if self.runs.has(name, drafter_of(found))]
-        for name in (name for name in found.strategies if name not in own):
+        all_of_them = candidates.best()
+        own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
+        for name in (name for name in candidates.strategies if name not in own):
             cells = all_of_them[all_of_them["strategy"] == name]
             if cells.empty:
                 continue
@@ -119,25 +119,25 @@ class Dialect:
                 f"the best of {titles(own)} is exported"
             )
 
-    def tables(self, found: Candidates) -> bool:
+    def tables(self, candidates: Candidates) -> bool:
         """Whether K follows the batch size; not where devices have sequences of their own, and might choose others."""
-        return self.runs.k_by_batch and not is_data_parallel(found)
+        return self.runs.k_by_batch and not is_data_parallel(candidates)
 
-    def exported(self, found: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
         """The best candidate of each cell, with notes on what they share and what the engine lacks.
 
         K follows the batch size where it can. No engine's table has an axis for the context: a batch size gets the K
         of the best geometric mean over the contexts.
         """
-        tabled = self.tables(found)
-        best = found.best(names, by=("b",) if tabled else ())
+        tabled = self.tables(candidates)
+        best = candidates.best(names, by=("b",) if tabled else ())
         self.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
-        self.note_missing(found, best, notes)
+        self.note_missing(candidates, best, notes)
         return best
 
-    def note_table(self, found: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
+    def note_table(self, candidates: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
         """What it brings that each batch size has a K of its own, over the best that all share."""
-        one = found.best(names, by=())
+        one = candidates.best(names, by=())
         both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
         gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
         most = both["b"].to_list()[int(np.argmax(gains))]
@@ -176,10 +176,10 @@ def by_batch(best: pd.DataFrame, engines: int, notes: list[str]) -> dict[int, in
     Where devices have sequences of their own, each is an engine with its own batch size, a part of ours.
     """
     rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
-    found = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
-    if len(found) < len(rows):
+    lookahead_by_batch = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
+    if len(lookahead_by_batch) < len(rows):
         notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
-    return found
+    return lookahead_by_batch
 
 
 def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
@@ -189,11 +189,11 @@ def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
     """
     batches = sorted(lookaheads)
     ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
-        first = found[-1][1] + 1 if found else 1
-        found.append([first, list(ends_of_k)[-1][1], k])
-    return found
+        first = ranges[-1][1] + 1 if ranges else 1
+        ranges.append([first, list(ends_of_k)[-1][1], k])
+    return ranges
 
 
 def card(options: Mapping[str, Any], role: str) -> Transformer:
@@ -203,19 +203,19 @@ def card(options: Mapping[str, Any], role: str) -> Transformer:
     return find_transformer(options.get(role, DEFAULTS[role]))
 
 
-def drafter_of(found: Candidates) -> str:
+def drafter_of(candidates: Candidates) -> str:
     """The name of what drafts."""
-    return str(found.options.get("drafter") or DEFAULTS["drafter"])
+    return str(candidates.options.get("drafter") or DEFAULTS["drafter"])
 
 
-def is_data_parallel(found: Candidates) -> bool:
+def is_data_parallel(candidates: Candidates) -> bool:
     """Whether the target's devices have sequences of their own."""
-    return bool(found.options.get("attention") == DATA_PARALLEL)
+    return bool(candidates.options.get("attention") == DATA_PARALLEL)
 
 
-def checkpoint(found: Candidates, role: str, notes: list[str]) -> str:
+def checkpoint(candidates: Candidates, role: str, notes: list[str]) -> str:
     """What the engine loads of a role: as :func:`loaded_name` has it."""
-    return loaded_name(str(found.options.get(role) or ""), card(found.options, role), notes)
+    return loaded_name(str(candidates.options.get(role) or ""), card(candidates.options, role), notes)
 
 
 def loaded_name(named: str, known: Transformer, notes: list[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
@@ -23,6 +23,7 @@ from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.scenario.engines import titles
 from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.typed_options import Axes
 from ssdsim.transformer.operations import DTYPES
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
@@ -48,7 +49,7 @@ class Exported:
     refusal: str | None = None
 
 
-def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
+def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
     """The best strategy for every batch and context, as an engine takes it.
 
     Parameters
@@ -77,39 +78,40 @@ def export(format: str, *, seed: int = 0, **options: Any) -> Exported:
     if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     engine = _ENGINES.get(format)
+    given: dict[str, Any] = {**options}
     notes: list[str] = []
     own: tuple[str, ...] = ()
-    names = ALL["strategies"].checked(options.get("strategies") or strategies.default())
+    names = ALL["strategies"].checked(given.get("strategies") or strategies.default())
     if engine is not None:
-        engine = engine.priced_on(options)
-        options = _on_its_runtime(engine, _fixed(engine, options, notes))
-        own = engine.among(names, options.get("drafter") or DEFAULTS["drafter"])
+        engine = engine.priced_on(given)
+        given = _on_its_runtime(engine, _fixed(engine, given, notes))
+        own = engine.among(names, given.get("drafter") or DEFAULTS["drafter"])
         if engine.check is not None:
-            engine.check(options)
-    found = candidates(**options)
-    inputs = inputs_behind(found)
-    if not found.table.empty:
-        notes += standing_notes(found, names if engine is None else own, inputs, seed)
+            engine.check(given)
+    possible = candidates(**given)
+    inputs = inputs_behind(possible)
+    if not possible.table.empty:
+        notes += standing_notes(possible, names if engine is None else own, inputs, seed)
     if engine is not None:
-        notes += _formats(options)
-    for (b, context), reason in found.impossible.items():
+        notes += _formats(given)
+    for (b, context), reason in possible.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
-    refusal = f"nothing fits: {next(iter(found.impossible.values()))}" if found.table.empty else None
+    refusal = f"nothing fits: {next(iter(possible.impossible.values()))}" if possible.table.empty else None
     if engine is None:
-        text = _FILES[format](of_candidates(found, seed))
+        text = _FILES[format](of_candidates(possible, seed))
     else:
-        if not refusal and not found.table["strategy"].isin(own).any():
+        if not refusal and not possible.table["strategy"].isin(own).any():
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
-        text = "" if refusal else engine.write(engine, found, own, notes, seed)
-    return Exported(text, tuple(notes), tuple(found.warnings), inputs, refusal)
+        text = "" if refusal else engine.write(engine, possible, own, notes, seed)
+    return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
 
 
 def engine_of(runtime: str) -> Dialect | None:
     """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
     of = find_runtime(runtime).engine
     commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
-    found = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
-    return found and found.priced_on({"runtime": runtime})
+    engine = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
+    return engine and engine.priced_on({"runtime": runtime})
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:

@@ -24,28 +24,28 @@ ALGORITHMS: Mapping[str, str] = {
 """By ssdsim's drafters, what SGLang calls them (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
-def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The command line of a server: one K, that of the best geometric mean over batches and contexts."""
-    best = found.best(names, by=())
+    best = candidates.best(names, by=())
     engine.note_shared(best, "batch sizes and contexts", notes)
-    engine.note_missing(found, best, notes)
+    engine.note_missing(candidates, best, notes)
     chosen = best.to_dict("records")[0]
-    tree = _tree(found.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
+    tree = _tree(candidates.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
     k = tree.passes if tree else lookahead(chosen)
-    words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(found, "target", notes)]
-    words += ["--tp-size", str(found.options.get("tp", DEFAULTS["tp"]))]
-    if is_data_parallel(found):
-        ranks = str(found.options.get("tp", DEFAULTS["tp"]))
+    words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(candidates, "target", notes)]
+    words += ["--tp-size", str(candidates.options.get("tp", DEFAULTS["tp"]))]
+    if is_data_parallel(candidates):
+        ranks = str(candidates.options.get("tp", DEFAULTS["tp"]))
         words += ["--enable-dp-attention", "--dp-size", ranks, "--ep-size", ranks, "--moe-a2a-backend", "deepep"]
-    elif found.options.get("ep", DEFAULTS["ep"]) > 1:
-        words += ["--ep-size", str(found.options["ep"])]
+    elif candidates.options.get("ep", DEFAULTS["ep"]) > 1:
+        words += ["--ep-size", str(candidates.options["ep"])]
     if k == 0:
         notes.append("AR is best on the whole: the command has no speculative flags")
         return shlex.join(words) + "\n"
-    drafter = drafter_of(found)
+    drafter = drafter_of(candidates)
     if drafter == "ngram":
         notes.append("SGLang's NGRAM drafts a tree of matches, wider than the one chain that is priced here")
-    draft = checkpoint(found, "draft", notes) if names_model(drafter) else None
+    draft = checkpoint(candidates, "draft", notes) if names_model(drafter) else None
     words += speculative_flags(drafter, draft, k, tree.beam if tree else 1, tree.nodes if tree else k)
     return shlex.join(words) + "\n"
 

@@ -1,4 +1,4 @@
-"""What an export rests on: the inputs of its tokens, and the cells in which another strategy may be the better one."""
+"""Evidence behind an export: the inputs of its tokens, and the cells in which another strategy may be better."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.standing import TokenInput
 
 
-def standing_notes(found: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
+def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
     """What ``names`` assume of tokens, and in how many cells the one rule leaves open which of them is best."""
     condition = Basis(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
-    cells = found.best(names).to_dict("records")
-    said = [sentence for cell in cells if (sentence := _undecided(found, cell, names, seed))]
+    cells = candidates.best(names).to_dict("records")
+    said = [sentence for cell in cells if (sentence := _undecided(candidates, cell, names, seed))]
     if said:
         notes.append(f"at {len(said)} of {len(cells)} cells another strategy may be as good. {said[0]}")
     return notes
 
 
-def _undecided(found: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
+def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
     """Against the best of another strategy in the same cell; empty where that is decided, or nothing else fits."""
     others = [name for name in names if name != best["strategy"]]
-    rivals = found.best(others).to_dict("records") if others else []
+    rivals = candidates.best(others).to_dict("records") if others else []
     same = [row for row in rivals if (row["b"], row["context"]) == (best["b"], best["context"])]
     if not same:
         return ""
-    sides = {row["strategy"]: scenario_of(found.points[row["point"]]) for row in (best, *same)}
+    sides = {row["strategy"]: scenario_of(candidates.points[row["point"]]) for row in (best, *same)}
     errors = TimingErrors(DRAWS, seed)
     rates = {name: float(each.estimate.tokens_per_second) for name, each in sides.items()}
     drawn = {name: Drawn.of(each, errors) for name, each in sides.items()}

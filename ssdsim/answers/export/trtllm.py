@@ -37,19 +37,19 @@ _NGRAM = 5  # tokens of a match, as vLLM's look-up is told
 _TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
 
 
-def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """A file by ``cat``, and the server that reads it; the server alone where nothing is drafted."""
-    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
-    words = ["trtllm-serve", checkpoint(found, "target", notes), "--tp_size", str(tp)]
-    if ep > 1 or is_data_parallel(found):
-        words += ["--ep_size", str(tp if is_data_parallel(found) else ep)]
-    best = engine.exported(found, names, notes)
+    tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    words = ["trtllm-serve", checkpoint(candidates, "target", notes), "--tp_size", str(tp)]
+    if ep > 1 or is_data_parallel(candidates):
+        words += ["--ep_size", str(tp if is_data_parallel(candidates) else ep)]
+    best = engine.exported(candidates, names, notes)
     lookaheads = by_batch(best, 1, notes)
-    lines = ["enable_attention_dp: true"] if is_data_parallel(found) else []
+    lines = ["enable_attention_dp: true"] if is_data_parallel(candidates) else []
     if any(lookahead(row) for row in best.to_dict("records")):
-        lines += _speculative(found, lookaheads, notes)
+        lines += _speculative(candidates, lookaheads, notes)
         if len(set(lookaheads.values())) > 1:
-            engine.note_table(found, names, best, notes)
+            engine.note_table(candidates, names, best, notes)
     else:
         notes.append("AR is best everywhere: nothing is drafted")
     if not lines:
@@ -59,12 +59,12 @@ def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: lis
     return f"cat > {CONFIG} <<'END'\n{file}END\n{shlex.join(words)}\n"
 
 
-def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
+def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
     """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted.
 
     No K may be larger than that of the smallest batch size.
     """
-    drafter = drafter_of(found)
+    drafter = drafter_of(candidates)
     table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
     most = next(iter(table.values()))
     if drafter == ModelDrafter.name:
@@ -77,7 +77,7 @@ def _speculative(found: Candidates, lookaheads: Mapping[int, int], notes: list[s
     elif drafter == "ngram":
         said["max_matching_ngram_size"] = _NGRAM
     else:
-        said["speculative_model_dir"] = checkpoint(found, "draft", notes)
+        said["speculative_model_dir"] = checkpoint(candidates, "draft", notes)
     if len(set(lookaheads.values())) > 1:
         said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {min(k, most)}' for last, k in table.items())}}}"
         notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")

@@ -57,56 +57,58 @@ METHODS: Mapping[str, Method] = {
 """By ssdsim's drafters."""
 
 
-def config(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
-    made = speculative(engine, found, names, notes)
-    _note_experts(found, notes)
+    made = speculative(engine, candidates, names, notes)
+    _note_experts(candidates, notes)
     if made is None:
         notes.append("AR is best everywhere: start vLLM without --speculative-config")
     return json.dumps(made) + "\n"
 
 
-def command(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
     """The whole command line of a server."""
-    tp, ep = _degrees(found)
-    words = ["vllm", "serve", checkpoint(found, "target", notes)]
-    if is_data_parallel(found):
+    tp, ep = _degrees(candidates)
+    words = ["vllm", "serve", checkpoint(candidates, "target", notes)]
+    if is_data_parallel(candidates):
         words += ["--data-parallel-size", str(tp), "--enable-expert-parallel"]
         notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
     else:
         words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
-    _note_groups(found, notes)
-    if found.options.get("kv_dtype") == "float8":
+    _note_groups(candidates, notes)
+    if candidates.options.get("kv_dtype") == "float8":
         words += ["--kv-cache-dtype", "fp8"]
-    made = speculative(engine, found, names, notes)
+    made = speculative(engine, candidates, names, notes)
     if made is not None:
         words += ["--speculative-config", json.dumps(made)]
     return shlex.join(words) + "\n"
 
 
-def speculative(engine: Dialect, found: Candidates, names: Sequence[str], notes: list[str]) -> dict[str, Any] | None:
+def speculative(
+    engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]
+) -> dict[str, Any] | None:
     """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can."""
-    best = engine.exported(found, names, notes)
-    degree = found.options.get("tp", DEFAULTS["tp"])
-    engines, tp = (degree, 1) if is_data_parallel(found) else (1, degree)
+    best = engine.exported(candidates, names, notes)
+    degree = candidates.options.get("tp", DEFAULTS["tp"])
+    engines, tp = (degree, 1) if is_data_parallel(candidates) else (1, degree)
     lookaheads = by_batch(best, engines, notes)
     drafting = [row for row in best.to_dict("records") if lookahead(row)]
     if not drafting:
         return None
-    method = METHODS[drafter_of(found)]
-    draft = checkpoint(found, "draft", notes) if method.names_model else None
+    method = METHODS[drafter_of(candidates)]
+    draft = checkpoint(candidates, "draft", notes) if method.names_model else None
     made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
-        _note_draft_devices(found.points[drafting[0]["point"]], notes)
+        _note_draft_devices(candidates.points[drafting[0]["point"]], notes)
     if method.note:
         notes.append(method.note)
-    if method.has_layers and found.options.get("temperature", 0.0) > 0.0:
+    if method.has_layers and candidates.options.get("temperature", 0.0) > 0.0:
         made["draft_sample_method"] = "probabilistic"
-    if found.options.get("any_vocabulary") and method.name == "draft_model":
+    if candidates.options.get("any_vocabulary") and method.name == "draft_model":
         made["use_heterogeneous_vocab"] = True
     if len(set(lookaheads.values())) > 1:
         made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
-        engine.note_table(found, names, best, notes)
+        engine.note_table(candidates, names, best, notes)
         if not method.varies_k:
             notes.append(
                 f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
@@ -125,28 +127,28 @@ def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> di
     return made
 
 
-def _note_experts(found: Candidates, notes: list[str]) -> None:
+def _note_experts(candidates: Candidates, notes: list[str]) -> None:
     """VLLM's expert-parallel degree is no number of its own: all devices of the tensor-parallel group, or none."""
-    tp, ep = _degrees(found)
-    if is_data_parallel(found):
+    tp, ep = _degrees(candidates)
+    if is_data_parallel(candidates):
         notes.append(
             f"start vLLM with --data-parallel-size {tp} --enable-expert-parallel and no tensor parallelism: its batch "
             "sizes are of one device; all-to-alls are priced (--all2all-backend), not its default all-gather"
         )
     if ep > 1:
         notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
-    _note_groups(found, notes)
+    _note_groups(candidates, notes)
 
 
-def _note_groups(found: Candidates, notes: list[str]) -> None:
-    tp, ep = _degrees(found)
+def _note_groups(candidates: Candidates, notes: list[str]) -> None:
+    tp, ep = _degrees(candidates)
     if 1 < ep < tp:
         notes.append(f"vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {tp // ep}")
 
 
-def _degrees(found: Candidates) -> tuple[int, int]:
+def _degrees(candidates: Candidates) -> tuple[int, int]:
     """Of the target's tensor and expert parallelism."""
-    tp, ep = (found.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
     return tp, ep
 
 

@@ -1,1 +1,1 @@
-"""Which deployment to choose: search, Pareto frontier, verdict at equal GPU count, break-even, what to improve."""
+"""Choosing a deployment: search, Pareto frontier, verdict at equal GPU count, break-even, what to improve."""

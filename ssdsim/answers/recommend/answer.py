@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
+from ssdsim.answers.recommend import table
 from ssdsim.answers.recommend.break_even import BreakEven, break_evens
 from ssdsim.answers.recommend.choice import best, pareto, score
 from ssdsim.answers.recommend.deployment import Deployment
@@ -17,6 +18,7 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.answers.told import Shown, Told
 from ssdsim.base.intervals import Interval
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -26,6 +28,7 @@ from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import TokenInput
+from ssdsim.scenario.typed_options import Searched
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class Apart:
 
 @dataclass(frozen=True)
 class Answer:
-    """At one batch: the best deployment, the best of another strategy, and how the best stands against all others.
+    """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
@@ -75,8 +78,8 @@ class Answer:
         return None if self.contest is None else self.contest.probability
 
 
-@dataclass(frozen=True)
-class Recommendation:
+@dataclass(frozen=True, repr=False)
+class Recommendation(Shown):
     """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
 
     Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the
@@ -99,6 +102,10 @@ class Recommendation:
     evaluated: int
 
     @property
+    def told(self) -> Told:
+        return table.told(self.request, self.answers, self.sentence)
+
+    @property
     def focus(self) -> int | None:
         """The batch of the answer that the rest is about."""
         return None if self.at_focus is None else self.at_focus.batch
@@ -114,7 +121,7 @@ def recommend(
     at_least: float | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Searched],
 ) -> Recommendation:
     """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
 
@@ -164,7 +171,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
     about = _at_focus(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
-    found = Recommendation(
+    recommendation = Recommendation(
         request=request,
         answers=tuple(answers),
         sentence=_sentence(request, answers),
@@ -181,7 +188,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         evaluated=evaluated,
     )
     progress(steps, steps)
-    return found
+    return recommendation
 
 
 def _answer(search: Search, errors: Errors, batch: int) -> Answer:
@@ -193,9 +200,9 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         return Answer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
-        found = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
-        if found is not None:
-            by_strategy[strategy] = found
+        quickest = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
+        if quickest is not None:
+            by_strategy[strategy] = quickest
     frontier = tuple(pareto(deployments))
     equal = equal_count(deployments, request.gpus, errors)
     top = best(by_strategy.values(), request.rank)
@@ -222,7 +229,7 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
 
 def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
     """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
-    request, found = search.request, {}
+    request, aparts = search.request, {}
     beyond = search.apart(batch)
     for name in request.strategies:
         own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
@@ -231,8 +238,8 @@ def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
             continue
         worth = score(own, request.rank) / score(top, request.rank)
         if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
-            found[name] = Apart(own, worth, lacking)
-    return found
+            aparts[name] = Apart(own, worth, lacking)
+    return aparts
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:

@@ -12,11 +12,11 @@ from ssdsim.base.intervals import low_and_high
 from ssdsim.base.plain import document, picked
 
 
-def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 3), with what to deploy where that was asked."""
-    request = found.request
+def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
+    request = recommendation.request
     answer = {
-        "schema": 3,
+        "schema": 4,
         "verb": "recommend",
         "request": {
             **asked(request),
@@ -24,12 +24,12 @@ def as_json(found: Recommendation, entrance: Door | None = None) -> dict[str, An
             "b": request.batches,
             "at_least": request.at_least or None,
         },
-        "verdict": {"sentence": found.sentence},
+        "verdict": {"sentence": recommendation.sentence},
         "engine": ranked_by(request),
-        **picked(found, "answers", "focus", "elasticities", "swings", "evaluated"),
-        **picked(found, "provenance", "runtime", "pair", "inputs", "warnings"),
-        "equal_gpus": found.equal_counts,
-        "break_even": found.break_evens,
+        **picked(recommendation, "answers", "focus", "elasticities", "swings", "evaluated"),
+        **picked(recommendation, "provenance", "runtime", "pair", "inputs", "warnings"),
+        "equal_gpus": recommendation.equal_counts,
+        "break_even": recommendation.break_evens,
         "deploy": None if entrance is None else _deploy(entrance),
     }
     return document(answer, {Answer: _answer, Deployment: lambda d: deployed(d, request.gpu_hour)})
@@ -76,7 +76,7 @@ def deployed(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:
         **picked(d.shape, "strategy", "tp", "ep", "settings"),
         **picked(d.rate, "tokens_per_round", "p_hit", "p_all_hit"),
         "draft_gpus": d.shape.devices.draft,
-        "sequences_per_copy": d.copy_batch,
+        "sequences_per_target": d.copy_batch,
         "tokens_per_second": d.total,
         "tokens_per_second_per_user": d.per_user,
         "tokens_per_second_per_gpu": d.per_gpu,

@@ -1,4 +1,4 @@
-"""From which hit rate, acceptance rate or link, and up to which batch, the subject beats the best of its rivals."""
+"""Break-even points: from which hit rate, acceptance rate or link, and up to which batch, the subject wins."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ssdsim.answers.recommend.search import (
     turned,
     turnings,
 )
+from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
@@ -38,6 +39,8 @@ _FINER = 2  # times
 _LARGEST_BATCH = 4096
 _NEAR_BEST = 0.8  # rivals' placements worth another look
 _CLOSE = 0.9  # the subject's tokens/s over its best rival's, in coarse steps of both
+_NETWORK = "draft_link_gbs"
+"""The option of the link between target and draft where it is no link of a node."""
 _NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
@@ -65,7 +68,7 @@ class _Contenders:
     cases: tuple[tuple[Shape, int], ...]
     _known: dict[tuple[Shape, int], dict[int, float]] = field(default_factory=dict, repr=False, compare=False)
 
-    def leads(self, changes: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    def leads(self, changes: Sequence[Mapping[str, Any]]) -> Array:
         """The subject's tokens/s per user over its best rival's under each change of options; 0 where it has no room.
 
         Settings follow the change: each side is the best of its own shapes there.
@@ -79,7 +82,7 @@ class _Contenders:
     def _lead_at(self, batch: int) -> float:
         return float(self._over(self._as_asked(batch)[None])[0])
 
-    def _over(self, rates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _over(self, rates: Array) -> Array:
         """The subject's best over its rivals' in each row of ``rates``."""
         subjects = self._subjects
         subject = rates[:, subjects].max(axis=1, initial=0.0)
@@ -110,23 +113,23 @@ class _Contenders:
 
     def refined(self, batch: int) -> _Contenders:
         """The contest with the settings around each side's best at a batch, as far as they get better."""
-        found = self
+        finer = self
         for step in chain(STEPS, repeat(STEPS[-1])):
-            rates, more = found._as_asked(batch), dict.fromkeys(found.cases)
-            for side in (found._subjects, ~found._subjects):
+            rates, more = finer._as_asked(batch), dict.fromkeys(finer.cases)
+            for side in (finer._subjects, ~finer._subjects):
                 if rates[side].any():
-                    shape, copies = found.cases[int(np.argmax(rates * side))]
+                    shape, copies = finer.cases[int(np.argmax(rates * side))]
                     more |= {(each, copies): None for each in settings_around(self.search.request, shape, step)}
-            if step == STEPS[-1] and len(more) == len(found.cases):
+            if step == STEPS[-1] and len(more) == len(finer.cases):
                 break
-            found = replace(found, cases=tuple(more))
-        return found
+            finer = replace(finer, cases=tuple(more))
+        return finer
 
     @property
     def _subjects(self) -> NDArray[np.bool_]:
         return np.array([shape.strategy == self.search.request.subject for shape, _ in self.cases])
 
-    def _as_asked(self, batch: int) -> NDArray[np.float64]:
+    def _as_asked(self, batch: int) -> Array:
         """Each case's tokens/s per user at a batch without a change, looked up where it is known."""
         new = tuple(case for case in self.cases if batch not in self._known.get(case, {}))
         if new:
@@ -140,7 +143,7 @@ class _Contenders:
         targets = [copies * shape.targets for shape, copies in self.cases]
         return np.array([-(-batch // each) if each <= batch else 0 for each in targets])
 
-    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> Array:
         """Tokens/s per user, shape ``(changes, cases)``; 0 where there is no room."""
         options = self.search.request.options
         filled = np.flatnonzero(sizes)
@@ -156,7 +159,10 @@ class _Contenders:
     def no_room(self, batch: int) -> str | None:
         """Why the subject has no room at a batch, of the shape that had it longest; None where it has."""
         sizes = self._at(batch) * self._subjects
-        own, before = np.flatnonzero(sizes), self._as_asked(batch - 1)
+        own = np.flatnonzero(sizes)
+        if any(self._known.get(self.cases[case], {}).get(batch, 0.0) > 0.0 for case in own):
+            return None
+        before = self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
         errors = [each for each in self.search.evaluator.fastest(points).found if isinstance(each, str)]
         if not points or len(errors) < len(points):
@@ -175,15 +181,15 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     contest = _contest(search, batch, deployments, subject, shapes)
     point = subject.shape.point(search.request.options, subject.copy_batch)
     strategy = strategies.ALL.named(subject.shape.strategy)
-    found = []
+    bounds = []
     if strategy.miss is not None:
-        found.append(_hits(contest, point))
+        bounds.append(_hits(contest, point))
     if strategy.drafts:
-        found.append(_alpha(contest, point))
+        bounds.append(_alpha(contest, point))
     if subject.shape.devices.draft:
         with TemporaryDirectory() as folder:
-            found.append(_link(contest, point, Path(folder)))
-    return [*found, _largest_batch(_over_batches(search, batch, subject))]
+            bounds.append(_link(contest, point, Path(folder)))
+    return [*bounds, _largest_batch(_over_batches(search, batch, subject))]
 
 
 def _order(search: Search) -> list[str]:
@@ -248,14 +254,14 @@ def _least(
     low: float,
     high: float,
     present: float,
-    spaced: Callable[[float, float, int], NDArray[np.float64]] = np.linspace,
+    spaced: Callable[[float, float, int], Array] = np.linspace,
 ) -> BreakEven:
     """The smallest value from which on the subject leads, up to the present one (beyond it where it trails now)."""
 
-    def sections(low: float, high: float) -> NDArray[np.float64]:
+    def sections(low: float, high: float) -> Array:
         return np.asarray(spaced(low, high, _SECTIONS + 1), dtype=float)
 
-    def leads(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def leads(values: Array) -> NDArray[np.bool_]:
         return contest.leads([change(float(value)) for value in values]) > 1.0
 
     values = sections(low, high)
@@ -305,12 +311,15 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     def change(alpha: float) -> Mapping[str, Any]:
         return {"alpha": tuple(moved_to(alpha, rates, k).tolist()), "alpha_concentration": spread}
 
-    found = _least(what, "", contest, change, 0.0, 0.99, pooled_rate(rates, k))
-    return replace(found, note="the odds at every position by the same factor")
+    least = _least(what, "", contest, change, 0.0, 0.99, pooled_rate(rates, k))
+    return replace(least, note="the odds at every position by the same factor")
 
 
 def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
     """Of the link between target and draft (its latency held); the target's own collectives are left alone."""
+    over_network = point.get(_NETWORK)
+    if over_network is not None:
+        return _bandwidth(contest, lambda gigabytes: {_NETWORK: gigabytes}, float(over_network))
     hardware = point.get("draft_hardware", point.get("hardware", DEFAULTS["hardware"]))
     profile = find_hardware(hardware)
     link = profile.link
@@ -323,11 +332,14 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
         profile.model_copy(update={"link": slower}).save(path)
         return {"draft_hardware": str(path)}
 
-    present = link.bandwidth / 1e9
-    found = contest.leads([change(present * factor) for factor in (1e-3, 1.0)])
-    if min(found) > 1.0:
+    return _bandwidth(contest, change, link.bandwidth / 1e9)
+
+
+def _bandwidth(contest: _Contenders, change: Callable[[float], Mapping[str, Any]], present: float) -> BreakEven:
+    leads = contest.leads([change(present * factor) for factor in (1e-3, 1.0)])
+    if min(leads) > 1.0:
         return BreakEven("link bandwidth", "GB/s", "always", present=present, note="down to a thousandth of it")
-    if max(found) <= 1.0:
+    if max(leads) <= 1.0:
         return BreakEven("link bandwidth", "GB/s", "never", present=present, note="latency and drafting remain")
     return _least("link bandwidth", "GB/s", contest, change, present * 1e-3, present, present, np.geomspace)
 

@@ -1,4 +1,4 @@
-"""Which deployment is best, by what counts; and the frontier of speed against economy."""
+"""The best deployment by a rank, and the frontier of speed against economy."""
 
 from __future__ import annotations
 

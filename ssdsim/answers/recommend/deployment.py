@@ -1,9 +1,10 @@
-"""What can be deployed on a number of GPUs: a strategy with its placement and settings, in one copy or several."""
+"""Deployments on a number of GPUs: a strategy with its placement and settings, in one copy or several."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
@@ -86,12 +87,12 @@ class Deployment:
         """What one target does: tokens/s over its batch, and the round behind it."""
         return self.scenario.estimate
 
-    @property
+    @cached_property
     def targets(self) -> int:
         """Of all copies."""
         return self.copies * self.shape.targets
 
-    @property
+    @cached_property
     def copy_batch(self) -> int:
         """Sequences of the fullest target."""
         return -(-self.batch // self.targets)
@@ -100,12 +101,12 @@ class Deployment:
     def gpus(self) -> int:
         return self.copies * self.shape.gpus
 
-    @property
+    @cached_property
     def per_user(self) -> float:
         """Tokens/s of one sequence."""
         return float(self.rate.tokens_per_second) / self.copy_batch
 
-    @property
+    @cached_property
     def total(self) -> float:
         """Tokens/s of all sequences, each as slow as those of the fullest target."""
         return self.per_user * self.batch

@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Paying:
-    """Up to which rate a copy is worth it, by the view of ``ssdsim serve`` of the same placement.
+    """The rate up to which a copy is worth it, by ``ssdsim serve`` of the same placement.
 
     ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
     rates up to which enough requests keep the SLO.
@@ -60,7 +60,7 @@ class Paying:
 
 @dataclass(frozen=True)
 class Door:
-    """At the recommendation's focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
+    """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
 
     ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the
     GPUs needed and on all of the budget.
@@ -76,7 +76,7 @@ class Door:
     command: Command | None
 
 
-def door(found: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
+def door(recommendation: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
     """What to deploy; None where nothing is recommended.
 
     Parameters
@@ -88,10 +88,10 @@ def door(found: Recommendation, rate: float | None = None, slo: str | None = Non
     ------
     InputError : a rate or an SLO that is none.
     """
-    about = found.at_focus
+    about = recommendation.at_focus
     if about is None or about.best is None:
         return None
-    best, request = about.best, found.request
+    best, request = about.best, recommendation.request
     contest = about.contest if about.contest is not None and about.contest.over else None
     closest = None if contest is None else contest.closest
     paying, why_not = _paying(about, request, rate, slo)
@@ -100,7 +100,7 @@ def door(found: Recommendation, rate: float | None = None, slo: str | None = Non
         deployment=best,
         closest=closest,
         worth=None if contest is None or closest is None else contest.over[closest],
-        k_by_batch=_k_by_batch(found, best),
+        k_by_batch=_k_by_batch(recommendation, best),
         paying=paying,
         not_served=why_not,
         cost=None if hour is None else tuple(hour / 3600.0 * n / best.total * 1e6 for n in (best.gpus, request.gpus)),  # type: ignore[arg-type]  # two
@@ -108,13 +108,13 @@ def door(found: Recommendation, rate: float | None = None, slo: str | None = Non
     )
 
 
-def base_point(found: Recommendation, entrance: Door) -> dict[str, Any]:
+def base_point(recommendation: Recommendation, entrance: Door) -> dict[str, Any]:
     """The options of what is recommended, beside the strategies that it is held against."""
     best = entrance.deployment
-    about = found.at_focus
+    about = recommendation.at_focus
     assert about is not None  # what the door leads to
-    point = best.shape.point(found.request.options, best.copy_batch)
-    return {**point, "strategies": [name for name in found.request.ranked if name in about.by_strategy]}
+    point = best.shape.point(recommendation.request.options, best.copy_batch)
+    return {**point, "strategies": [name for name in recommendation.request.ranked if name in about.by_strategy]}
 
 
 def pasted(entrance: Door) -> str:
@@ -124,10 +124,10 @@ def pasted(entrance: Door) -> str:
     return "".join(f"# {note}\n" for note in entrance.command.notes) + entrance.command.text
 
 
-def _k_by_batch(found: Recommendation, best: Deployment) -> list[tuple[int, int]]:
+def _k_by_batch(recommendation: Recommendation, best: Deployment) -> list[tuple[int, int]]:
     """Of the answers that deploy the same strategy on the same devices."""
     rows: dict[int, int] = {}
-    for answer in found.answers:
+    for answer in recommendation.answers:
         each = answer.by_strategy.get(best.shape.strategy)
         if each is not None and each.shape.placement == best.shape.placement:
             strategy = strategies.ALL.named(each.shape.strategy)
@@ -174,15 +174,15 @@ def _workload(request: Request) -> Workload:
     return synthetic(_REQUESTS, 1.0, Lengths.parse(prompt, "--context"), Lengths.parse(answer, "--output-tokens"))
 
 
-def _at_rate(found: Serving) -> dict[str, float | None]:
-    closed = found.points[0].closed
+def _at_rate(serving: Serving) -> dict[str, float | None]:
+    closed = serving.points[0].closed
     tpot = {name: float(each.tpot_s) for name, each in closed.items()}
     return {name: 1e3 * seconds if seconds < float("inf") else None for name, seconds in tpot.items()}
 
 
 def _within(load: Workload, goal: Goal, request: Request, asked: Mapping[str, Any]) -> dict[str, float]:
-    found = served(Load(workload=load), goal=goal, effort=Effort(seed=request.seed), **asked)
-    return {name: each.rate for name, each in found.within_slo.items()}
+    load_served = served(Load(workload=load), goal=goal, effort=Effort(seed=request.seed), **asked)
+    return {name: each.rate for name, each in load_served.within_slo.items()}
 
 
 def _command(best: Deployment, request: Request) -> Command | None:

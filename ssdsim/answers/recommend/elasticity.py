@@ -1,4 +1,4 @@
-"""What to improve first: how tokens/s answer to a small change of each input, by evaluating again."""
+"""Elasticities: how tokens/s answer to a small change of each input, by evaluating again."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ class _Nearby:
             yield "misses of the cache", "10 % fewer", self._of(*given), 1 - _BETTER
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
-        found = self.search.evaluator.fastest(self.points).found
-        scenarios = [each for each in found if isinstance(each, Scenario)]
+        fastest = self.search.evaluator.fastest(self.points).found
+        scenarios = [each for each in fastest if isinstance(each, Scenario)]
         for what, concerns in _TIMES.items():
 
             def rates(factors: Sequence[float], concerns: Callable[[Step, Piece], bool] = concerns) -> list[float]:

@@ -87,28 +87,28 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     others = {what: rival for what, rival in best_of_each.items() if rival is not None}
     if not others:
         return None
-    found = held_against(subject, tuple(others.values()), errors)
-    over = tuple(Rival(**vars(found.over[d]), what=what, deployment=d) for what, d in others.items())
+    contest = held_against(subject, tuple(others.values()), errors)
+    over = tuple(Rival(**vars(contest.over[d]), what=what, deployment=d) for what, d in others.items())
     fastest = max((*others.values(), subject), key=lambda d: d.per_user)
-    probability = found.probability
+    probability = contest.probability
     if fastest is not subject:
         slower = (subject, *(d for d in others.values() if d is not fastest))
         probability = held_against(fastest, slower, errors).probability
-    basis = basis_of(subject, found.closest, found)
-    sentence = _sentence(gpus, subject, found, basis)
+    basis = basis_of(subject, contest.closest, contest)
+    sentence = _sentence(gpus, subject, contest, basis)
     return EqualCount(gpus, subject, fastest, probability, sentence, over, basis.doubts, basis.told)
 
 
 def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
     """What else the GPUs of ``subject`` could do, by name; of its first rival by placement."""
     first = strategies.ALL.named(subject.shape.strategy).rival
-    found: dict[str, Callable[[Deployment], bool]] = {}
+    is_rival: dict[str, Callable[[Deployment], bool]] = {}
     for name in rivals(subject.shape.strategy, request.strategies):
         if name == first:
-            found |= _placements(subject, name)
+            is_rival |= _placements(subject, name)
         else:
-            found[strategies.ALL.named(name).title] = lambda d, name=name: d.shape.strategy == name  # type: ignore[misc]
-    return found
+            is_rival[strategies.ALL.named(name).title] = lambda d, name=name: d.shape.strategy == name  # type: ignore[misc]
+    return is_rival
 
 
 def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deployment], bool]]:
@@ -126,23 +126,23 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
     }
 
 
-def basis_of(subject: Deployment, rival: Deployment, found: Contest[Deployment]) -> Basis:
+def basis_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> Basis:
     """What the subject's rate over a rival's rests on."""
-    return Basis.of(subject.scenario, rival.scenario, found.over[rival].timings)
+    return Basis.of(subject.scenario, rival.scenario, contest.over[rival].timings)
 
 
-def _sentence(gpus: int, subject: Deployment, found: Contest[Deployment], basis: Basis) -> str:
+def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], basis: Basis) -> str:
     """What was found, of the rival that decides it, or of the closest where it is open."""
-    rival = found.closest
-    versus = found.over[rival]
+    rival = contest.closest
+    versus = contest.over[rival]
     sure = max(versus.probability_faster or 0.0, 1.0 - (versus.probability_faster or 0.0))
     clause = (
         f"{subject.name} is {versus.ratio:.2f}x {rival.name} (95 %: {versus.low:.2f}-{versus.high:.2f}, P {sure:.2f})"
     )
-    if found.outcome == "wins":
+    if contest.outcome == "wins":
         clause += ", the best of its rivals"
-    if found.outcome == "loses" and versus.as_fast:
+    if contest.outcome == "loses" and versus.as_fast:
         clause += ", as fast"
-    head = subject.title if found.outcome == "wins" else rival.title
+    head = subject.title if contest.outcome == "wins" else rival.title
     where = f" on {gpus} GPU{'s' if gpus > 1 else ''}"
-    return basis.sentence(found, [rival], (head, ""), clause, where)
+    return basis.sentence(contest, [rival], (head, ""), clause, where)

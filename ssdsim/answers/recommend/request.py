@@ -16,7 +16,8 @@ from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import Engine
-from ssdsim.scenario.options import ALL, DEFAULTS, checked, members, varied_by, with_ranges
+from ssdsim.scenario.given import checked
+from ssdsim.scenario.options import ALL, DEFAULTS, members, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
@@ -72,8 +73,8 @@ def axes_of(strategy: str) -> tuple[Axis, ...]:
 
 def every_axis() -> tuple[Axis, ...]:
     """Of all strategies, those of one option once."""
-    found = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
-    return tuple(sorted(found.values(), key=lambda axis: tuple(ALL).index(axis.option)))
+    by_option = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
+    return tuple(sorted(by_option.values(), key=lambda axis: tuple(ALL).index(axis.option)))
 
 
 def workload() -> tuple[str, ...]:
@@ -162,13 +163,13 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
 
 def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """How many GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
-    found = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
-    if found is None:
+    matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
+    if matched is None:
         return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
-    hardware = full_hardware_name(found[2])
+    hardware = full_hardware_name(matched[2])
     if options.get("hardware", hardware) != hardware:
         raise InputError(f"--gpus {gpus} names other hardware than --hardware {options['hardware']}")
-    return int(found[1]), {**options, "hardware": hardware}
+    return int(matched[1]), {**options, "hardware": hardware}
 
 
 def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, use: str) -> None:
@@ -203,15 +204,15 @@ def _searched(
     axes: Sequence[Axis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
 ) -> dict[Axis, Values]:
     """The axes that leave a choice, with what may be chosen; writes into ``warnings`` what is left out."""
-    found: dict[Axis, Values] = {}
+    values_by_axis: dict[Axis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
-            found[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
+            values_by_axis[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
         elif axis.concerns(scope) and not axis.is_idle(scope.given):
-            found[axis] = axis.unless_narrowed(scope)
+            values_by_axis[axis] = axis.unless_narrowed(scope)
             if (stops := axis.stops(scope.given)) is not None:
                 warnings[stops] = None
-    return found
+    return values_by_axis
 
 
 def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:

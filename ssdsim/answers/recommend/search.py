@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
+from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
@@ -44,6 +44,7 @@ class Search:
     warnings: set[str] = field(default_factory=set)
     _asked: set[Case] = field(default_factory=set)
     _bare: dict[tuple[int, int, int], str | None] = field(default_factory=dict)
+    _serving: dict[int, tuple[int, list[Deployment]]] = field(default_factory=dict)
 
     def run(self) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
@@ -102,7 +103,7 @@ class Search:
             else:
                 self.scenarios[_settled(shape, scenario.settings), batch] = scenario
 
-    def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
+    def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
         """Of the one strategy that each point names; 0 where it is not possible."""
         return np.array(self.evaluator.fastest(points).tokens_per_second)
 
@@ -140,6 +141,14 @@ class Search:
         return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft, shape.targets)
 
     def _priced(self, batch: int) -> list[Deployment]:
+        """Those of a batch, made once for as many cases as are priced."""
+        cases, deployments = self._serving.get(batch, (0, []))
+        if cases != len(self.scenarios):
+            deployments = self._made(batch)
+            self._serving[batch] = len(self.scenarios), deployments
+        return deployments
+
+    def _made(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
         return [
             Deployment(shape, copies, batch, scenario, paid)
@@ -194,10 +203,12 @@ def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, in
 
 def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
     """Every combination of the axes' values, those of each beside the settings of the axes before it."""
-    found: list[dict[str, Any]] = [{}]
+    combinations: list[dict[str, Any]] = [{}]
     for axis, values in axes:
-        found = [{**before, axis.option: v} for before in found for v in values_beside(axis, values, before)]
-    return found
+        combinations = [
+            {**before, axis.option: v} for before in combinations for v in values_beside(axis, values, before)
+        ]
+    return combinations
 
 
 def placings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
@@ -241,13 +252,13 @@ def _first_look(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterab
 def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
     """Shapes around ``shape``: other settings on the same devices, and the same settings on other devices."""
     top = shape.settings
-    found = settings_around(request, shape, step)
+    shapes = settings_around(request, shape, step)
     for axis, values in placings(request, shape.strategy):
         for value in axis.near(values, top, top, step):
             other = placed(request, shape.strategy, {**dict(shape.placement), axis.option: value})
             if other is not None:
-                found.append(turned(other, top))
-    return found
+                shapes.append(turned(other, top))
+    return shapes
 
 
 def settings_around(request: Request, shape: Shape, step: float) -> list[Shape]:

@@ -1,1 +1,1 @@
-"""Which strategy at which batch and context, with which settings: the search, and the file that holds the answer."""
+"""A schedule, the strategy and settings for each batch and context: the search, and the file that holds it."""

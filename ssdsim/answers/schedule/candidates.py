@@ -69,8 +69,8 @@ class Candidates:
         own = allowed.groupby(["b", "context"])["tokens_per_second"].transform("max")
         allowed = allowed.assign(loss=1.0 - allowed["tokens_per_second"] / own, group=0)
         chosen = [self._shared(group) for _, group in allowed.groupby(list(by) or ["group"], sort=False)]
-        found = allowed.loc[[index for indices in chosen for index in indices]]
-        return found.sort_values(["context", "b"], ignore_index=True).drop(columns="group")
+        rows = allowed.loc[[index for indices in chosen for index in indices]]
+        return rows.sort_values(["context", "b"], ignore_index=True).drop(columns="group")
 
     @staticmethod
     def _shared(group: pd.DataFrame) -> list[Any]:
@@ -122,7 +122,7 @@ def candidates(**options: Any) -> Candidates:
     table = pd.DataFrame(rows).astype(dict.fromkeys(choices(), object)).assign(point=range(len(points)))
     possible = frame["error"].isna()
     for column in ("gpus", "tokens_per_second"):
-        table[column] = [found.get(f"{row['strategy']}_{column}") for found, row in _pairs(frame, rows)]
+        table[column] = [each.get(f"{row['strategy']}_{column}") for each, row in _pairs(frame, rows)]
     table = table[possible].astype({"gpus": int, "tokens_per_second": float})
     at = [(row["b"], row["context"]) for row in rows]
     reasons = dict(zip(reversed(at), reversed(frame["error"].to_list()), strict=True))  # the first of each cell

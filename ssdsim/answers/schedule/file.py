@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ssdsim import strategies
+from ssdsim.answers.told import Shown, Told
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.records import FROM_LIST, Card
@@ -47,7 +48,7 @@ class Cell(Card):
         return None if name is None else strategies.ALL.named(name).name
 
 
-class Schedule(Card):
+class Schedule(Shown, Card):
     """The best strategy for every batch and context of a placement. ``assumptions`` are the options that shaped it.
 
     ``inputs`` are what its tokens rest on, each with its standing.
@@ -58,6 +59,11 @@ class Schedule(Card):
     provenance: Annotated[tuple[dict[str, str], ...], FROM_LIST]
     inputs: Annotated[tuple[dict[str, Any], ...], FROM_LIST] = ()
     cells: Annotated[tuple[Cell, ...], FROM_LIST]
+
+    @property
+    def told(self) -> Told:
+        header = ("batch", "context", "best", "settings", "tokens/s", "95 %")
+        return Told("The best strategy by tokens/s", header, [_row(cell) for cell in self.cells])
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
@@ -167,3 +173,12 @@ def _cell_of_schema_2(cell: Any) -> Any:
     old["fallback"] = "backup"
     settings = {new: cell[name] for name, new in old.items() if cell.get(name) not in (None, 0)}
     return {**{name: value for name, value in cell.items() if name not in old}, "settings": settings}
+
+
+def _row(cell: Cell) -> tuple[str, ...]:
+    batch, context = str(cell.b), str(cell.context)
+    if cell.strategy is None or cell.tokens_per_second is None:
+        return batch, context, "-", cell.reason or "", "", ""
+    settings = ", ".join(f"{name} {value}" for name, value in cell.settings.items() if not isinstance(value, tuple))
+    bounds = "" if cell.low is None else f"{cell.low:.4g}-{cell.high:.4g}"
+    return batch, context, strategies.ALL.named(cell.strategy).title, settings, f"{cell.tokens_per_second:.1f}", bounds

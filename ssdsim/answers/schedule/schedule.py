@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
@@ -12,12 +12,13 @@ from ssdsim.base.plain import plain
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
+from ssdsim.scenario.typed_options import Axes
 
 DRAWS = 1000
 _TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
 
 
-def schedule(*, seed: int = 0, **options: Any) -> Schedule:
+def schedule(*, seed: int = 0, **options: Unpack[Axes]) -> Schedule:
     """The best strategy by tokens/s, with its settings, for every batch and context.
 
     Parameters
@@ -40,21 +41,21 @@ def schedule(*, seed: int = 0, **options: Any) -> Schedule:
     return of_candidates(candidates(**options), seed)
 
 
-def of_candidates(found: Candidates, seed: int = 0, names: Sequence[str] | None = None) -> Schedule:
+def of_candidates(candidates: Candidates, seed: int = 0, names: Sequence[str] | None = None) -> Schedule:
     """:func:`schedule` of choices that are already evaluated; of the strategies ``names`` alone."""
     from ssdsim.answers.grid import evaluate
 
-    best = found.best(names).to_dict("records")
-    bounds = evaluate([found.points[row["point"]] for row in best], draws=DRAWS, seed=seed).to_dict("records")
+    best = candidates.best(names).to_dict("records")
+    bounds = evaluate([candidates.points[row["point"]] for row in best], draws=DRAWS, seed=seed).to_dict("records")
     cells = {
-        (row["b"], row["context"]): _cell(row, b, found.points[row["point"]])
+        (row["b"], row["context"]): _cell(row, b, candidates.points[row["point"]])
         for row, b in zip(best, bounds, strict=True)
     }
-    for (b, context), reason in found.impossible.items():
+    for (b, context), reason in candidates.impossible.items():
         cells[b, context] = Cell(b=b, context=context, strategy=None, reason=reason)
     ordered = sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
-    assumptions, origins = _origins(found)
-    inputs = tuple(plain(each) for each in inputs_behind(found))
+    assumptions, origins = _origins(candidates)
+    inputs = tuple(plain(each) for each in inputs_behind(candidates))
     cells_in_order = tuple(cell for _, cell in ordered)
     return Schedule(schema=2, assumptions=assumptions, provenance=origins, inputs=inputs, cells=cells_in_order)
 
@@ -71,22 +72,22 @@ def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str,
     )
 
 
-def _origins(found: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], ...]]:
+def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], ...]]:
     """The options that shaped the candidates, and where their timings came from."""
     assumed: dict[str, Any] = {}
     origins: tuple[dict[str, str], ...] = ()
-    for row in found.table.drop_duplicates("strategy").to_dict("records"):
-        configuration = configure(**found.points[row["point"]])
+    for row in candidates.table.drop_duplicates("strategy").to_dict("records"):
+        configuration = configure(**candidates.points[row["point"]])
         settings, origins = configuration.settings, tuple(configuration.provenance)
         assumed |= {name: value for name, value in settings.items() if settings.source(name) in _TAKEN}
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
-    return {"strategies": list(found.strategies), **fixed, **found.options}, origins
+    return {"strategies": list(candidates.strategies), **fixed, **candidates.options}, origins
 
 
-def inputs_behind(found: Candidates) -> tuple[TokenInput, ...]:
+def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
     """Of each strategy's first choice: what is accepted is the same in all."""
-    first = {point["strategies"][0]: point for point in reversed(found.points)}
-    fitting = {row["strategy"] for row in found.table.to_dict("records")}
+    first = {point["strategies"][0]: point for point in reversed(candidates.points)}
+    fitting = {row["strategy"] for row in candidates.table.to_dict("records")}
     scenarios = (scenario_of(point) for name, point in first.items() if name in fitting)
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 

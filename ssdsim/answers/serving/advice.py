@@ -41,37 +41,37 @@ def advice(
     if not crossings:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Advice(subject, alone, None, best)
-    first = [found for found in crossings if found.over.name == crossings[0].over.name]
-    parts = [_said(found, basis) for found in first]
-    is_open = "" if all(found.decided for found in first) else basis.why_open(any(found.turns for found in first))
+    first = [crossing for crossing in crossings if crossing.over.name == crossings[0].over.name]
+    parts = [_said(each, basis) for each in first]
+    why_open = "" if all(each.decided for each in first) else basis.why_open(any(each.turns for each in first))
     lead = basis.condition
     than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {first[0].over.title}"
-    sentence = f"{than} {' and '.join(parts)}{is_open}."
-    crossed = [found for found in first if found.rate is not None]
+    sentence = f"{than} {' and '.join(parts)}{why_open}."
+    crossed = [each for each in first if each.rate is not None]
     if not crossed:
         return Advice(subject, sentence, None, best)
-    last = max(crossed, key=lambda found: found.rate or 0.0)
+    last = max(crossed, key=lambda each: each.rate or 0.0)
     per_gpu = sides[subject].gpus if last.basis == "gpu" else None
     above = _best(sides, max(last.rate or 0.0, 1e-6) * 1.02, per_gpu)
     return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
-def _said(found: Crossing, basis: Basis) -> str:
+def _said(crossing: Crossing, basis: Basis) -> str:
     where = {
-        "replica": f"with a replica each ({counted(found.of.gpus)} GPUs against {counted(found.over.gpus)})"
-        if found.of.gpus != found.over.gpus
-        else f"on the same {counted(found.of.gpus)} GPUs",
+        "replica": f"with a replica each ({counted(crossing.of.gpus)} GPUs against {counted(crossing.over.gpus)})"
+        if crossing.of.gpus != crossing.over.gpus
+        else f"on the same {counted(crossing.of.gpus)} GPUs",
         "gpu": "on as many GPUs each",
-    }[found.basis]
-    bounds = [] if found.interval is None else [f"95 %: {_rates(found.interval)}"]
-    if found.across is not None and basis.where:
-        bounds.append(f"over {basis.where}: {'up to ' if found.rate is None else ''}{_rates(found.across)}")
-    if found.rate is None:
-        return f"at every rate that {found.over.title} can serve{_inside(bounds)} {where}"
-    if found.rate == 0.0:
+    }[crossing.basis]
+    bounds = [] if crossing.interval is None else [f"95 %: {_rates(crossing.interval)}"]
+    if crossing.across is not None and basis.where:
+        bounds.append(f"over {basis.where}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}")
+    if crossing.rate is None:
+        return f"at every rate that {crossing.over.title} can serve{_inside(bounds)} {where}"
+    if crossing.rate == 0.0:
         return f"at no rate{_inside(bounds)} {where}"
-    bounds += [] if found.running is None else [f"{found.running:.0f} running"]
-    return f"below {found.rate:.1f} requests/s{_inside(bounds)} {where}"
+    bounds += [] if crossing.running is None else [f"{crossing.running:.0f} running"]
+    return f"below {crossing.rate:.1f} requests/s{_inside(bounds)} {where}"
 
 
 def _rates(interval: Interval) -> str:

@@ -18,29 +18,29 @@ from ssdsim.base.intervals import Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked
 
 
-def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
+def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
     """The object of ``ssdsim serve --json`` (schema 3); times in milliseconds, None where there is no number.
 
     ``gpu_hour`` is the price of a GPU for an hour.
     """
-    configuration = found.policies.configuration
+    configuration = serving.policies.configuration
     answer = {
         "schema": 3,
-        "engine": found.engine,
-        "seed": found.how.seed,
-        "replicas": found.how.fleet.replicas,
-        **picked(found, "draft_pool"),
-        "batching": found.how.batching,
-        "attainment": found.goal.searched,
-        "within_slo": found.within_slo,
-        **picked(found, "crossings", "verdict", "warnings"),
+        "engine": serving.engine,
+        "seed": serving.how.seed,
+        "replicas": serving.how.fleet.replicas,
+        **picked(serving, "draft_pool"),
+        "batching": serving.how.batching,
+        "attainment": serving.goal.searched,
+        "within_slo": serving.within_slo,
+        **picked(serving, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
-        "no_room": found.policies.no_room,
-        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in found.apart.items()},
-        "slo": None if found.how.slo is None else found.how.slo.bounds_ms,
-        "points": [_point(found, point, gpu_hour) for point in found.points],
-        "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in found.capacities.items()},
-        "schedule": _schedule(found),
+        "no_room": serving.policies.no_room,
+        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in serving.apart.items()},
+        "slo": None if serving.how.slo is None else serving.how.slo.bounds_ms,
+        "points": [_point(serving, point, gpu_hour) for point in serving.points],
+        "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in serving.capacities.items()},
+        "schedule": _schedule(serving),
     }
     shown: Shown = {
         Capacity: lambda each: picked(each, "rate", "low", "high", "too_much", "runs"),
@@ -52,7 +52,7 @@ def as_json(found: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
     return document(answer, shown)
 
 
-def comparison_json(name: str, found: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
+def comparison_json(name: str, policies: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
     """The object of ``ssdsim serve --compare --json`` (schema 1), in milliseconds."""
     answer = {
         "schema": 1,
@@ -60,12 +60,12 @@ def comparison_json(name: str, found: Policies, requests: Workload, comparison: 
         "workload": requests.described(),
         "compared": [{**vars(row), "difference": row.difference} for row in comparison.rows],
         "quantiles": comparison.quantiles,
-        **picked(found.configuration, "provenance", "runtime"),
+        **picked(policies.configuration, "provenance", "runtime"),
     }
     return document(answer)
 
 
-def _point(found: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:
+def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:
     """One load."""
     strategies = {
         name: {
@@ -73,7 +73,7 @@ def _point(found: Serving, point: Point, gpu_hour: float | None) -> dict[str, An
             "closed": point.closed.get(name),
             **(_metrics(point.metrics[name], gpu_hour) if name in point.metrics else {}),
         }
-        for name, policy in found.policies.by_name.items()
+        for name, policy in serving.policies.by_name.items()
     }
     return {"rate": point.rate, "workload": point.workload.described(), "strategies": strategies}
 
@@ -92,9 +92,9 @@ def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:
     return own
 
 
-def _summary(found: Summary) -> dict[str, Any]:
-    percentiles = {f"p{q}": vars(each) for q, each in found.percentiles.items()}
-    return {"mean": found.mean, **percentiles, "requests": found.count, "few": found.few}
+def _summary(summary: Summary) -> dict[str, Any]:
+    percentiles = {f"p{q}": vars(each) for q, each in summary.percentiles.items()}
+    return {"mean": summary.mean, **percentiles, "requests": summary.count, "few": summary.few}
 
 
 def _closed(served: Served) -> dict[str, Any]:
@@ -102,21 +102,21 @@ def _closed(served: Served) -> dict[str, Any]:
     return {"running": served.running, **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()}}
 
 
-def _crossing(found: Crossing) -> dict[str, Any]:
-    names = {"of": found.of.name, "over": found.over.name, "basis": found.basis}
-    gpus = {"of_gpus": found.of.gpus, "over_gpus": found.over.gpus}
-    return {**names, **gpus, "rate": found.rate, **low_and_high(found.interval), **_across(found)}
+def _crossing(crossing: Crossing) -> dict[str, Any]:
+    names = {"of": crossing.of.name, "over": crossing.over.name, "basis": crossing.basis}
+    gpus = {"of_gpus": crossing.of.gpus, "over_gpus": crossing.over.gpus}
+    return {**names, **gpus, "rate": crossing.rate, **low_and_high(crossing.interval), **_across(crossing)}
 
 
-def _across(found: Crossing) -> dict[str, Any]:
+def _across(crossing: Crossing) -> dict[str, Any]:
     """Where it lies over the ranges of tokens, and whether that leaves the sign open."""
-    lowest, highest = (found.across.low, found.across.high) if found.across else (None, None)
-    return {"lowest": lowest, "highest": highest, **picked(found, "running", "decided")}
+    lowest, highest = (crossing.across.low, crossing.across.high) if crossing.across else (None, None)
+    return {"lowest": lowest, "highest": highest, **picked(crossing, "running", "decided")}
 
 
-def _schedule(found: Serving) -> list[dict[str, Any]] | None:
+def _schedule(serving: Serving) -> list[dict[str, Any]] | None:
     """Which variant the schedule has in each of its cells."""
-    policy = next((policy for policy in found.policies.by_name.values() if policy.is_schedule), None)
+    policy = next((policy for policy in serving.policies.by_name.values() if policy.is_schedule), None)
     if policy is None:
         return None
     cells = sorted(policy.cells.items(), key=lambda item: (item[0][1], item[0][0]))

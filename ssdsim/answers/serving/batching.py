@@ -1,4 +1,4 @@
-"""How an engine makes batches of requests: the options that are its own, not a strategy's."""
+"""An engine's batching of requests: the options that are its own, not a strategy's."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _NODES = spaced(1, 1.25, 4)
 
 @dataclass(frozen=True)
 class Sharing:
-    """How fast requests are served together on one replica.
+    """Speeds of requests that are served together on one replica.
 
     With ``n`` that decode, all together make ``tokens_per_s[..., n - 1]`` tokens a second, and every request that comes
     costs them ``lost_s[..., n - 1]`` seconds: its prompt, and the miss with which it enters. A request takes
@@ -148,9 +148,9 @@ def sharing(
     most = most_sequences(policy, workload, batching)
     nodes = [n for n in _NODES if n < most] + [most]
     tax = 1.0 + batching.tax * policy.is_schedule
-    found = [_at(policy.at(n, context), n, workload, batching, tax) for n in nodes]
+    at_nodes = [_at(policy.at(n, context), n, workload, batching, tax) for n in nodes]
     n = np.arange(1, most + 1)
-    columns = np.array([(f.tokens_per_s, f.lost_s, f.round_s, f.prompt_s) for f in found]).T
+    columns = np.array([(f.tokens_per_s, f.lost_s, f.round_s, f.prompt_s) for f in at_nodes]).T
     phi, lost, round_s, prompt_s = (np.interp(n, nodes, column) for column in columns)
     # a request has its first token from its prompt; of its last round, some tokens are past its end
     tokens = np.asarray(_tokens(policy.at(min(most, 8), context), out, batching))
@@ -201,9 +201,9 @@ class _At:
 
 def requests_per_s(variant: Variant, n: int, workload: Workload, batching: Batching) -> float:
     """Requests that a variant finishes a second while ``n`` decode and others come as fast as these go."""
-    found = _at(variant, n, workload, batching)
+    balance = _at(variant, n, workload, batching)
     tokens = _tokens(variant, float(workload.output_tokens.mean()), batching)
-    return found.tokens_per_s / (tokens + found.tokens_per_s * found.lost_s)
+    return balance.tokens_per_s / (tokens + balance.tokens_per_s * balance.lost_s)
 
 
 def _at(variant: Variant, n: int, workload: Workload, batching: Batching, tax: float = 1.0) -> _At:

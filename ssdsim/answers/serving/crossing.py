@@ -1,4 +1,4 @@
-"""From which rate on another strategy has the lower time per output token, with equal replicas and with equal GPUs."""
+"""Crossings: the rate from which another strategy has the lower time per output token, per replica and per GPU."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ _MOST = 2_000_000
 
 def spaced(first: int, ratio: float, exact: int = 1) -> tuple[int, ...]:
     """Whole numbers from ``first`` on: each up to ``exact``, then ``ratio`` apart."""
-    found = list(range(first, exact + 1)) or [first]
+    numbers = list(range(first, exact + 1)) or [first]
 
-    while found[-1] < _MOST:
-        found.append(max(found[-1] + 1, round(found[-1] * ratio)))
-    return tuple(found)
+    while numbers[-1] < _MOST:
+        numbers.append(max(numbers[-1] + 1, round(numbers[-1] * ratio)))
+    return tuple(numbers)
 
 
 _NODES = spaced(1, 1.05, _EXACT)
@@ -30,10 +30,10 @@ class Curve:
         self._known: dict[int, float] = {}
 
     def __call__(self, x: int) -> float:
-        found = self._known.get(x)
-        if found is None:
-            found = self._known[x] = self._between(x)
-        return found
+        event = self._known.get(x)
+        if event is None:
+            event = self._known[x] = self._between(x)
+        return event
 
     def _between(self, x: int) -> float:
         low = max(0, bisect_right(self._nodes, x) - 1)

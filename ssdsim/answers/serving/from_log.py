@@ -17,7 +17,9 @@ from ssdsim.measured.request_logs.log import RequestLog
 
 @dataclass(frozen=True)
 class Cut:
-    """Of a log the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as fast."""
+    """A cut of a log: the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as
+    fast.
+    """
 
     start_s: float = 0.0
     end_s: float = np.inf

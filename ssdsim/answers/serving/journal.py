@@ -1,4 +1,4 @@
-"""What a run leaves behind: a line a request, a line a round."""
+"""The journal of a run: a line a request, a line a round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ that stand still meanwhile."""
 
 
 class Requests:
-    """By request: when it was first scheduled, when its first and its last token came (s; NaN where they did not)."""
+    """Times of each request: first scheduled, first token, last token (s; NaN where they did not come)."""
 
     def __init__(self, workload: Workload) -> None:
         count = workload.requests

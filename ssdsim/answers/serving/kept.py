@@ -1,4 +1,4 @@
-"""What is not worked out again: what a run measured, by a key of all that shapes it."""
+"""Kept results of runs, by a key of all that shapes them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Kept:
         except ValueError:
             return None
 
-    def keep(self, key: str, found: Any, requests: pa.Table | None = None) -> None:
+    def keep(self, key: str, result: Any, requests: pa.Table | None = None) -> None:
         """For the next time; with a line a request, where there is one."""
-        self._folder.keep(self._name(key), json.dumps(asdict(found)), requests)
+        self._folder.keep(self._name(key), json.dumps(asdict(result)), requests)
 
     def requests(self, key: str) -> pa.Table:
         """The lines that were kept with it."""

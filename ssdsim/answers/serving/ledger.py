@@ -1,4 +1,4 @@
-"""How many sequences fit into the caches of target and draft, block by block."""
+"""The ledger of cache blocks: how many sequences fit beside target and draft."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long prompts and answers are."""
+"""Lengths of prompts and answers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import Kind
 
@@ -62,7 +63,7 @@ class Lengths:
         uniform = rng.random(count)
         return np.clip(np.rint(self._quantile(uniform)), 1, MOST_TOKENS).astype(np.int64)
 
-    def _quantile(self, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _quantile(self, uniform: Array) -> Array:
         match self.shape, self.numbers:
             case "lognormal", (mean, sd):
                 from scipy.special import ndtri

@@ -108,10 +108,10 @@ class Load(OptionRecord):
         """The requests of the log's file, and the log, cut alike."""
         path, between = cast(Path, self.workload), cast("tuple[float, float] | None", self.slice)
         cut = Cut(*(between or (0.0, np.inf)), limit=self.limit, faster=self.scale_rate)
-        found, log = workload_of(path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer))
-        if found.concurrency is None and log.arrival_s is None and self.rates is None and not searched:
+        workload, log = workload_of(path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer))
+        if workload.concurrency is None and log.arrival_s is None and self.rates is None and not searched:
             raise InputError(f"{path}: its requests have no arrivals; give --rate")
-        return self._paced(found), log
+        return self._paced(workload), log
 
     def _paced(self, workload: Workload) -> Workload:
         """Where a rate is given, requests no longer come when others are answered."""

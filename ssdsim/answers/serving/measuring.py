@@ -51,15 +51,15 @@ class How:
 
 def key_of(name: str, workload: Workload, how: How, attainment: float | None = None) -> str:
     """Of one policy at one load, or of its search for a capacity."""
-    found = sha256(repr((name, how, attainment, workload.concurrency)).encode())
+    digest = sha256(repr((name, how, attainment, workload.concurrency)).encode())
     for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
-        found.update(column.tobytes())
-    return found.hexdigest()[:24]
+        digest.update(column.tobytes())
+    return digest.hexdigest()[:24]
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Who makes the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
+    """Makers of the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
 
     jobs: int = 1
     cluster: str | None = None
@@ -73,14 +73,14 @@ class Workers:
         done: Callable[[int, T], None] | None = None,
     ) -> Mapping[int, T]:
         """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes."""
-        found: dict[int, T] = {}
+        results: dict[int, T] = {}
         for number, result in worked_out(run, work, self.jobs, self.cluster, self.idle.free()):
-            found[number] = result
+            results[number] = result
             if done is not None:
                 done(number, result)
             if self.progress is not None:
-                self.progress(len(found), len(work))
-        return found
+                self.progress(len(results), len(work))
+        return results
 
 
 def run(policy: Policy, workload: Workload, how: How) -> Run:
@@ -105,10 +105,10 @@ def _more(metrics: Metrics, precision: float) -> float:
     """How many times as many requests are likely to give the mean time per token (to the first one, of answers of one
     token) an interval of so small a share of it; 1 where it is as small.
     """
-    found = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
-    if found is None:
+    latency = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
+    if latency is None:
         return 1.0
-    width = (found.mean.high - found.mean.low) / 2.0 / found.mean.value
+    width = (latency.mean.high - latency.mean.low) / 2.0 / latency.mean.value
     if width <= precision:
         return 1.0
     return float(np.clip(1.1 * (width / precision) ** 2, *_LONGER)) if np.isfinite(width) else _LONGER[1]
@@ -167,8 +167,8 @@ def capacities(
     def work(name: str, number: int) -> tuple[Any, ...]:
         return policies[name], number, sharings[name], workload, how, attainment
 
-    found = _each_once(list(policies), keys, Capacity, _search, work, kept, workers)
-    return {name: found[name] for name in policies}
+    results = _each_once(list(policies), keys, Capacity, _search, work, kept, workers)
+    return {name: results[name] for name in policies}
 
 
 def _search(
@@ -188,16 +188,16 @@ def _each_once(
     workers: Workers,
 ) -> dict[K, T]:
     """What was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
-    found: dict[K, T] = {}
+    results: dict[K, T] = {}
     if kept is not None:
         known = {each: kept.of(keys[each], kind) for each in every}
-        found = {each: result for each, result in known.items() if result is not None}
-    left = [each for each in every if each not in found]
+        results = {each: result for each, result in known.items() if result is not None}
+    left = [each for each in every if each not in results]
 
     def done(number: int, result: tuple[T, pa.Table | None]) -> None:
-        found[left[number]] = result[0]
+        results[left[number]] = result[0]
         if kept is not None:
             kept.keep(keys[left[number]], *result)
 
     workers.each(run, [work(each, number) for number, each in enumerate(left)], done)
-    return found
+    return results

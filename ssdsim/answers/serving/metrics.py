@@ -1,4 +1,4 @@
-"""What users and owners see of a run: waiting, pace, goodput, cost."""
+"""Metrics of a run for users and owners: waiting, pace, goodput, cost."""
 
 from __future__ import annotations
 

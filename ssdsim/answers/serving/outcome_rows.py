@@ -77,6 +77,6 @@ class Uniforms:
             self._numbers = self._rng.random(max(1 << 15, count))
             np.minimum(self._numbers, BELOW_ONE, out=self._numbers)
             self._at, end = 0, count
-        found = self._numbers[self._at : end]
+        take = self._numbers[self._at : end]
         self._at = end
-        return found
+        return take

@@ -1,4 +1,4 @@
-"""What parts of prompts add to a pass: the one description of a pass, tabulated over its tokens."""
+"""Seconds that parts of prompts add to a pass, tabulated over its tokens."""
 
 from __future__ import annotations
 
@@ -144,8 +144,8 @@ class PromptTables:
 def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
     """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
     places = target_place(site), draft_place(site, 1, site.draft_profile)
-    found: frozenset[str] = frozenset()
+    prompt_warnings: frozenset[str] = frozenset()
     for place in places:
         forward = mixed_pass(place.card, (Chunk(tokens),), context=tokens, **place.shard)
-        found |= cost_of_operations(forward.counted(), place.profile).warnings
-    return found
+        prompt_warnings |= cost_of_operations(forward.counted(), place.profile).warnings
+    return prompt_warnings

@@ -41,7 +41,7 @@ def taken() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Policies:
-    """By name, those that have room, fixed strategies first; why others have none; what all of them rest on.
+    """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
     ``apart`` are the strategies that the engine does not run, which nobody switches to.
     """
@@ -79,10 +79,10 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     ranked = engine.runnable(names)
     configuration = configure(**options, strategies=ranked)
 
-    def of_each(found: Sequence[str]) -> dict[str, Policy]:
+    def of_each(chosen: Sequence[str]) -> dict[str, Policy]:
         made = {}
-        for name in found:
-            pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": tuple(found)})
+        for name in chosen:
+            pairs = _alternatives(strategies.ALL.named(name), {**options, "strategies": tuple(chosen)})
             variants = [Variant(scenario, batching, tables, context, label) for scenario, label in pairs]
             made[name] = of_alternatives(variants, batching, context)
         return made
@@ -134,10 +134,10 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
     known: set[tuple[Any, ...]] = set()
     for batch in _BATCHES:
         try:
-            found = list(_alternatives_at(strategy, {**options, "b": batch}))
+            labelled = list(_alternatives_at(strategy, {**options, "b": batch}))
         except NoRoom:
             return
-        for scenario, label in found:
+        for scenario, label in labelled:
             told = [(ALL[name].short, scenario.settings[name]) for name in strategy.told]
             if (each := (label, *told)) not in known:
                 known.add(each)

@@ -1,4 +1,4 @@
-"""Which strategy runs with which settings, by how many sequences run and how long they are."""
+"""A policy: the strategy and settings that run, by the number of sequences and their length."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Policy:
     def number(self, batch: int, context: float) -> int:
         """Of the variant that runs."""
         at = self._context_at(context)
-        found = self._found.get((batch, at))
-        if found is None:
+        event = self._found.get((batch, at))
+        if event is None:
             low = self.batches[max(0, bisect_right(self.batches, batch) - 1)]
-            found = self._found[batch, at] = self.cells[low, self.contexts[at]]
-        return found
+            event = self._found[batch, at] = self.cells[low, self.contexts[at]]
+        return event
 
     def _context_at(self, context: float) -> int:
         if len(self.contexts) == 1:

@@ -8,11 +8,10 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
-from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.step import Pass, Step
@@ -72,7 +71,7 @@ class _Joined(Stationary):
 
 @dataclass(frozen=True)
 class _Prompts:
-    """Who processes prompts beside the rounds: tables of the target and of what drafts (None where nothing does).
+    """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
     drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
@@ -138,7 +137,7 @@ class RoundTable:
         start, slope = lines[bits]
         return start + (context - self._contexts[at]) * slope
 
-    def rounds_s(self, batch: int, contexts: NDArray[np.float64], bits: int) -> NDArray[np.float64]:
+    def rounds_s(self, batch: int, contexts: Array, bits: int) -> Array:
         """:meth:`round_s` of rounds at growing contexts."""
         first = max(0, bisect_right(self._contexts, contexts[0]) - 1)
         last = bisect_right(self._contexts, contexts[-1])
@@ -234,30 +233,30 @@ class RoundTable:
         return settings
 
     def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
-        found = self._steps.get((batch, at))
-        if found is None:
+        event = self._steps.get((batch, at))
+        if event is None:
             scenario, context = self.scenario, self._contexts[at]
             assert scenario.site is not None
             settings = self._settings(batch, context)
             site = replace(scenario.site, batch=batch, context=context, options=settings)
-            found = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
-        return found
+            event = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
+        return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
         """Each step's seconds at a node of the contexts."""
-        found = self._seconds.get((batch, at))
-        if found is None:
-            found = self._at_anchor(batch) if at == self._anchor_at else self._off_anchor(batch, at)
-            self._seconds[batch, at] = found
-        return found
+        event = self._seconds.get((batch, at))
+        if event is None:
+            event = self._at_anchor(batch) if at == self._anchor_at else self._off_anchor(batch, at)
+            self._seconds[batch, at] = event
+        return event
 
     def _at_anchor(self, batch: int) -> dict[str, float]:
         low, high, share = _neighbours(batch, _BATCHES)
-        found = self._priced(low, self._anchor_at)
+        seconds = self._priced(low, self._anchor_at)
         if share:
             above = self._priced(high, self._anchor_at)
-            found = {name: s + share * (above[name] - s) for name, s in found.items()}
-        return found
+            seconds = {name: s + share * (above[name] - s) for name, s in seconds.items()}
+        return seconds
 
     def _off_anchor(self, batch: int, at: int) -> dict[str, float]:
         """What the anchor's steps take, and what another context adds: products are the same in both, so that it is
@@ -289,11 +288,11 @@ class RoundTable:
     def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
         """By the bits, seconds at a node and by how much they grow with every token from there to the next one."""
         low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
-        found = []
+        lines = []
         for happened in self._happened:
             start, end = (float(sum(self._strategy.parts(each, happened).values())) for each in (low, high))
-            found.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
-        return found
+            lines.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
+        return lines
 
     def _who_processes_prompts(self) -> _Prompts:
         scenario, steps = self.scenario, self._steps_at(1, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -36,6 +36,8 @@ from ssdsim.scenario.engines import Engine
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from ssdsim.answers.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
 
@@ -97,7 +99,9 @@ class Serving:
     requests: pa.Table | None = None
 
 
-def serve(*, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Any) -> Serving:
+def serve(
+    *, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Unpack[ServeOptions]
+) -> Serving:
     """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, engine="closed", p_hit=0.9)``.
 
     Parameters
@@ -112,9 +116,10 @@ def serve(*, schedule: str | Path | None = None, folder: ServingFolder | None = 
     ------
     InputError : one line that says what, where, and what is allowed.
     """
-    load, fleet, batching = taken(Load, options), taken(Fleet, options), taken(Batching, options)
-    goal, effort = taken(Goal, options), taken(Effort, options)
-    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **options)
+    given: dict[str, Any] = {**options}
+    load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
+    goal, effort = taken(Goal, given), taken(Effort, given)
+    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **given)
 
 
 def served(
@@ -134,15 +139,15 @@ def served(
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)
     plan, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
-    found = policies(options, workload, batching, plan)
-    _check_shared(options["targets"], found)
-    subject = found.engine.subject((*found.fixed, *found.apart), subject_asked)
+    chosen = policies(options, workload, batching, plan)
+    _check_shared(options["targets"], chosen)
+    subject = chosen.engine.subject((*chosen.fixed, *chosen.apart), subject_asked)
     how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
     kept = None
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
-        kept = Kept(folder, found.configuration.settings, text)
-    return _Asked(found, workload, how, goal, effort, kept, options["targets"]).served(subject, load.rates)
+        kept = Kept(folder, chosen.configuration.settings, text)
+    return _Asked(chosen, workload, how, goal, effort, kept, options["targets"]).served(subject, load.rates)
 
 
 @dataclass(frozen=True)
@@ -159,25 +164,25 @@ class _Asked:
 
     def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
         """At each of the rates, and beyond which a queue grows without end."""
-        found, fleet, searched = self.policies, self.how.fleet, self.goal.searched
-        sides = {name: self._side(name, policy) for name, policy in found.by_name.items()}
+        policies, fleet, searched = self.policies, self.how.fleet, self.goal.searched
+        sides = {name: self._side(name, policy) for name, policy in policies.by_name.items()}
         sharings = {name: side.sharing for name, side in sides.items()}
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
-        made = runs(found.by_name, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
+        made = runs(policies.by_name, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
         points = [
             Point(
                 rate=load.offered,
                 workload=load,
                 closed=_closed(sides, load.offered, fleet.replicas),
-                metrics={name: made[at, name] for name in found.by_name} if made else {},
+                metrics={name: made[at, name] for name in policies.by_name} if made else {},
             )
             for at, load in enumerate(loads)
         ]
-        crossings = _crossings(subject, sides, found)
+        crossings = _crossings(subject, sides, policies)
         each = [None if point.rate is None else point.rate / fleet.replicas for point in points]
         return Serving(
-            warnings=_warnings(found, self.workload, self.how.batching),
-            policies=found,
+            warnings=_warnings(policies, self.workload, self.how.batching),
+            policies=policies,
             how=self.how,
             goal=self.goal,
             engine="loop" if self.effort.runs else "closed",
@@ -187,13 +192,13 @@ class _Asked:
             sharings=sharings,
             capacities={name: _capacity(side) for name, side in sides.items()},
             crossings=crossings,
-            verdict=advice(subject, sides, crossings, each, _rests_on(subject, crossings, found)),
+            verdict=advice(subject, sides, crossings, each, _rests_on(subject, crossings, policies)),
             within_slo={} if searched is None else self._within_slo(searched, sharings),
             apart={
-                name: _apart(self._side(name, policy), found.engine, sides, each)
-                for name, policy in found.apart.items()
+                name: _apart(self._side(name, policy), policies.engine, sides, each)
+                for name, policy in policies.apart.items()
             },
-            requests=None if self.kept is None or not made else lines(found.by_name, loads, self.how, self.kept),
+            requests=None if self.kept is None or not made else lines(policies.by_name, loads, self.how, self.kept),
         )
 
     def _side(self, name: str, policy: Policy) -> Side:
@@ -201,8 +206,8 @@ class _Asked:
         return Side(name, policy.title, policy.gpus, *sharing(policy, self.workload, self.how.batching, errors))
 
     def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
-        found = self.policies.by_name
-        return capacities(found, sharings, self.workload, share, self.how, self.kept, self.effort.workers)
+        by_name = self.policies.by_name
+        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.effort.workers)
 
 
 def _check(workload: Workload, goal: Goal, effort: Effort) -> None:
@@ -217,11 +222,11 @@ def _check(workload: Workload, goal: Goal, effort: Effort) -> None:
         raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
 
 
-def _check_shared(targets: int | None, found: Policies) -> None:
+def _check_shared(targets: int | None, policies: Policies) -> None:
     """Raise :class:`InputError` where a draft is to be shared and nothing drafts on devices that can be."""
     if targets is None or targets == 1:
         return
-    ranked = [*found.by_name.values(), *found.apart.values()]
+    ranked = [*policies.by_name.values(), *policies.apart.values()]
     if all(policy.devices.targets == 1 for policy in ranked):
         named = ", ".join(policy.title for policy in ranked)
         can = ", ".join(strategy.title for strategy in strategies.ALL if TARGETS in strategy.options)
@@ -230,14 +235,14 @@ def _check_shared(targets: int | None, found: Policies) -> None:
         )
 
 
-def _warnings(found: Policies, workload: Workload, batching: Batching) -> list[str]:
+def _warnings(policies: Policies, workload: Workload, batching: Batching) -> list[str]:
     """Those of decoding, and of the longest part of a prompt that a pass takes."""
-    site = found.configuration.site
+    site = policies.configuration.site
     if batching.prefill == "none" or site is None:
-        return found.configuration.warnings
+        return policies.configuration.warnings
     longest = int(workload.input_tokens.max())
     tokens = min(longest, batching.token_budget) if batching.prefill == "chunked" else longest
-    return sorted({*found.configuration.warnings, *prompt_warnings(site, tokens)})
+    return sorted({*policies.configuration.warnings, *prompt_warnings(site, tokens)})
 
 
 def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:
@@ -250,24 +255,24 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     return [workload.at_rate(rate) for rate in rates]
 
 
-def _crossings(subject: str, sides: Mapping[str, Side], found: Policies) -> list[Crossing]:
+def _crossings(subject: str, sides: Mapping[str, Side], policies: Policies) -> list[Crossing]:
     """Of the subject with each rival, and GPU for GPU too where they have not as many."""
     return [
         crossing(sides[subject], sides[name], basis)
-        for name in _rivals(subject, found)
+        for name in _rivals(subject, policies)
         for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
     ]
 
 
-def _rests_on(subject: str, crossings: Sequence[Crossing], found: Policies) -> Basis:
-    scenarios = found.configuration.scenarios
+def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -> Basis:
+    scenarios = policies.configuration.scenarios
     return Basis.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
 
 
-def _rivals(subject: str, found: Policies) -> list[str]:
+def _rivals(subject: str, policies: Policies) -> list[str]:
     """The fixed strategies beside the subject, the one that it is held against first before the others."""
     rival = strategies.ALL.named(subject).rival
-    return sorted((name for name in found.fixed if name != subject), key=lambda name: name != rival)
+    return sorted((name for name in policies.fixed if name != subject), key=lambda name: name != rival)
 
 
 def _apart(side: Side, engine: Engine, sides: Mapping[str, Side], rates: Sequence[float | None]) -> Apart:

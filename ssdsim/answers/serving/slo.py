@@ -1,4 +1,4 @@
-"""What a request must keep to be a good one."""
+"""Service-level objectives: what a request must keep to be a good one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind
 from ssdsim.base.option_record import OptionRecord, asked
@@ -50,7 +51,7 @@ class Slo:
                 raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500")
         return Slo(bounds)
 
-    def good(self, metrics_ms: Mapping[str, NDArray[np.float64]]) -> NDArray[np.bool_]:
+    def good(self, metrics_ms: Mapping[str, Array]) -> NDArray[np.bool_]:
         """Whether each request keeps all bounds; what is not defined of a request (TPOT of one token) counts as 0."""
         kept = [np.nan_to_num(metrics_ms[name], nan=0.0) <= bound for name, bound in self.bounds_ms.items()]
         return np.asarray(np.logical_and.reduce(kept))

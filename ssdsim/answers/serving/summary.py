@@ -31,12 +31,12 @@ def warm_up(values: Array, group: int = 5) -> int:
 
 def mean(values: Array) -> Measured:
     """With the interval of batch means, which are taken in the order of the values."""
-    found = float(values.mean())
+    middle = float(values.mean())
     if values.size < 2 * _BATCHES:
-        return Measured(found, np.nan, np.nan)
+        return Measured(middle, np.nan, np.nan)
     means = np.array([part.mean() for part in np.array_split(values, _BATCHES)])
     half = _T * float(means.std(ddof=1)) / np.sqrt(_BATCHES)
-    return Measured(found, found - half, found + half)
+    return Measured(middle, middle - half, middle + half)
 
 
 def percentile(values: Array, percent: float) -> Measured:
@@ -46,14 +46,14 @@ def percentile(values: Array, percent: float) -> Measured:
     much, batches of values in their order tell.
     """
     share = percent / 100.0
-    found = float(np.percentile(values, percent))
+    quantile = float(np.percentile(values, percent))
     if values.size < 2 * _BATCHES:
-        return Measured(found, np.nan, np.nan)
-    below = np.array([part.mean() for part in np.array_split((values <= found).astype(float), _BATCHES)])
+        return Measured(quantile, np.nan, np.nan)
+    below = np.array([part.mean() for part in np.array_split((values <= quantile).astype(float), _BATCHES)])
     error = max(float(below.std(ddof=1)) / np.sqrt(_BATCHES), np.sqrt(share * (1.0 - share) / values.size))
     half = _T * error
     low, high = np.percentile(values, np.clip([100.0 * (share - half), 100.0 * (share + half)], 0.0, 100.0))
-    return Measured(found, float(low), float(high))
+    return Measured(quantile, float(low), float(high))
 
 
 @dataclass(frozen=True)

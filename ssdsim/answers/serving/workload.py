@@ -89,8 +89,8 @@ class Workload:
         """What the JSON says of it."""
 
         def of(lengths: Whole) -> dict[str, float]:
-            found = {"mean": float(lengths.mean()), "cv": float(lengths.std() / lengths.mean())}
-            return found | {f"p{q}": float(np.percentile(lengths, q)) for q in (50, 90, 99)}
+            statistics = {"mean": float(lengths.mean()), "cv": float(lengths.std() / lengths.mean())}
+            return statistics | {f"p{q}": float(np.percentile(lengths, q)) for q in (50, 90, 99)}
 
         return {
             "requests": self.requests,
@@ -197,7 +197,7 @@ def of_columns(
     order = np.argsort(times, kind="stable")
     if np.any(order != np.arange(order.size)):
         notes.append("arrivals were not in order: sorted")
-    found = Workload(
+    workload = Workload(
         arrival_s=times[order] - times[order[0]],
         input_tokens=input_tokens[keep][order].astype(np.int64),
         output_tokens=output_tokens[keep][order].astype(np.int64),
@@ -205,9 +205,9 @@ def of_columns(
         source=source,
         notes=tuple(notes),
     )
-    if arrival_s is not None and found.requests > 1 and not SLOWEST <= found.rate <= FASTEST:
+    if arrival_s is not None and workload.requests > 1 and not SLOWEST <= workload.rate <= FASTEST:
         raise InputError(
-            f"{source}: {found.rate:.3g} requests/s on average: are its times in another unit? "
+            f"{source}: {workload.rate:.3g} requests/s on average: are its times in another unit? "
             "Seconds are taken (milliseconds in Mooncake's files)"
         )
-    return found
+    return workload

@@ -1,1 +1,1 @@
-"""How a sweep is done: its points, who works on them, and the folder that keeps them."""
+"""Sweeps: their points, who works on them, and the folder that keeps them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pandas as pd
 import pyarrow as pa
@@ -15,6 +15,7 @@ from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
 from ssdsim.runs.sweep_folder import joined, opened, warnings_of
+from ssdsim.scenario.typed_options import Axes
 
 
 def sweep(
@@ -28,7 +29,7 @@ def sweep(
     jobs: int = 1,
     cluster: str | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[Axes],
 ) -> pd.DataFrame:
     """Predict every combination of the options that are lists (or tuples, ranges, arrays).
 

@@ -69,7 +69,7 @@ def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[i
     if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
         raise InputError(f"--tokenizer {tokenizer}: no tokenizer.json of Hugging Face (it has no model)")
     try:
-        found = Tokenizer.from_str(json.dumps(data))
+        encoder = Tokenizer.from_str(json.dumps(data))
     except Exception as error:  # the library raises nothing narrower
         raise InputError(f"--tokenizer {tokenizer}: no tokenizer that can be read ({error})") from None
-    return [len(each.ids) for each in found.encode_batch(list(texts))]
+    return [len(each.ids) for each in encoder.encode_batch(list(texts))]

@@ -30,14 +30,14 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     ------
     InputError : of no known kind, or something in it is not what it must be.
     """
-    found = [record for record in records if isinstance(record, Mapping)]
-    if not found or len(found) < len(records):
+    mappings = [record for record in records if isinstance(record, Mapping)]
+    if not mappings or len(mappings) < len(records):
         raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
-    if "conversations" in found[0]:
-        return read_conversations(found, where, tokenizer)
+    if "conversations" in mappings[0]:
+        return read_conversations(mappings, where, tokenizer)
     for _, knows, read in _FORMS:
-        if knows(found[0]):
-            return read(found, where)
+        if knows(mappings[0]):
+            return read(mappings, where)
     known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
@@ -187,10 +187,12 @@ def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
     """The requests of a report that succeeded, in all of its benchmarks."""
     (record,) = records
     lists = [within(one, "requests", "successful") for one in benchmarks(record)]
-    found = [each for one in lists if isinstance(one, list) for each in one]
-    if not found:
+    requests = [each for one in lists if isinstance(one, list) for each in one]
+    if not requests:
         raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
-    read = [as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(found, 1)]
+    read = [
+        as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(requests, 1)
+    ]
 
     def of(name: str) -> Array:
         return np.array([getattr(each, name) for each in read], dtype=float)

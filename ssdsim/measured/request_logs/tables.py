@@ -74,7 +74,7 @@ def _numbers(columns: Columns, names: tuple[str, ...], where: str) -> list[Array
     """Columns of numbers; an empty cell is NaN."""
     import pandas as pd
 
-    found = []
+    columns_of_numbers = []
     for name in names:
         column = columns[name]
         numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
@@ -82,8 +82,8 @@ def _numbers(columns: Columns, names: tuple[str, ...], where: str) -> list[Array
         if wrong.size:
             line = int(wrong[0])
             raise InputError(f"{where} line {line + 2}: {name} must be a number, got '{column.iloc[line]}'")
-        found.append(numbers)
-    return found
+        columns_of_numbers.append(numbers)
+    return columns_of_numbers
 
 
 _FORMS: tuple[tuple[str, frozenset[str], Callable[[str, Columns, str], RequestLog]], ...] = (

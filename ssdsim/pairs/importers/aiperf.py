@@ -30,16 +30,16 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
         if pooled:
             counts.append(_pooled(pooled[0], source, asked))
             continue
-        found, silent = [], 0
+        numbered, silent = [], 0
         for number_of, record in enumerate(records, 1):
             own = next(iter(found_with(record, (_RECORD,))), None)
             statistic = None if own is None else first(own, (_RECORD,))
             if isinstance(statistic, dict):
                 engines.append(str(statistic.get("engine") or ""))
-                found.append((statistic, f"{source.path}: record {number_of}"))
+                numbered.append((statistic, f"{source.path}: record {number_of}"))
             else:
                 silent += 1
-        own_counts = statistics.counts_of_all(found)
+        own_counts = statistics.counts_of_all(numbered)
         if not own_counts:
             raise InputError(
                 f"{source.path}: no {_RECORD} in it: run aiperf with --export-level records against a server that "

@@ -1,4 +1,4 @@
-"""What a log says of some rounds, in counts: of a request, of an interval, or of all that a server did."""
+"""Counts that a log gives of rounds: of a request, of an interval, or of all that a server did."""
 
 from __future__ import annotations
 
@@ -108,15 +108,15 @@ def of_histogram(
     most = max(j for j, count in enumerate(lengths) if count)
     if drafted is not None and accepted > drafted:
         raise InputError(f"{where}: {accepted} tokens were accepted, but only {drafted:g} drafted")
-    found = _of_mean(where, rounds, accepted, drafted, k, is_request)
-    if found.varied:
-        return found
-    k = found.k if found.k is not None else len(lengths) - 1
+    counts = _of_mean(where, rounds, accepted, drafted, k, is_request)
+    if counts.varied:
+        return counts
+    k = counts.k if counts.k is not None else len(lengths) - 1
     if most > k:
         raise InputError(f"{where}: {most} tokens were accepted in a round, but only {k} drafted")
     lengths = (*lengths[: k + 1], *[0] * (k + 1 - len(lengths)))
     survived = tuple(float(sum(lengths[i:])) for i in range(1, k + 1))
-    return replace(found, k=k, survived=survived, tried=(float(rounds), *survived[:-1]), lengths=lengths)
+    return replace(counts, k=k, survived=survived, tried=(float(rounds), *survived[:-1]), lengths=lengths)
 
 
 def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool = True) -> Counts:
@@ -142,11 +142,11 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     accepted = sum(a * n for (_, a), n in drafting.items())
     same = all(drafted == k for drafted, _ in drafting)
     lengths = tuple(by_accepted)
-    found = Counts(
+    counts = Counts(
         where, total, accepted, 1.0 + accepted / total, survived=survived, tried=tried, is_request=is_request
     )
-    found = replace(found, drafted=sum(d * n for (d, _), n in drafting.items()))
-    return replace(found, k=k, lengths=lengths) if same else replace(found, varied=True)
+    counts = replace(counts, drafted=sum(d * n for (d, _), n in drafting.items()))
+    return replace(counts, k=k, lengths=lengths) if same else replace(counts, varied=True)
 
 
 def of_positions(
@@ -177,16 +177,16 @@ def of_positions(
             )
     if abs(sum(survived) - accepted) > slack * max(1, len(survived)):
         raise InputError(f"{where}: {accepted:g} tokens were accepted, but the positions add up to {sum(survived):.6g}")
-    found = _of_mean(where, rounds, accepted, drafted, None, is_request)
-    if found.varied:
-        return found
-    k = found.k if found.k is not None else len(survived)
+    counts = _of_mean(where, rounds, accepted, drafted, None, is_request)
+    if counts.varied:
+        return counts
+    k = counts.k if counts.k is not None else len(survived)
     if any(survived[k:]):  # some drafted more than the mean, which is a whole number by chance
-        return replace(found, k=None, varied=True)
+        return replace(counts, k=None, varied=True)
     kept = list(survived[:k])
     for i in range(1, len(kept)):
         kept[i] = min(kept[i], kept[i - 1])
-    return replace(found, k=len(kept), survived=tuple(kept), tried=(rounds, *kept[:-1]))
+    return replace(counts, k=len(kept), survived=tuple(kept), tried=(rounds, *kept[:-1]))
 
 
 def of_totals(
@@ -218,11 +218,11 @@ def of_length(where: str, length: float, k: int | None, rounds: float | None = N
     return Counts(where, rounds, accepted, length, k)
 
 
-def with_steps(found: Counts, steps: float | None) -> Counts:
+def with_steps(counts: Counts, steps: float | None) -> Counts:
     """The counts with the steps that drafted nothing: those of ``steps``, all that there were, that are no rounds."""
-    if steps is None or found.rounds is None:
-        return found
-    return replace(found, undrafted=max(0.0, steps - found.rounds))
+    if steps is None or counts.rounds is None:
+        return counts
+    return replace(counts, undrafted=max(0.0, steps - counts.rounds))
 
 
 def pooled(where: str, counts: Sequence[Counts]) -> Counts:
@@ -254,21 +254,21 @@ def pooled(where: str, counts: Sequence[Counts]) -> Counts:
     )
 
 
-def check_accepted(found: Counts, accepted: int | None) -> None:
+def check_accepted(counts: Counts, accepted: int | None) -> None:
     """Raise :class:`InputError` where another counter of accepted tokens is far from what the histogram adds up to."""
-    if accepted is not None and abs((found.accepted or 0.0) - accepted) > 1.0 + _COUNTERS_APART * accepted:
-        raise InputError(f"{found.where}: the histogram counts {found.accepted:g} accepted tokens, not {accepted}")
+    if accepted is not None and abs((counts.accepted or 0.0) - accepted) > 1.0 + _COUNTERS_APART * accepted:
+        raise InputError(f"{counts.where}: the histogram counts {counts.accepted:g} accepted tokens, not {accepted}")
 
 
 def _of_mean(
     where: str, rounds: float, accepted: float, drafted: float | None, k: int | None, is_request: bool
 ) -> Counts:
     """The tokens drafted in every round are told by what was drafted in all, else they are ``k``."""
-    found = Counts(where, rounds, accepted, 1.0 + accepted / rounds, k, drafted, is_request=is_request)
+    counts = Counts(where, rounds, accepted, 1.0 + accepted / rounds, k, drafted, is_request=is_request)
     if drafted is None:
-        return found
+        return counts
     mean = drafted / rounds
     for whole in (k, round(mean)):
         if whole and abs(mean - whole) <= WHOLE_DRAFTS * whole:
-            return replace(found, k=whole)
-    return replace(found, k=None, varied=True)
+            return replace(counts, k=whole)
+    return replace(counts, k=None, varied=True)

@@ -1,4 +1,4 @@
-"""What the readers share: numbers under one of several names, objects at any depth, lines of Prometheus text."""
+"""Shared by readers of logs: numbers under one of several names, objects at any depth, lines of Prometheus text."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def count(record: Record, names: Sequence[str], where: str) -> int | None:
     ------
     InputError : it is something else.
     """
-    found: int | None = _read(Counted, record, names, where)
-    return found
+    count: int | None = _read(Counted, record, names, where)
+    return count
 
 
 def number(record: Record, names: Sequence[str], where: str) -> float | None:
@@ -65,14 +65,14 @@ def number(record: Record, names: Sequence[str], where: str) -> float | None:
     ------
     InputError : it is something else.
     """
-    found: float | None = _read(Amount, record, names, where)
-    return found
+    number: float | None = _read(Amount, record, names, where)
+    return number
 
 
 def tokens(record: Record, names: Sequence[str], where: str) -> int | None:
     """As :func:`count`, of tokens of a round: at most :data:`MOST_TOKENS`."""
-    found: int | None = _read(Tokens, record, names, where)
-    return found
+    tokens: int | None = _read(Tokens, record, names, where)
+    return tokens
 
 
 def tokens_by_round(record: Record, names: Sequence[str], where: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""From counts to findings: rates by position, lengths, how requests differ, each with its interval."""
+"""Findings from counts: rates by position, lengths, how requests differ, each with its interval."""
 
 from __future__ import annotations
 

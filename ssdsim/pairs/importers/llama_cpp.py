@@ -81,17 +81,17 @@ def _one(source: Source, asked: Asked) -> Log:
 
 
 def _timings(source: Source, asked: Asked) -> list[Counts]:
-    found = []
+    counts = []
     for number_of, own in enumerate(found_with(parse_records(source.text, source.path), ("predicted_n",)), 1):
         where = f"{source.path}: request {number_of}"
         drafted, accepted = count(own, ("draft_n",), where), count(own, ("draft_n_accepted",), where)
         tokens = count(own, ("predicted_n",), where)
         if not drafted or accepted is None or tokens is None:
             continue
-        found.append(_of_tokens(where, tokens, accepted, drafted, asked))
-    if not found:
+        counts.append(_of_tokens(where, tokens, accepted, drafted, asked))
+    if not counts:
         raise InputError(f"{source.path}: no timings with draft_n in it: the server drafted nothing")
-    return found
+    return counts
 
 
 def of_all_timings(timings: Sequence[Record], where: str) -> Counts | None:
@@ -120,7 +120,7 @@ def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Aske
 
 def _log(source: Source, asked: Asked) -> list[Counts]:
     """A count a line, which is of one request."""
-    found: list[Counts] = []
+    counts: list[Counts] = []
     tokens: dict[str, int] = {}
     task = ""
     for number_of, line in enumerate(source.text.splitlines(), 1):
@@ -137,19 +137,19 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
         if drafted == 0:
             continue
         if printed.length is not None:
-            found.append(_measured(where, accepted, drafted, printed.length, printed.shares))
+            counts.append(_measured(where, accepted, drafted, printed.length, printed.shares))
         elif made is not None:
-            found.append(_of_tokens(where, made, accepted, drafted, asked))
+            counts.append(_of_tokens(where, made, accepted, drafted, asked))
         elif asked.k is not None:
-            found.append(of_totals(where, drafted / asked.k, accepted, drafted, asked.k, is_request=True))
+            counts.append(of_totals(where, drafted / asked.k, accepted, drafted, asked.k, is_request=True))
         else:
             raise InputError(
                 f"{where}: the share of accepted tokens tells no rounds; keep the line 'eval time = ...', or "
                 "give the tokens a round by --k"
             )
-    if not found:
+    if not counts:
         raise InputError(f"{source.path}: no request in it drafted a token")
-    return found
+    return counts
 
 
 def _measured(where: str, accepted: int, drafted: int, length: float, shares: Sequence[float]) -> Counts:

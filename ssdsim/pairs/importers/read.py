@@ -87,14 +87,14 @@ def import_acceptance(
     """
     reader = engine_named(engine)
     logs = {name: reader.read(sources, asked) for name, sources in _sets(reader, files, sets).items()}
-    found = {name: findings_of(log.counts, name, asked.k, asked.adaptive) for name, log in logs.items()}
-    whole = _whole(logs, found, asked)
+    by_name = {name: findings_of(log.counts, name, asked.k, asked.adaptive) for name, log in logs.items()}
+    whole = _whole(logs, by_name, asked)
     first = next(iter(logs.values()))
     temperature = named.temperature
     if temperature is None:
         temperature = next((log.temperature for log in logs.values() if log.temperature is not None), None)
     findings = whole.findings.model_copy(update={"cache": first.cache}) if len(logs) == 1 else whole.findings
-    warnings = [*dict.fromkeys(w for each in (whole, *found.values()) for w in each.warnings)]
+    warnings = [*dict.fromkeys(w for each in (whole, *by_name.values()) for w in each.warnings)]
     warnings += [warning for log in logs.values() for warning in log.warnings]
     paths = (*files, *(path for paths in sets.values() for path in paths))
     if temperature is None:
@@ -112,7 +112,7 @@ def import_acceptance(
             AtTemperature(
                 **dict(findings),
                 temperature=temperature,
-                sets={name: each.findings for name, each in found.items()} if len(found) > 1 else {},
+                sets={name: each.findings for name, each in by_name.items()} if len(by_name) > 1 else {},
             ),
         ),
         provenance=Provenance(
@@ -146,34 +146,34 @@ def _has_card(name: str) -> bool:
 
 def _sets(reader: Engine, files: Sequence[Path], sets: Mapping[str, Sequence[Path]]) -> dict[str, list[Source]]:
     """The files of each set, read."""
-    found: dict[str, list[Source]] = {}
+    sources: dict[str, list[Source]] = {}
     alone = [_source(path) for path in files]
     if alone and all(reader.together(source.text) for source in alone):
-        found[alone[-1].path.name] = alone
+        sources[alone[-1].path.name] = alone
     else:
         for source in alone:
-            name = source.path.stem if source.path.stem not in found else source.path.name
-            if name in found:
+            name = source.path.stem if source.path.stem not in sources else source.path.name
+            if name in sources:
                 raise InputError(f"{source.path}: two files are called {name}: name their sets by --set NAME=FILE")
-            found[name] = [source]
+            sources[name] = [source]
     for name, paths in sets.items():
-        if name in found:
+        if name in sources:
             raise InputError(f"--set {name} is there twice")
-        found[name] = [_source(path) for path in paths]
-    if not found:
+        sources[name] = [_source(path) for path in paths]
+    if not sources:
         raise InputError("nothing to import: name a file, or --set NAME=FILE")
-    return found
+    return sources
 
 
 def _source(path: Path) -> Source:
     return Source(path, read_text(path, "log of an engine"))
 
 
-def _whole(logs: Mapping[str, Log], found: Mapping[str, Found], asked: Asked) -> Found:
+def _whole(logs: Mapping[str, Log], by_name: Mapping[str, Found], asked: Asked) -> Found:
     """All sets together, for the smallest lookahead of theirs."""
-    if len(found) == 1:
-        return next(iter(found.values()))
-    k = min((each.k for each in found.values() if each.k is not None), default=None)
+    if len(by_name) == 1:
+        return next(iter(by_name.values()))
+    k = min((each.k for each in by_name.values() if each.k is not None), default=None)
     counts = [counts for log in logs.values() for counts in log.counts]
     together = findings_of(counts, "all sets", k, asked.adaptive)
     return Found(together.findings, k, together.warnings)

@@ -137,9 +137,9 @@ def _request(own: Record, where: str, asked: Asked) -> Counts:
     if histogram is not None and any(histogram):
         if rounds is not None and sum(histogram) != rounds:
             raise InputError(f"{where}: the histogram counts {sum(histogram)} rounds, but spec_verify_ct is {rounds}")
-        found = of_histogram(where, histogram, asked.k if drafted is None else None, drafted)
-        check_accepted(found, accepted)
-        return found
+        counts = of_histogram(where, histogram, asked.k if drafted is None else None, drafted)
+        check_accepted(counts, accepted)
+        return counts
     if rounds is None:
         raise InputError(f"{where}: no spec_verify_ct in it")
     if accepted is None:
@@ -239,16 +239,16 @@ def _lookahead(settings: Record, source: Source) -> int | None:
 
 
 def _bench(records: Sequence[Record], source: Source, asked: Asked) -> Log:
-    found = []
+    counts = []
     for number_of, record in enumerate(records, 1):
         where = f"{source.path}: result {number_of}"
         length = number(record, _BENCH, where)
         if length is None:
             raise InputError(f"{where}: accept_length is null: the server does not speculate")
         settings = _arguments(record.get("server_info"))
-        found.append(of_length(where, length, _lookahead(settings, source) or asked.k))
+        counts.append(of_length(where, length, _lookahead(settings, source) or asked.k))
     warnings = [f"{source.path}: accept_length is the mean since the server's start, not of the run"]
-    last = found[-1:]  # cumulative: the last has seen all that those before it saw
+    last = counts[-1:]  # cumulative: the last has seen all that those before it saw
     return Log("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
 
 

@@ -152,5 +152,5 @@ def _number(name: str, text: str) -> str | None:
 
 def _said(pattern: re.Pattern[str], text: str) -> str | None:
     """The last one, since a block of metrics comes at the end of its run."""
-    found = [next(group for group in match.groups() if group is not None) for match in pattern.finditer(text)]
-    return found[-1] if found else None
+    printed = [next(group for group in match.groups() if group is not None) for match in pattern.finditer(text)]
+    return printed[-1] if printed else None

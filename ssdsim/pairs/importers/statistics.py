@@ -30,8 +30,8 @@ def counts_of_all(records: Sequence[tuple[Record, str]]) -> list[Counts]:
         steps += k * (count(record, ("num_spec_steps",), where) or 0)
         drafted += count(record, ("num_draft_tokens",), where) or 0
     whole = steps > 0 and abs(drafted / steps - 1.0) <= WHOLE_DRAFTS
-    found = [counts_of({**record, "num_draft_tokens": None} if whole else record, where) for record, where in records]
-    return [each for each in found if each is not None]
+    counts = [counts_of({**record, "num_draft_tokens": None} if whole else record, where) for record, where in records]
+    return [each for each in counts if each is not None]
 
 
 def counts_of(record: Record, where: str) -> Counts | None:
@@ -47,12 +47,12 @@ def counts_of(record: Record, where: str) -> Counts | None:
     if steps == 0:
         return None
     accepted = count(record, ("num_accepted_draft_tokens",), where)
-    found = _by_step(record, where) or _by_drafted(record, where) or _histogram(record, where)
-    if found is not None:
-        if steps is not None and found.rounds != steps:
-            raise InputError(f"{where}: the histogram counts {found.rounds:g} rounds, but there were {steps} steps")
-        check_accepted(found, accepted)
-        return found
+    counts = _by_step(record, where) or _by_drafted(record, where) or _histogram(record, where)
+    if counts is not None:
+        if steps is not None and counts.rounds != steps:
+            raise InputError(f"{where}: the histogram counts {counts.rounds:g} rounds, but there were {steps} steps")
+        check_accepted(counts, accepted)
+        return counts
     length = number(record, ("mean_acceptance_length",), where)
     drafted = count(record, ("num_draft_tokens",), where)
     k = tokens(record, ("num_spec_tokens",), where) or None

@@ -66,17 +66,17 @@ def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
 
 
 def _requests(records: Sequence[Any], where: str, asked: Asked) -> list[Counts]:
-    found = []
+    counts = []
     for number_of, own in enumerate(found_with(records, _TOKENS), 1):
         line = f"{where}: request {number_of}"
         length, iterations = number(own, _TOKENS, line), count(own, _ITERATIONS, line)
         if length is None:
             continue
         if iterations:
-            found.append(of_totals(line, iterations, max(0.0, length - 1.0) * iterations, None, asked.k, True))
+            counts.append(of_totals(line, iterations, max(0.0, length - 1.0) * iterations, None, asked.k, True))
         else:
-            found.append(of_length(line, length, asked.k))
-    return found
+            counts.append(of_length(line, length, asked.k))
+    return counts
 
 
 def _length_of(report: Record, where: str) -> float:

@@ -104,7 +104,7 @@ def _one(source: Source, asked: Asked) -> Log:
 
 
 def _requests(records: Sequence[object], source: Source) -> Log:
-    found: list[tuple[Record, str]] = []
+    answers: list[tuple[Record, str]] = []
     silent, target = 0, None
     for number_of, record in enumerate(records, 1):
         where = f"{source.path}: request {number_of}"
@@ -112,9 +112,9 @@ def _requests(records: Sequence[object], source: Source) -> Log:
         if isinstance(record, dict):
             target = target or text_in(record.get("model"))
         statistic = [each.get("speculative_decoding", each) for each in own]
-        found += [(each, where) for each in statistic if isinstance(each, Mapping)]
+        answers += [(each, where) for each in statistic if isinstance(each, Mapping)]
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
-    counts = statistics.counts_of_all(found)
+    counts = statistics.counts_of_all(answers)
     if not counts:
         raise InputError(
             f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
@@ -134,8 +134,8 @@ class _Counters:
     by_engine: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def total(self, name: str) -> float | None:
-        found = [value for (counter, _), value in self.by_engine.items() if counter == name]
-        return sum(found) if found else None
+        values = [value for (counter, _), value in self.by_engine.items() if counter == name]
+        return sum(values) if values else None
 
     @property
     def speculates(self) -> bool:
@@ -198,15 +198,15 @@ def between(before: Source, after: Source, served: str) -> Counts | None:
 
 
 def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
-    found: dict[str, _Counters] = {}
+    by_model: dict[str, _Counters] = {}
     for sample in samples:
         name = _own_name(sample)
         if name is None:
             continue
-        counters = found.setdefault(sample.labels.get("model_name", ""), _Counters())
+        counters = by_model.setdefault(sample.labels.get("model_name", ""), _Counters())
         counter = (name, sample.labels.get("engine", ""))
         counters.by_engine[counter] = counters.by_engine.get(counter, 0.0) + sample.value
-    return {model: counters for model, counters in found.items() if counters.speculates}
+    return {model: counters for model, counters in by_model.items() if counters.speculates}
 
 
 def _own_name(sample: Sample) -> str | None:
@@ -240,19 +240,19 @@ def _in_process(text: str) -> list[Sample]:
     """``llm.get_metrics()``, printed or saved as JSON: names without ``_total``, positions in a vector."""
     if _PREFIX not in text:
         return []
-    found: list[Mapping[str, Any]] = []
+    printed: list[Mapping[str, Any]] = []
     for name, labels, value in _IN_PROCESS.findall(text):
         numbers = (
             {"values": value[1:-1].split(",") if value[1:-1].strip() else []} if "[" in value else {"value": value}
         )
-        found.append({"name": name, "labels": dict(_LABEL.findall(labels)), **numbers})
-    if not found and text.lstrip().startswith(("[", "{")):
+        printed.append({"name": name, "labels": dict(_LABEL.findall(labels)), **numbers})
+    if not printed and text.lstrip().startswith(("[", "{")):
         try:
             named = list(found_with(parse_json(text, "metrics"), ("name",)))
         except InputError:  # lines of JSON, which are no counters
             return []
-        found += [record for record in named if str(record["name"]).startswith(_PREFIX)]
-    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric") for record in found]
+        printed += [record for record in named if str(record["name"]).startswith(_PREFIX)]
+    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric") for record in printed]
     return [sample for metric in metrics for sample in metric.samples()]
 
 
@@ -291,10 +291,10 @@ def _of_counters(counters: _Counters, where: str, asked: Asked) -> Counts:
     if emitted is not None and counters.total("drafts") is None:  # the old engine, which counts accepted ones otherwise
         return of_length(where, emitted / rounds, asked.k, rounds)
     if counters.positions:
-        found = of_positions(where, rounds, accepted, drafted, counters.positions)
+        counts = of_positions(where, rounds, accepted, drafted, counters.positions)
     else:
-        found = of_totals(where, rounds, accepted, drafted)
-    return with_steps(found, counters.steps)
+        counts = of_totals(where, rounds, accepted, drafted)
+    return with_steps(counts, counters.steps)
 
 
 # the log
@@ -389,7 +389,7 @@ def _old_log(source: Source) -> Counts:
         if (match := _OLD_LINE.search(line)) is None:
             continue
         where = f"{source.path}: line {number_of}"
-        said = {name: found[1] for name, pattern in _OLD_PRINTED.items() if (found := pattern.search(match[1]))}
+        said = {name: matched[1] for name, pattern in _OLD_PRINTED.items() if (matched := pattern.search(match[1]))}
         printed = as_record(_OldPrinted, said, where, "line of metrics")
         if printed.emitted is not None and printed.emitted < (last.emitted or 0):
             raise InputError(
@@ -432,10 +432,10 @@ def _bench(record: Record, where: str, asked: Asked) -> Counts:
         positions = [(number({"share": share}, ("share",), f"{where}: rates by position") or 0.0) for share in shares]
         if max(positions) > 1.0:
             raise InputError(f"{where}: a rate by position is {max(positions):g}; they are shares of 1, no percent")
-        found = of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
+        counts = of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
     else:
-        found = of_totals(where, rounds, accepted, drafted)
-    return with_steps(found, steps)
+        counts = of_totals(where, rounds, accepted, drafted)
+    return with_steps(counts, steps)
 
 
 def _steps_of_bench(record: Record, accepted: float, where: str) -> float | None:

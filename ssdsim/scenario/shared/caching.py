@@ -1,4 +1,4 @@
-"""What strategies cache for the outcomes of a verification, how often that hits, and what happens on a miss."""
+"""Options of the speculation cache: what is cached, how often that hits, and what happens on a miss."""
 
 from __future__ import annotations
 

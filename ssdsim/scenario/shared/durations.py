@@ -1,4 +1,4 @@
-"""How durations vary, and durations that are given in units of T_v in place of hardware."""
+"""Options of durations: how they vary, and those given in units of T_v in place of hardware."""
 
 from __future__ import annotations
 

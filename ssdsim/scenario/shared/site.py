@@ -1,4 +1,4 @@
-"""Models, devices, formats and the engine: what passes are priced on."""
+"""Options of the site: models, devices, formats and the engine that passes are priced on."""
 
 from __future__ import annotations
 

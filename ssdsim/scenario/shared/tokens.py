@@ -1,4 +1,4 @@
-"""How the draft's tokens are accepted: rates, measured pairs, requests that differ."""
+"""Options of acceptance: rates, measured pairs, requests that differ."""
 
 from __future__ import annotations
 

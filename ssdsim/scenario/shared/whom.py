@@ -1,4 +1,4 @@
-"""Who is compared, and at how many sequences and drafted tokens."""
+"""Options of the comparison: strategies, drafter, sequences and drafted tokens."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is drafted for a verification: the same tree in every round, or one made for each."""
+"""Trees drafted for a verification: the same in every round, or one made for each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
@@ -103,6 +104,26 @@ class DynamicTrees:
             proposed |= level
         best = nlargest(self.nodes, proposed, key=lambda path: (proposed[path], -len(path), *(-rank for rank in path)))
         return Tree.of_paths(best)
+
+
+def tree_of_widths(rates: Rates, widths: Sequence[int], expanded: int | None = None) -> StaticTree:
+    """At each depth the likeliest so many nodes of those that are proposed there (LongSpec's tree).
+
+    Only the ``expanded`` likeliest of a depth have children, all where it is None: with one it is a chain with siblings
+    that nothing goes on from (CaPE).
+    """
+    scores: dict[tuple[int, ...], float] = {}
+    inputs: list[tuple[int, ...]] = [()]
+    for of_ranks, width in zip(rates.tolist(), widths, strict=False):
+        level = {
+            (*path, rank): scores.get(path, 1.0) * rate
+            for path in inputs
+            for rank, rate in enumerate(of_ranks, start=1)
+        }
+        kept = nlargest(width, level, key=lambda path: (level[path], *(-rank for rank in path)))
+        scores |= {path: level[path] for path in kept}
+        inputs = kept[:expanded]
+    return StaticTree(Tree.of_paths(scores))
 
 
 def best_tree(model: RankModel, nodes: int, depth: int) -> StaticTree:

@@ -1,4 +1,4 @@
-"""How likely the draft's guess of each rank is the right one: of all tokens, and by how hard the text is."""
+"""A model of ranks: how likely the draft's guess of each rank is right, over all tokens and by how hard the text is."""
 
 from __future__ import annotations
 

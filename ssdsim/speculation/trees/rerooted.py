@@ -27,7 +27,7 @@ class Growing:
 
 @dataclass(frozen=True)
 class Outcome:
-    """With this probability so many tokens are accepted, and then the tree is this one; None: it is lost."""
+    """An outcome: its probability, the tokens accepted, and the tree that follows; None: it is lost."""
 
     probability: float
     accepted: int
@@ -54,17 +54,17 @@ class Places:
 
     def children(self, place: int) -> list[int]:
         """By rank from 1 on."""
-        found = self._children[place]
-        if found is None:
+        children = self._children[place]
+        if children is None:
             _, depth, path = self.order[place]
-            found = list(range(len(self.parent), len(self.parent) + len(self.ranks)))
+            children = list(range(len(self.parent), len(self.parent) + len(self.ranks)))
             for rank in range(1, len(self.ranks) + 1):
                 self.parent.append(place)
                 self.rank.append(rank)
                 self.order.append((-self._product((*path, rank)), depth + 1, (*path, rank)))
                 self._children.append(None)
-            self._children[place] = found
-        return found
+            self._children[place] = children
+        return children
 
     def _product(self, path: tuple[int, ...]) -> float:
         """Of the rates on a path, sorted: paths of the same rates in another order tie to the last bit."""
@@ -136,15 +136,15 @@ def chain_of_trees(how: Rerooting, lost: Growing, most: int) -> dict[Growing | N
     """The outcomes from each tree that is reached, from the start on and from what follows a loss (None), which is
     ``lost``; None where there are more than ``most``.
     """
-    found: dict[Growing | None, Sequence[Outcome]] = {}
+    chain: dict[Growing | None, Sequence[Outcome]] = {}
     open_: list[Growing | None] = [None]
     while open_:
         state = open_.pop()
-        if state in found:
+        if state in chain:
             continue
-        if len(found) == most:
+        if len(chain) == most:
             return None
         outcomes = [each for each in how.outcomes(lost if state is None else state) if each.probability > 0.0]
-        found[state] = outcomes
+        chain[state] = outcomes
         open_.extend(each.tree for each in outcomes)
-    return found
+    return chain

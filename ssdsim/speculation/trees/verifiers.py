@@ -1,4 +1,4 @@
-"""How often each of several drawn guesses of one token is accepted, by the test that verifies them.
+"""Verifiers of several guesses of one token: how often each is accepted, by the test that verifies them.
 
 Distributions are float arrays ``(V,)`` over a vocabulary of ``V`` tokens. The rates are a row of
 :data:`ssdsim.speculation.trees.shape.Rates`. (With greedy decoding the rate of rank r is how often the target's token

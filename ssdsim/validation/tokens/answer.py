@@ -113,11 +113,11 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
     """Those that steps are timed on, and those that are answered: never the same."""
     from ssdsim.measure.prompts import read_prompts
 
-    found = read_prompts(path, None)
-    if len(found) < 2:
+    prompts = read_prompts(path, None)
+    if len(prompts) < 2:
         raise InputError(f"{path}: one prompt; some are needed to time steps on, others to answer")
-    for_steps = min(_FOR_STEPS, len(found) // 2)
-    return found[:for_steps], found[for_steps:][:requests]
+    for_steps = min(_FOR_STEPS, len(prompts) // 2)
+    return prompts[:for_steps], prompts[for_steps:][:requests]
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,6 @@ def validate_pair(
             comparisons = run_tokens(bench, timed, answered, folder / _CALIBRATION, progress)
     except RankError as error:
         raise InputError(str(error)) from None
-    found = ValidatedPair(bench, comparisons, len(answered))
-    write_whole(folder / _RESULT, json.dumps(found.as_json(), indent=1) + "\n")
-    return found
+    validated_pair = ValidatedPair(bench, comparisons, len(answered))
+    write_whole(folder / _RESULT, json.dumps(validated_pair.as_json(), indent=1) + "\n")
+    return validated_pair

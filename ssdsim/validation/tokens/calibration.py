@@ -1,4 +1,4 @@
-"""What the steps of a round take with the models themselves, timed on prompts that no run is about.
+"""Calibration with the models themselves: steps of a round, timed on prompts that no run is about.
 
 Outcomes are prescribed: 0 to K tokens are accepted in turn, every second one is foreseen. Steps that follow each other
 in a round do so here, and those that run side by side do: a rank that slept finds its caches cold, and two share the
@@ -28,7 +28,7 @@ Costs = dict[str, list[float]]
 
 @dataclass(frozen=True)
 class Size:
-    """How to speculate, how many tokens an answer has, and how many visits of a step are timed at once."""
+    """Sizes: how to speculate, tokens an answer, and visits of a step that are timed at once."""
 
     k: int
     fan_out: int

@@ -1,10 +1,11 @@
-"""What a pair's file and the steps' times say of real runs: the closed form, in seconds."""
+"""Prediction of real runs from a pair's file and the steps' times: the closed form, in seconds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import configure
@@ -24,8 +25,10 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
     ------
     InputError : the pair was not measured at temperature 0, or has no acceptance.
     """
-    drafting = {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
-    found = configure(
+    drafting: dict[str, Any] = (
+        {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
+    )
+    configuration = configure(
         strategies=tuple(strategies),
         pair=str(pair),
         temperature=0.0,
@@ -36,7 +39,7 @@ def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[s
         extrapolate=True,  # a run of real models may be asked for more guesses than the pair was measured at
         **drafting,
     )
-    return found.scenarios
+    return configuration.scenarios
 
 
 def predicted(scenario: Scenario, seconds: Seconds) -> Estimate:

@@ -63,8 +63,8 @@ class TokenRank:
     def load(self) -> Loaded:
         self._model: CausalModel = load_model(self._name, self._dtype, str(self.device))
         check_attention(self._model)
-        found = self._model
-        return Loaded(participant(found, self._dtype), found.tokenizer.get_vocab(), found.vocabulary)
+        model = self._model
+        return Loaded(participant(model, self._dtype), model.tokenizer.get_vocab(), model.vocabulary)
 
     def agree(self, vocabulary: int) -> frozenset[int]:
         """As many logits as both models have. Returns the tokens that end a text."""
@@ -91,17 +91,17 @@ class TokenRank:
         dist.barrier()
         match strategy, self.rank:
             case "ar", 0:
-                found = Timed.of(time_decoding(model, rules, prompts, size))
+                timed = Timed.of(time_decoding(model, rules, prompts, size))
             case "sd" | "ssd", 0:
-                found = Timed.of(time_verifying(model, rules, answered, size, courier), courier)
+                timed = Timed.of(time_verifying(model, rules, answered, size, courier), courier)
             case "sd", 1:
-                found = Timed.of(time_drafting(model, rules, prompts, size, courier), courier)
+                timed = Timed.of(time_drafting(model, rules, prompts, size, courier), courier)
             case "ssd", 1:
-                found = Timed.of(time_prespeculating(model, rules, prompts, size, courier), courier)
+                timed = Timed.of(time_prespeculating(model, rules, prompts, size, courier), courier)
             case _:
                 return None
         mail.close()
-        return found
+        return timed
 
     def play(
         self, strategy: str, prompts: Sequence[tuple[int, ...]], size: Size, end: frozenset[int]
@@ -109,7 +109,7 @@ class TokenRank:
         """Answer the prompts one after the other by the strategy's own programs; None of a role that it lacks."""
         programs = strategies.ALL.named(strategy).programs(APART, drafters.ALL.named("model"))
         role = ("target", "draft")[self.rank]
-        found = []
+        answers = []
         for prompt in prompts:
             mail = self._mail(size.k)
             side: TargetSide | DraftSide | None
@@ -125,8 +125,8 @@ class TokenRank:
                 seconds = timeline.ends_s[-1] - timeline.start_s if timeline.ends_s else 0.0
                 rounds = side.rounds if isinstance(side, TargetSide) else []
                 hits = side.hits if isinstance(side, DraftSide) else []
-                found.append(Spoken(answer.cut(side.text), rounds, hits, seconds))
-        return found or None
+                answers.append(Spoken(answer.cut(side.text), rounds, hits, seconds))
+        return answers or None
 
     def _target(self, strategy: str, prompt: Sequence[int], mail: TokenMail) -> TargetSide:
         """After the prompt's pass, which gives the first token, as an engine's does."""

@@ -98,24 +98,24 @@ class _Ranks:
     def load(self, pair: Pair) -> frozenset[int]:
         """The tokens that end an answer."""
         loaded: list[Loaded] = self._ask("load")
-        for name, found, measured in zip(self._bench.models, loaded, (pair.target, pair.draft), strict=True):
-            _check_measured(name, found.participant, measured, self._bench.pair)
-        check_tokens(*((name, found.tokens) for name, found in zip(self._bench.models, loaded, strict=True)))
-        ends = self._ask("agree", vocabulary=min(found.logits for found in loaded))
+        for name, model, measured in zip(self._bench.models, loaded, (pair.target, pair.draft), strict=True):
+            _check_measured(name, model.participant, measured, self._bench.pair)
+        check_tokens(*((name, each.tokens) for name, each in zip(self._bench.models, loaded, strict=True)))
+        ends = self._ask("agree", vocabulary=min(each.logits for each in loaded))
         end: frozenset[int] = ends[TARGET]
         return end
 
     def ids(self, prompts: Sequence[Prompt]) -> Prompts:
         room = self._bench.size.new_tokens + self._bench.size.k
-        found: Prompts = self._ask("ask", prompts=prompts, template=self._bench.template, room=room)[TARGET]
-        return found
+        ids: Prompts = self._ask("ask", prompts=prompts, template=self._bench.template, room=room)[TARGET]
+        return ids
 
     def answer(self, prompts: Prompts) -> Mapping[tuple[int, ...], Sequence[int]]:
         """Long enough for a round that begins in the last place."""
         length = self._bench.size.new_tokens + self._bench.size.k
-        found: Mapping[tuple[int, ...], Sequence[int]]
-        found = self._ask("write", prompts=prompts, new_tokens=length)[TARGET]
-        return found
+        answer: Mapping[tuple[int, ...], Sequence[int]]
+        answer = self._ask("write", prompts=prompts, new_tokens=length)[TARGET]
+        return answer
 
     def time(self, strategy: str, answered: Mapping[tuple[int, ...], Sequence[int]], visits: int) -> Seconds:
         """Mean seconds of a strategy's steps."""
@@ -127,10 +127,10 @@ class _Ranks:
         if draft is None:
             return target.seconds
         sent = {"outcome": under_way_s(target, draft), "speculation": under_way_s(draft, target)}
-        found = {**target.seconds, **draft.seconds, **sent}
-        if "look up" in found:
-            found["look up"] += taking_in_s(target, draft)
-        return found
+        time = {**target.seconds, **draft.seconds, **sent}
+        if "look up" in time:
+            time["look up"] += taking_in_s(target, draft)
+        return time
 
     def run(self, strategy: str, prompts: Prompts, end: frozenset[int]) -> Run:
         spoken: list[list[Spoken] | None] = self._ask(
@@ -146,10 +146,10 @@ class _Ranks:
         return self._ask("compare", **request, k=self._bench.size.k)[TARGET]
 
 
-def _check_measured(name: str, found: Participant, measured: Participant, pair: Path) -> None:
+def _check_measured(name: str, participant: Participant, measured: Participant, pair: Path) -> None:
     """Raise :class:`InputError` for a model that is another than the pair's."""
     for what in ("config_sha256", "tokenizer_sha256", "parameters"):
-        ours, theirs = getattr(found, what), getattr(measured, what)
+        ours, theirs = getattr(participant, what), getattr(measured, what)
         if theirs is not None and ours != theirs:
             says = what.removesuffix("_sha256")
             raise InputError(

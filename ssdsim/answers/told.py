@@ -1,0 +1,61 @@
+"""An answer as a person reads it in a notebook or at Python's prompt: a title, a table, a sentence."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+_WIDTH = 100
+
+
+@dataclass(frozen=True)
+class Told:
+    """``rows`` are as long as ``header``; their first cells are names, the others numbers."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    sentence: str = ""
+
+    def text(self) -> str:
+        """Below each other, numbers on the right."""
+        rows = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in rows]
+        return "\n".join([self.title, *lines, *textwrap.wrap(self.sentence, _WIDTH)])
+
+    def html(self) -> str:
+        """A table with its title as the caption; the notebook has the style."""
+        caption = f'<caption style="text-align: left">{escape(self.title)}</caption>'
+        head = f"<thead><tr>{_cells('th', self.header)}</tr></thead>"
+        body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in self.rows)
+        sentence = f"<p>{escape(self.sentence)}</p>" if self.sentence else ""
+        return f"<table>{caption}{head}<tbody>{body}</tbody></table>{sentence}"
+
+
+class Shown:
+    """Shows itself as it is :class:`Told`. A dataclass that derives from it says ``repr=False``."""
+
+    @property
+    def told(self) -> Told:
+        """What is shown of it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.told.text()
+
+    def __str__(self) -> str:
+        return self.told.text()
+
+    def _repr_html_(self) -> str:
+        return self.told.html()
+
+
+def _aligned(cell: str, width: int, place: int) -> str:
+    return cell.rjust(width) if place else cell.ljust(width)
+
+
+def _cells(tag: str, row: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)

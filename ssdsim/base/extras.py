@@ -1,0 +1,27 @@
+"""Packages that only some verbs need: which extra of ssdsim installs one that is missing."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, requires
+
+
+def told(error: ModuleNotFoundError) -> str | None:
+    """What to install for a module that is missing; None where no extra of ssdsim brings it."""
+    package = (error.name or "").partition(".")[0]
+    extra = _extra_of(package)
+    return extra and f"this needs {package}, which is not installed: pip install 'ssdsim[{extra}]'"
+
+
+def _extra_of(package: str) -> str | None:
+    """The smallest extra that has the package, by the installed metadata."""
+    try:
+        needed = requires("ssdsim") or []
+    except PackageNotFoundError:  # a checkout on the path
+        return None
+    packages: dict[str, list[str]] = {}
+    for line in needed:
+        if matched := re.match(r"([\w.-]+).*\bextra == ['\"]([\w-]+)", line):
+            packages.setdefault(matched[2], []).append(matched[1])
+    having = [extra for extra, names in packages.items() if package in names]
+    return min(having, key=lambda extra: len(packages[extra]), default=None)

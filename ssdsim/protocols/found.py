@@ -1,0 +1,26 @@
+"""What strategies share whose sequences find something to verify in some rounds, each for itself, and else nothing."""
+
+from __future__ import annotations
+
+import math
+
+from ssdsim.base.checks import Array
+from ssdsim.rounds.kernel import Kernel
+
+FOUND, NOTHING = "found", "nothing"
+
+
+def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
+    """Accepted tokens of rounds in which a sequence found something, a ``share`` of all, and of the others.
+
+    What a round begins with is drawn at the end of the one before, so that engines know it in time.
+    """
+    rows = {FOUND: found, NOTHING: nothing}
+    return Kernel.by_state({state: {FOUND: share * row, NOTHING: (1.0 - share) * row} for state, row in rows.items()})
+
+
+def share_where_any(share: float, batch: int) -> float:
+    """The share of a batch's sequences that found something, in the rounds in which one of them did."""
+    if share in (0.0, 1.0):
+        return share
+    return share / -math.expm1(batch * math.log1p(-share))

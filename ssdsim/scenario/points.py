@@ -1,0 +1,337 @@
+"""What is asked at many points: options completed, who is compared, what drafts, where; and the scenarios that follow.
+
+Each step from options to a scenario is taken once for all points that it reads alike; one call is one point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+from ssdsim import drafters, strategies
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group
+from ssdsim.base.settings import Choosing, Settings, Watched
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.scenario.columns import Columns, Rows
+from ssdsim.scenario.drafting import (
+    ahead_warnings,
+    check_vocabularies,
+    published_warnings,
+    settle_draft,
+    vocabulary_warnings,
+)
+from ssdsim.scenario.given import of_points
+from ssdsim.scenario.many import SideBySide
+from ssdsim.scenario.measured_pair import settle_pair, token_warnings
+from ssdsim.scenario.options import members
+from ssdsim.scenario.place import settle_spread, site_of
+from ssdsim.scenario.price import Priced, price
+from ssdsim.scenario.remembered import Found, Made, Remembered, Written, settle_all
+from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.token_errors import KnownTokens
+
+T = TypeVar("T")
+
+
+class Sides(NamedTuple):
+    """Who is compared, whom the answer is about, and what drafts."""
+
+    names: tuple[str, ...]
+    subject: str
+    drafter: Drafter
+
+
+def completed(settings: Settings) -> None:
+    """Derive what a measured pair and a published draft know in the place of defaults."""
+    settle_pair(settings)
+    settle_draft(settings)
+
+
+def sides_of(settings: Settings) -> Sides:
+    """Whom the options name."""
+    names = settings["strategies"]
+    return Sides(names, subject_among(names, settings["subject"]), drafters.ALL.named(settings["drafter"]))
+
+
+def subject_among(names: Sequence[str], asked: str | None) -> str:
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
+
+    Raises
+    ------
+    InputError : the one asked for is not among them.
+    """
+    if asked is not None:
+        strategies.ALL.named(asked)
+        if asked not in names:
+            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
+        return asked
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
+
+
+def _placed(settings: Settings, sides: Sides, site: Site | None) -> None:
+    """What a site and who is compared there settle."""
+    check_vocabularies(settings, sides.names, site)
+    settle_spread(settings, site)
+
+
+def _choices(strategy: Strategy, settings: Watched) -> list[Written]:
+    """What each of a strategy's alternatives settles."""
+    choices: list[Any] = list(strategy.alternatives(Choosing(settings)))
+    return [Written(each.writes, each.sources) for each in choices]
+
+
+def warnings_of(found: tuple[str, ...], settings: Settings, sides: Sides, site: Site | None) -> tuple[str, ...]:
+    """About acceptance and hits of the strategies that were ``found`` to have room."""
+    of_drafts = (*vocabulary_warnings(found, site), *ahead_warnings(found, sides.drafter))
+    return (*token_warnings(settings), *published_warnings(settings), *of_drafts)
+
+
+class Steps:
+    """The steps from options to a scenario, which remember what they made."""
+
+    def __init__(self) -> None:
+        self.completed = Remembered(completed)
+        self.sides = Remembered(sides_of)
+        self.site = Remembered(site_of)
+        self.placed = Remembered(_placed)
+        self._of_strategies: dict[str, OfStrategy] = {}
+        self._warnings: dict[tuple[str, ...], Remembered[tuple[str, ...]]] = {}
+
+    def of_strategy(self, name: str) -> OfStrategy:
+        """What one strategy reads says nothing of another."""
+        return self._of_strategies.setdefault(name, OfStrategy(strategies.ALL.named(name)))
+
+    def warnings(self, found: tuple[str, ...]) -> Remembered[tuple[str, ...]]:
+        return self._warnings.setdefault(found, Remembered(partial(warnings_of, found)))
+
+
+class OfStrategy:
+    """A strategy's own steps."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        self.choices = Remembered(partial(_choices, strategy))
+        self.price = Remembered(lambda settings, site, sides: price(settings, strategy, site, sides.drafter))
+        self.tokens = Remembered(lambda settings, sides: KnownTokens(settings, strategy, sides.drafter))
+
+
+@dataclass(frozen=True)
+class Whose(Generic[T]):
+    """What was made for points, and the number of each one's; -1 where nothing was."""
+
+    made: Sequence[Made[T]]
+    of: Rows
+
+    @classmethod
+    def of_found(cls, found: Found[T], rows: Rows, size: int) -> Whose[T]:
+        """Of the points ``rows`` of so many."""
+        good = [number for number, each in enumerate(found.made) if isinstance(each, Made)]
+        codes = np.full(len(found.made) + 1, -1, dtype=np.intp)
+        codes[good] = np.arange(len(good))
+        of = np.full(size, -1, dtype=np.intp)
+        of[rows] = codes[found.of]
+        return cls([each for each in found.made if isinstance(each, Made)], of)
+
+    def at(self, row: int) -> Made[T]:
+        made: Made[T] = self.made[self.of[row]]
+        return made
+
+
+class Points:
+    """What is asked at each of many points; ``errors`` say why some are not possible."""
+
+    def __init__(self, given: Sequence[Mapping[str, Any]], steps: Steps | None = None) -> None:
+        self.steps = steps or Steps()
+        self.columns, self.errors = of_points(given)
+        self._taken(self.steps.completed)
+        self.sides = self._taken(self.steps.sides)
+        self.sites = self._taken(self.steps.site)
+        self._placed = self._taken(self.steps.placed, self.sides, self.sites)
+
+    def _taken(self, step: Remembered[T], *arguments: Whose[Any]) -> Whose[T]:
+        """A step at every point that is possible."""
+        rows = np.array([row for row, error in enumerate(self.errors) if error is None], dtype=np.intp)
+        found = step.each(self.columns, rows, *_together(rows, arguments))
+        for place, error in found.errors():
+            self.errors[rows[place]] = error
+        settle_all(self.columns, rows, found.made, found.of)
+        return Whose.of_found(found, rows, len(self.errors))
+
+    def reads(self, row: int) -> frozenset[str]:
+        """Options that whom it compares and where rest on."""
+        return self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Strategies that are asked for at any point that is possible."""
+        asked = np.unique(self.sides.of[self._possible])
+        return tuple(dict.fromkeys(name for number in asked for name in self.sides.made[number].result.names))
+
+    @property
+    def _possible(self) -> Rows:
+        return np.array([row for row, error in enumerate(self.errors) if error is None], dtype=np.intp)
+
+    def asking(self, name: str) -> Rows:
+        """Points that are possible at which a strategy is asked for."""
+        asked = np.array([name in each.result.names for each in self.sides.made], dtype=bool)
+        rows = self._possible
+        row: Rows = rows[asked[self.sides.of[rows]]]
+        return row
+
+    def of_strategy(self, name: str, rows: Rows) -> Scenarios:
+        """A strategy's scenarios at some points, asked for or not, with each of its alternatives where a word such as
+        ``auto`` leaves a choice.
+        """
+        return scenarios(self, self.steps.of_strategy(name), rows)
+
+    def warnings(self, found: Mapping[tuple[str, ...], Sequence[int]]) -> frozenset[str]:
+        """About acceptance and hits, by which strategies were found to have room at which points."""
+        said: set[str] = set()
+        for names, of in found.items():
+            rows = np.array(of, dtype=np.intp)
+            for made in (
+                self.steps.warnings(names).each(self.columns, rows, *_together(rows, (self.sides, self.sites))).made
+            ):
+                if isinstance(made, InputError):
+                    raise made
+                said.update(made.result)
+        return frozenset(said)
+
+
+def _together(rows: Rows, whose: Sequence[Whose[Any]]) -> tuple[list[tuple[Any, ...]], Rows]:
+    """What points have of each, as arguments: the different ones, and the number of each point's."""
+    key = np.zeros(len(rows), dtype=np.intp)
+    for each in whose:
+        key = key * max(1, len(each.made)) + each.of[rows]
+    _, first, of = np.unique(key, return_index=True, return_inverse=True)
+    return [tuple(each.at(row).result for each in whose) for row in rows[first].tolist()], of
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The same alternative of a strategy at many points."""
+
+    columns: Columns
+    rows: Rows
+    priced: Whose[Priced]
+    known: Whose[KnownTokens]
+
+
+@dataclass(frozen=True)
+class Scenarios:
+    """Scenarios of one strategy side by side: ``rows`` are their points, those of a point in the order of its choices.
+
+    ``no_room`` says at which points it does not fit and why, ``errors`` what else is wrong there.
+    """
+
+    points: Points
+    strategy: Strategy
+    rows: Rows
+    no_room: Mapping[int, NoRoom]
+    errors: Mapping[int, InputError]
+    _choosing: Whose[list[Written]]
+    _choices: Sequence[_Choice]
+    _choice: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def taken(self, at: Rows) -> Scenarios:
+        """Some of them."""
+        return replace(self, rows=self.rows[at], _choice=self._choice[at])
+
+    def __getitem__(self, number: int) -> Scenario:
+        row, choice = int(self.rows[number]), self._choices[self._choice[number]]
+        chosen, priced, known = self._choosing.at(row), choice.priced.at(row), choice.known.at(row)
+        settings = choice.columns.settings(row)
+        read = chosen.reads | priced.reads | (known.reads - priced.writes.keys())
+        return Scenario(
+            self.strategy,
+            self.points.sides.at(row).result.drafter,
+            settings,
+            self.points.sites.at(row).result,
+            known.result,
+            priced.result,
+            _with_pair(settings, read),
+        )
+
+    def values(self, name: str) -> list[Any]:
+        """An option's value in each of them."""
+        filled = np.empty(len(self), dtype=object)
+        for number, choice in enumerate(self._choices):
+            own = np.flatnonzero(self._choice == number)
+            filled[own] = choice.columns.values(name, self.rows[own])
+        return list(filled.tolist())
+
+    @cached_property
+    def side_by_side(self) -> SideBySide:
+        """Their numbers in columns."""
+        priced, price_of = self._made(lambda choice: choice.priced)
+        known, known_of = self._made(lambda choice: choice.known)
+        return SideBySide(self.strategy, np.array(self.values("b"), dtype=float), priced, price_of, known, known_of)
+
+    def _made(self, of: Callable[[_Choice], Whose[T]]) -> tuple[list[T], Rows]:
+        """What was made for them, each once, and the number of each one's."""
+        made: list[T] = []
+        numbers = np.empty(len(self), dtype=np.intp)
+        for number, choice in enumerate(self._choices):
+            own, whose = self._choice == number, of(choice)
+            used, codes = np.unique(whose.of[self.rows[own]], return_inverse=True)
+            numbers[own] = len(made) + codes
+            made += [whose.made[each].result for each in used]
+        return made, numbers
+
+
+def scenarios(points: Points, steps: OfStrategy, rows: Rows) -> Scenarios:
+    """A strategy's scenarios at the points ``rows``."""
+    size = len(points.errors)
+    no_room: dict[int, NoRoom] = {}
+    errors: dict[int, InputError] = {}
+
+    def taken(step: Remembered[T], columns: Columns, rows: Rows, *arguments: Whose[Any]) -> tuple[Whose[T], Rows]:
+        found = step.each(columns, rows, *_together(rows, arguments))
+        for place, error in found.errors():
+            if isinstance(error, NoRoom):
+                no_room.setdefault(int(rows[place]), error)
+            else:
+                errors.setdefault(int(rows[place]), error)
+        settle_all(columns, rows, found.made, found.of)
+        whose = Whose.of_found(found, rows, size)
+        return whose, rows[whose.of[rows] >= 0]
+
+    choosing, rows = taken(steps.choices, points.columns.copy(), rows)
+    counts = np.array([len(each.result) for each in choosing.made], dtype=np.intp)
+    choices = []
+    for number in range(counts.max(initial=0)):
+        columns, own = points.columns.copy(), rows[counts[choosing.of[rows]] > number]
+        settle_all(
+            columns,
+            own,
+            [each.result[number] if len(each.result) > number else Written({}, {}) for each in choosing.made],
+            choosing.of[own],
+        )
+        priced, own = taken(steps.price, columns, own, points.sites, points.sides)
+        known, own = taken(steps.tokens, columns, own, points.sides)
+        choices.append(_Choice(columns, own, priced, known))
+    bad = np.array([*no_room, *errors], dtype=np.intp)
+    kept = [choice.rows[~np.isin(choice.rows, bad)] for choice in choices]
+    where = np.concatenate([*kept, np.zeros(0, dtype=np.intp)]).astype(np.intp)
+    which = np.repeat(np.arange(len(choices)), [len(each) for each in kept])
+    order = np.argsort(where, kind="stable")
+    return Scenarios(points, steps.strategy, where[order], no_room, errors, choosing, choices, which[order])
+
+
+def _with_pair(settings: Settings, reads: frozenset[str]) -> frozenset[str]:
+    """All that was read; a measured pair by who reads what it says."""
+    if settings["pair"] is None or "alpha" not in reads:
+        return reads
+    backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set()
+    return reads | backup | {"pair", "pair_set", "temperature", "extrapolate"}

@@ -1,0 +1,541 @@
+"""Options as types, for editors and mypy: ``**options: Unpack[Options]``.
+
+Made by ``python -m site_generator.typed_options`` from the option records; change those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, TypedDict
+
+
+class Options(TypedDict, total=False):
+    """One scenario: a value for each option that is given."""
+
+    strategies: str | Sequence[str]
+    """whom to compare [default: ar,sd,ssd]"""
+    subject: str
+    """the strategy that the verdict is about, held against the others [default: ssd where it is among --strategies,
+    else the last of them]"""
+    drafter: str
+    """what drafts the tokens [default: model]"""
+    b: int
+    """sequences decoded together [default: 1]"""
+    k: int
+    """speculative lookahead: draft tokens verified in a round [default: 6]"""
+    sd_k: int
+    """SD's own lookahead [default: the same as --k]"""
+    alpha: float | Sequence[float] | str
+    """acceptance rate, or K rates by position (0.9,0.8,...) [default: 0.8]"""
+    alpha_concentration: float | str
+    """requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)"""
+    pair: str
+    """what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup"""
+    pair_set: str
+    """the pair's set of requests to take [default: all requests together]"""
+    pair_backup: str
+    """the backup that the pair was measured with, such as random or ngram:3 [default: random]"""
+    extrapolate: bool
+    """use the pair beyond the K, the temperature and the fan-outs that it was measured at"""
+    acceptance: str
+    """a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round"""
+    output_tokens: int
+    """tokens of a request, where requests differ [default: 512]"""
+    alpha_backup: float | str
+    """acceptance rate of the fast backup's tokens (0: random tokens) [default: 0.0]"""
+    p_hit: float | str
+    """cache hit rate after a speculation by the primary [default: from --f]"""
+    p_hit_backup: float | str
+    """cache hit rate after a speculation by the backup [default: --p-hit]"""
+    f: int | Literal["window"]
+    """bonus-token guesses a position: F (K+1) outcomes are cached; or window [default: 3]"""
+    fl: Sequence[int]
+    """the K+1 fan-outs themselves (after a hit)"""
+    flm: Sequence[int]
+    """the K+1 fan-outs after a miss [default: --fl; without it, as --fan-out-policy spreads them at --alpha-backup]"""
+    fan_out_policy: Literal["uniform", "geometric", "optimal"]
+    """how the outcomes are spread over accepted lengths; geometric is uniform where that hits more [default:
+    geometric]"""
+    hit_c: float | str
+    """miss rate of a single guess, c of h(F) = 1 - c F^-r [default: 0.4]"""
+    hit_r: float | str
+    """exponent of the miss rate, r of h(F) = 1 - c F^-r [default: 0.7]"""
+    hit_c_all: float | str
+    """c where all K tokens were accepted [default: --hit-c]"""
+    hit_r_all: float | str
+    """r where all K tokens were accepted [default: --hit-r]"""
+    hit_c_backup: float | str
+    """c after a speculation by the fast backup [default: the primary's]"""
+    hit_r_backup: float | str
+    """r after a speculation by the fast backup [default: the primary's]"""
+    hit_curve: Sequence[Sequence[float]]
+    """measured hit rates in place of c and r"""
+    hit_curve_all: Sequence[Sequence[float]]
+    """measured hit rates where all K tokens were accepted [default: --hit-curve]"""
+    hit_curve_backup: Sequence[Sequence[float]]
+    """measured hit rates after a speculation by the fast backup [default: the primary's]"""
+    hit_fan_out: int
+    """guesses a position beyond which hit rates rise no more [default: the largest that --pair saw, else none]"""
+    hit_concentration: float | str
+    """misses of a batch go together: its hit rate is drawn each round, Beta with this a + b [default: independent
+    sequences]"""
+    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]
+    """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
+    [default: a rate that is given is exact]"""
+    backup: Literal["jit", "fast", "auto"]
+    """on a miss: draft just in time, a fast speculator, or the better of the two [default: auto]"""
+    backup_ms: float
+    """latency of the fast backup [default: 0.0]"""
+    target: str
+    """transformer card, config.json, or transformer-shaped-HxL [default: llama-3.1-70b]"""
+    draft: str
+    """the draft's card; of another --drafter, a drafter card or a config.json [default: llama-3.2-1b]"""
+    any_vocabulary: bool
+    """price a draft of another vocabulary than the target's, which engines refuse"""
+    draft_set: str
+    """the set of a drafter card whose published acceptance is taken [default: its first]"""
+    hardware: str
+    """hardware profile [default: h100-sxm]"""
+    draft_hardware: str
+    """profile of SSD's draft device [default: --hardware]"""
+    draft_link_us: float
+    """latency of a message between target and draft over a network (us) [default: the profile's link]"""
+    draft_link_gbs: float
+    """bandwidth of that network (GB/s) [default: the profile's link]"""
+    runtime: str
+    """engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml [default: the one beside the
+    profile, else ssd-engine]"""
+    tp: int
+    """tensor-parallel degree of the target [default: 4]"""
+    ep: int
+    """groups of the target's devices that hold different experts (expert parallel); 1: all share each expert [default:
+    1]"""
+    attention: Literal["data-parallel", "tensor-parallel"]
+    """the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring tokens to
+    experts that lie apart on all of them [default: tensor-parallel]"""
+    placement: Sequence[int]
+    """devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4 [default: in
+    the node's order]"""
+    draft_gpus: int
+    """draft devices of SSD, which share the branches [default: 1]"""
+    sd_draft: Literal["colocated", "separate"]
+    """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
+    context: int
+    """cached tokens of a sequence [default: 1024]"""
+    temperature: float
+    """of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each [default:
+    0.0]"""
+    dtype: Literal[
+        "float32",
+        "bfloat16",
+        "float16",
+        "float8",
+        "float8-block",
+        "nvfp4",
+        "mxfp4",
+        "int4",
+        "int8",
+        "fp32",
+        "bf16",
+        "fp16",
+        "half",
+        "fp8",
+        "fp8_block",
+        "fp8-block",
+        "float8_block",
+    ]
+    """of weights; a plain one is of activations and cache, too [default: the card's]"""
+    kv_dtype: Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
+    """of the models' caches [default: the card's, or that of the activations]"""
+    state_dtype: Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
+    """of the states of recurrent layers [default: the card's]"""
+    states: Literal["each", "copied", "replayed"]
+    """of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed [default: the
+    runtime's]"""
+    draft_dtype: Literal[
+        "float32",
+        "bfloat16",
+        "float16",
+        "float8",
+        "float8-block",
+        "nvfp4",
+        "mxfp4",
+        "int4",
+        "int8",
+        "fp32",
+        "bf16",
+        "fp16",
+        "half",
+        "fp8",
+        "fp8_block",
+        "fp8-block",
+        "float8_block",
+    ]
+    """of the draft's weights [default: --dtype]"""
+    budget: int
+    """cached outcomes a sequence, in place of --f"""
+    spread: float | Literal["profile"]
+    """standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured [default:
+    0.0]"""
+    t_sd: float
+    """unit-free mode: SD's drafting time in units of T_v; no hardware is read"""
+    t_v: Sequence[Sequence[float]]
+    """unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond [default: 1,
+    whatever its rows]"""
+    t_p: float
+    """unit-free mode: pre-speculation time [default: --t-sd]"""
+    t_b: float
+    """unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"""
+    targets: int
+    """targets that share the draft's devices, each with a batch of its own [default: 1]"""
+    draft_serves: Literal["auto", "together", "in-turn"]
+    """targets that share a draft: one after the other; all that wait, in a pass as of all of them; or the faster
+    [default: auto]"""
+    gamma: int
+    """PEARL's tokens a draft [default: the same as --k]"""
+    branch_gamma: int
+    """SpecBranch's tokens a branch [default: the same as --k]"""
+    branches: int
+    """SpecBranch's branches [default: 3]"""
+    branch_hit: float | str
+    """P(one of SpecBranch's branches is right) [default: 1 - (1 - alpha) branches^-r, with the r of --hit-r]"""
+    hrad_low: float
+    """share of tokens that H-RAD makes SpecBranch branch at (0: as released) [default: 0.0]"""
+    hrad_hit: float | str
+    """P(one of the branches is right) at those tokens [default: --branch-hit]"""
+    dsi_k: int
+    """DSI's tokens a block [default: the same as --k]"""
+    dsi_targets: int
+    """DSI's copies of the target [default: as many as never let a block wait, or as the node holds]"""
+    amusd_least: int
+    """drafted tokens that AMUSD's target waits for (its code: 2) [default: 2]"""
+    amusd_most: int
+    """most drafted tokens that AMUSD's target verifies in a pass [default: twice what is drafted during a pass, at most
+    64]"""
+    amusd_handshake: Literal["ideal", "code"]
+    """how AMUSD's sides come to agree again: ideal, or as in its released code, which races [default: ideal]"""
+    amusd_hit: float | str
+    """P(AMUSD's draft guesses the bonus token) [default: --alpha, which greedy decoding makes it]"""
+    tree_nodes: int | Literal["auto"]
+    """drafted tokens of a tree, without its root (auto: the fastest here of up to 256; 32 without hardware) [default:
+    auto]"""
+    tree_depth: int | Literal["auto"]
+    """levels of a tree, each a pass of the draft (auto: the fastest here of up to 16) [default: auto]"""
+    tree_children: Sequence[int]
+    """the tree itself: how many children each node of a level has (SpecInfer: 1,1,3,1,1,1,1,1)"""
+    tree_widths: Sequence[int]
+    """nodes of each level of the tree, the likeliest that are proposed there (LongSpec: 4,16,16,16,16)"""
+    tree_expanded: int
+    """of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1) [default: all]"""
+    tree_beam: int
+    """a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft [default: the same tree in every
+    round]"""
+    tree_ranks: Sequence[float]
+    """P(right) of the draft's guesses of a token, by rank; with --alpha by position its first is of each depth
+    [default: --alpha, then the hit curve of the guesses after it]"""
+    tree_concentration: float
+    """rounds differ: the first guess's rate in each is Beta with this a + b (--tree-beam's trees know it)"""
+    swift_width: int
+    """nodes a pass of SwiftSpec's draft [default: 4]"""
+    swift_nodes: int
+    """nodes that SwiftSpec verifies, root included (its source: 8) [default: 8]"""
+    swift_guesses: int
+    """guesses of a token in SwiftSpec's tree [default: 3]"""
+    swift_passes: int
+    """passes of SwiftSpec's draft beside a verification [default: as many as a verification takes, at least 1 and at
+    most 16]"""
+    swift_lost: Literal["wait", "verify_root"]
+    """what SwiftSpec's target does while a lost tree is grown anew [default: wait]"""
+    minedraft_k: int
+    """MineDraft's lookahead [default: the same as --k]"""
+    minedraft_groups: int
+    """groups of the batch that MineDraft drafts for and verifies in turn [default: 2]"""
+    adaptive_k: int
+    """tokens that adaptive SD drafts [default: the same as --k]"""
+    adaptive_rows: float
+    """drafted tokens a sequence that adaptive SD verifies on average [default: those of the most tokens/s]"""
+    confidence_spread: float | str
+    """a + b of the Beta of a drafter's confidences: 0.05 knows the outcome, 1000 knows nothing [default: 2.8]"""
+    adaptive_lag: int
+    """age in rounds of the confidences that say how many rows there are (of drawn rounds; vLLM: 1) [default: 1]"""
+    adaptive_ms: float
+    """time a round in which adaptive SD chooses rows (ms; T_v with --t-sd) [default: 0.0]"""
+    lookahead_window: int
+    """Jacobi positions that Lookahead guesses from side by side (its README's WINDOW_SIZE) [default: 7]"""
+    lookahead_ngram: int
+    """tokens of Lookahead's n-grams, the one that they go on from among them (LEVEL) [default: 5]"""
+    lookahead_guesses: int
+    """n-grams of the pool that Lookahead verifies at most (GUESS_SET_SIZE) [default: 7]"""
+    lookahead_alpha: float | str
+    """P(a token of a pooled n-gram is right | those before it are) [default: 0.4]"""
+    lookahead_found: float | str
+    """share of rounds in which Lookahead's pool has n-grams that go on from the last token [default: 0.3]"""
+    hybrid_k: int
+    """tokens that look-up first's drafter makes where nothing was found [default: the same as --k]"""
+    hybrid_by: Literal["ngram", "suffix"]
+    """what look-up first looks up: n-grams of the context, or suffixes of all past outputs [default: suffix]"""
+    hybrid_lookup_k: int
+    """tokens that look-up first verifies of what it found [default: 8]"""
+    hybrid_alpha: float | str
+    """P(a looked-up token is right | those before it are) [default: 0.7]"""
+    hybrid_found: float | str
+    """share of rounds in which look-up first finds anything [default: 0.3]"""
+    spectre_k: int
+    """SPECTRE's tokens a draft [default: the same as --k]"""
+    spectre_ratio: float
+    """share of a batch that may fail before all wait for new drafts (1: never) [default: 0.5]"""
+    spectre_least: int
+    """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
+    spectre_load: float
+    """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    enum_rows: Literal["padded", "ragged"]
+    """rows of enumeration's sequences without a draft: K + 1 (padded, as graphs need), or one (ragged) [default:
+    padded]"""
+    enum_late: float
+    """share of enumeration's buffers that come too late, which makes misses of them [default: 0.0]"""
+    staged_by: str
+    """what drafts for the draft model: ngram, a smaller model's card, or card+ngram, card+card [default: nothing]"""
+    staged_k: Sequence[int]
+    """tokens that each stage drafts for the model above it; 0 none [default: 4 each]"""
+    staged_alpha: Sequence[float]
+    """P(the model above accepts a token of a stage | those before it); of n-grams over all rounds [default: must be
+    given: nobody has published one]"""
+    mtp_modules: int
+    """MTP modules, each drafts one token and the last one all further ones (Inkling has up to 8) [default: 1]"""
+    found: float
+    """share of rounds in which a look-up finds anything to propose [default: the drafter card's]"""
+    ngram_lookup_us: float
+    """microseconds of an n-gram look-up (no source tells it apart from the verification) [default: 0.0]"""
+    suffix_us: float
+    """microseconds a token that is looked up in suffix trees (their authors' blog) [default: 20.0]"""
+    suffix_match: float
+    """mean length of a match in suffix trees [default: long enough for K tokens]"""
+    draft_budget: int
+    """tokens of the context that the target keeps in the cache that it drafts with [default: 512]"""
+    longspec_window: int
+    """tokens that LongSpec's own attention sees (its code: 512) [default: 512]"""
+
+
+class Searched(TypedDict, total=False):
+    """Several scenarios: for each option that is given a value, or all values to try."""
+
+    strategies: str | Sequence[str] | Collection[str | Sequence[str]]
+    subject: str | Collection[str]
+    drafter: str | Collection[str]
+    k: int | Collection[int]
+    sd_k: int | Collection[int]
+    alpha: float | Sequence[float] | str | Collection[float | Sequence[float] | str]
+    alpha_concentration: float | str | Collection[float | str]
+    pair: str | Collection[str]
+    pair_set: str | Collection[str]
+    pair_backup: str | Collection[str]
+    extrapolate: bool | Collection[bool]
+    acceptance: str | Collection[str]
+    output_tokens: int | Collection[int]
+    alpha_backup: float | str | Collection[float | str]
+    p_hit: float | str | Collection[float | str]
+    p_hit_backup: float | str | Collection[float | str]
+    f: int | Literal["window"] | Collection[int | Literal["window"]]
+    fl: Sequence[int] | Collection[Sequence[int]]
+    flm: Sequence[int] | Collection[Sequence[int]]
+    fan_out_policy: Literal["uniform", "geometric", "optimal"] | Collection[Literal["uniform", "geometric", "optimal"]]
+    hit_c: float | str | Collection[float | str]
+    hit_r: float | str | Collection[float | str]
+    hit_c_all: float | str | Collection[float | str]
+    hit_r_all: float | str | Collection[float | str]
+    hit_c_backup: float | str | Collection[float | str]
+    hit_r_backup: float | str | Collection[float | str]
+    hit_curve: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
+    hit_curve_all: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
+    hit_curve_backup: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
+    hit_fan_out: int | Collection[int]
+    hit_concentration: float | str | Collection[float | str]
+    ranges: (
+        Mapping[str, tuple[float, float]]
+        | Sequence[tuple[str, float, float]]
+        | Collection[Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]]
+    )
+    backup: Literal["jit", "fast", "auto"] | Collection[Literal["jit", "fast", "auto"]]
+    backup_ms: float | Collection[float]
+    target: str | Collection[str]
+    draft: str | Collection[str]
+    any_vocabulary: bool | Collection[bool]
+    draft_set: str | Collection[str]
+    hardware: str | Collection[str]
+    draft_hardware: str | Collection[str]
+    draft_link_us: float | Collection[float]
+    draft_link_gbs: float | Collection[float]
+    runtime: str | Collection[str]
+    tp: int | Collection[int]
+    ep: int | Collection[int]
+    attention: Literal["data-parallel", "tensor-parallel"] | Collection[Literal["data-parallel", "tensor-parallel"]]
+    placement: Sequence[int] | Collection[Sequence[int]]
+    draft_gpus: int | Collection[int]
+    sd_draft: Literal["colocated", "separate"] | Collection[Literal["colocated", "separate"]]
+    context: int | Collection[int]
+    temperature: float | Collection[float]
+    dtype: (
+        Literal[
+            "float32",
+            "bfloat16",
+            "float16",
+            "float8",
+            "float8-block",
+            "nvfp4",
+            "mxfp4",
+            "int4",
+            "int8",
+            "fp32",
+            "bf16",
+            "fp16",
+            "half",
+            "fp8",
+            "fp8_block",
+            "fp8-block",
+            "float8_block",
+        ]
+        | Collection[
+            Literal[
+                "float32",
+                "bfloat16",
+                "float16",
+                "float8",
+                "float8-block",
+                "nvfp4",
+                "mxfp4",
+                "int4",
+                "int8",
+                "fp32",
+                "bf16",
+                "fp16",
+                "half",
+                "fp8",
+                "fp8_block",
+                "fp8-block",
+                "float8_block",
+            ]
+        ]
+    )
+    kv_dtype: (
+        Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
+        | Collection[Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]]
+    )
+    state_dtype: (
+        Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
+        | Collection[Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]]
+    )
+    states: Literal["each", "copied", "replayed"] | Collection[Literal["each", "copied", "replayed"]]
+    draft_dtype: (
+        Literal[
+            "float32",
+            "bfloat16",
+            "float16",
+            "float8",
+            "float8-block",
+            "nvfp4",
+            "mxfp4",
+            "int4",
+            "int8",
+            "fp32",
+            "bf16",
+            "fp16",
+            "half",
+            "fp8",
+            "fp8_block",
+            "fp8-block",
+            "float8_block",
+        ]
+        | Collection[
+            Literal[
+                "float32",
+                "bfloat16",
+                "float16",
+                "float8",
+                "float8-block",
+                "nvfp4",
+                "mxfp4",
+                "int4",
+                "int8",
+                "fp32",
+                "bf16",
+                "fp16",
+                "half",
+                "fp8",
+                "fp8_block",
+                "fp8-block",
+                "float8_block",
+            ]
+        ]
+    )
+    budget: int | Collection[int]
+    spread: float | Literal["profile"] | Collection[float | Literal["profile"]]
+    t_sd: float | Collection[float]
+    t_v: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
+    t_p: float | Collection[float]
+    t_b: float | Collection[float]
+    targets: int | Collection[int]
+    draft_serves: Literal["auto", "together", "in-turn"] | Collection[Literal["auto", "together", "in-turn"]]
+    gamma: int | Collection[int]
+    branch_gamma: int | Collection[int]
+    branches: int | Collection[int]
+    branch_hit: float | str | Collection[float | str]
+    hrad_low: float | Collection[float]
+    hrad_hit: float | str | Collection[float | str]
+    dsi_k: int | Collection[int]
+    dsi_targets: int | Collection[int]
+    amusd_least: int | Collection[int]
+    amusd_most: int | Collection[int]
+    amusd_handshake: Literal["ideal", "code"] | Collection[Literal["ideal", "code"]]
+    amusd_hit: float | str | Collection[float | str]
+    tree_nodes: int | Literal["auto"] | Collection[int | Literal["auto"]]
+    tree_depth: int | Literal["auto"] | Collection[int | Literal["auto"]]
+    tree_children: Sequence[int] | Collection[Sequence[int]]
+    tree_widths: Sequence[int] | Collection[Sequence[int]]
+    tree_expanded: int | Collection[int]
+    tree_beam: int | Collection[int]
+    tree_ranks: Sequence[float] | Collection[Sequence[float]]
+    tree_concentration: float | Collection[float]
+    swift_width: int | Collection[int]
+    swift_nodes: int | Collection[int]
+    swift_guesses: int | Collection[int]
+    swift_passes: int | Collection[int]
+    swift_lost: Literal["wait", "verify_root"] | Collection[Literal["wait", "verify_root"]]
+    minedraft_k: int | Collection[int]
+    minedraft_groups: int | Collection[int]
+    adaptive_k: int | Collection[int]
+    adaptive_rows: float | Collection[float]
+    confidence_spread: float | str | Collection[float | str]
+    adaptive_lag: int | Collection[int]
+    adaptive_ms: float | Collection[float]
+    lookahead_window: int | Collection[int]
+    lookahead_ngram: int | Collection[int]
+    lookahead_guesses: int | Collection[int]
+    lookahead_alpha: float | str | Collection[float | str]
+    lookahead_found: float | str | Collection[float | str]
+    hybrid_k: int | Collection[int]
+    hybrid_by: Literal["ngram", "suffix"] | Collection[Literal["ngram", "suffix"]]
+    hybrid_lookup_k: int | Collection[int]
+    hybrid_alpha: float | str | Collection[float | str]
+    hybrid_found: float | str | Collection[float | str]
+    spectre_k: int | Collection[int]
+    spectre_ratio: float | Collection[float]
+    spectre_least: int | Collection[int]
+    spectre_load: float | Collection[float]
+    enum_rows: Literal["padded", "ragged"] | Collection[Literal["padded", "ragged"]]
+    enum_late: float | Collection[float]
+    staged_by: str | Collection[str]
+    staged_k: Sequence[int] | Collection[Sequence[int]]
+    staged_alpha: Sequence[float] | Collection[Sequence[float]]
+    mtp_modules: int | Collection[int]
+    found: float | Collection[float]
+    ngram_lookup_us: float | Collection[float]
+    suffix_us: float | Collection[float]
+    suffix_match: float | Collection[float]
+    draft_budget: int | Collection[int]
+    longspec_window: int | Collection[int]
+
+
+class Axes(Searched, total=False):
+    """As :class:`Searched`, of a verb that has no batch of its own."""
+
+    b: int | Collection[int]

@@ -1,0 +1,157 @@
+"""Look-up first: what was said before is verified where it is found, and a model or a head drafts where it is not."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import SHARE, OneOf, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
+from ssdsim.drafters.lookup import NGram, Suffix
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.alternate import beside_target
+from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.found import NOTHING, now_and_then
+from ssdsim.protocols.own_lookahead import own_lookahead
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+
+LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
+
+
+class Hybrid(Strategy):
+    """``R = b (f E_s + (1 - f) E_m) / (T_v(rows) + (1 - f^b) T_m)``, rows ``b (1 + f K_s + (1 - f) K_m)``.
+
+    Each sequence looks up what ends its text. A share f of them finds something in a round, K_s tokens long; for the
+    others the drafter makes K_m, in a pass over the whole batch (as engines pad it), beside the target. All are
+    verified in one pass. ``E_m`` is of rounds without a match: texts that were not said before are harder to draft, so
+    that the drafter's own ``--alpha`` is too good for it, by how much nobody has published.
+    """
+
+    name = "hybrid"
+    title = "Look-up first"
+    called = "looking up first"
+    source = "Oliaro et al., 2025, arXiv 2411.04975 (hybrid); SGLang PR 27628"
+    rival = "sd"
+    drafted = "hybrid_k"
+    searched = (
+        Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
+    )
+    told = ("hybrid_found",)
+    options = (
+        own_lookahead(
+            "hybrid_k",
+            "tokens that look-up first's drafter makes where nothing was found",
+            axis="look-up first's drafted tokens K_m",
+            symbol="K_m",
+        ),
+        Option(
+            name="hybrid_by",
+            kind=OneOf(tuple(LOOK_UPS)),
+            default="suffix",
+            about="what look-up first looks up: n-grams of the context, or suffixes of all past outputs",
+            axis="look-up",
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="hybrid_lookup_k",
+            kind=Whole(most=1_000),
+            default=8,
+            about="tokens that look-up first verifies of what it found",
+            axis="looked-up tokens K_s",
+            symbol="K_s",
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="hybrid_alpha",
+            kind=SHARE,
+            default=0.7,
+            about="P(a looked-up token is right | those before it are)",
+            axis="acceptance of looked-up tokens",
+            groups=(Group.ACCEPTANCE,),
+            plausible=(0.5, 0.9),
+        ),
+        Option(
+            name="hybrid_found",
+            kind=SHARE,
+            default=0.3,
+            about="share of rounds in which look-up first finds anything",
+            axis="share of rounds with a match",
+            symbol="f",
+            groups=(Group.ACCEPTANCE,),
+            plausible=(0.1, 0.6),
+        ),
+    )
+
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
+        super().settle(settings, site, drafter)
+        if not drafter.needs_device:
+            raise NoRoom(f"{self.title} asks another drafter where it finds nothing: {drafter.title} is a look-up, too")
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return max(int(options["hybrid_k"]), int(options["hybrid_lookup_k"]))
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        found = LOOK_UPS[settings["hybrid_by"]].accepted(_looked_up(settings), settings["hybrid_lookup_k"]).pmf
+        drafted = drafter.accepted(settings, settings["hybrid_k"])
+        return tokens_of(drafted, lambda pmf: now_and_then(found, pmf, float(settings["hybrid_found"])))
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        return Devices(tp)
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        return beside_target(self, site, drafter)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        options, look_up = site.options, LOOK_UPS[site.options["hybrid_by"]]
+        f, k = float(options["hybrid_found"]), int(options["hybrid_k"])
+        proposed = look_up.proposes(_looked_up(options), options["hybrid_lookup_k"]).tokens
+        draft = Step("draft", site.speculate(drafter, k, beside=True))
+        looking_s = 0.0 if site.unit_free else look_up.seconds(options, options["hybrid_lookup_k"])
+        return {
+            "look up": Step("draft", (site.on_host("look up", looking_s),)),
+            "draft": draft,
+            "speculation": site.telling(k, draft.passes[0] if draft.passes else None),
+            "verify": site.verify_step("verify", 1 + f * proposed + (1.0 - f) * k),
+            "sample": site.sampling_step(),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        drafted = states.any_in(NOTHING)
+        return {
+            "verify": t["verify"],
+            "draft": t["look up"] + drafted * t["draft"],
+            "communicate": drafted * t["speculation"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target}
+
+
+def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """As the look-up reads them: what it finds is always there to propose, and accepted as often as is said of it."""
+    own = {"alpha": options["hybrid_alpha"], "found": None, "acceptance": None, "alpha_concentration": None}
+    return ChainMap({**own, "pair": None}, options)  # type: ignore[arg-type]
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("look up")
+        if me.any_in(NOTHING):
+            yield me.do("draft")
+            yield me.tell("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()

@@ -1,0 +1,190 @@
+"""SPECTRE: the draft is another tenant's model that works beside the target; where most of a batch fail, all wait."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import SHARE, Number, Whole
+from ssdsim.base.option import Option
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.axes import Lookahead
+from ssdsim.protocols.own_lookahead import own_lookahead
+from ssdsim.protocols.strategy import Strategy, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.speculation.retries import Retrying
+
+PEARLS, RETRIES = "rounds are PEARL's", "most rounds are retried"
+_ALIKE = 1e-9  # all of a batch are retried, or none
+_LASTS = 100  # rounds
+_MOST = 256  # sequences of the chain, which stands for larger batches, too; drawn rounds have them all
+
+
+class Spectre(Strategy):
+    """PEARL with ``gamma = K + 1`` whose batch drafts anew together where too many failed: no closed form is printed.
+
+    The target verifies K drafts of every sequence (junk where there are none: the rows stay) while the draft guesses
+    the bonus token and makes K more. They are the next drafts where all were accepted and the guess was right; else the
+    next verification yields one token. Where more than ``--spectre-ratio`` of a batch of more than ``--spectre-least``
+    failed, those draft at once, and all wait: ``max(1, (K + 1) d + messages) + K d + messages``. How many sequences
+    have drafts is a Markov chain, solved exactly (:mod:`ssdsim.speculation.retries`). It may have two branches that
+    both last: PEARL's, and that in which every round is retried. A step of AR, where more than half of a small batch
+    has no draft, is not described.
+    """
+
+    name = "spectre"
+    title = "SPECTRE"
+    source = "arXiv 2605.08151; SGLang PR 22272, spectre_worker.py d0e56df"
+    rival = "pearl"
+    drafted = "spectre_k"
+    drafts_ahead = True
+    follows_batch = True
+    searched = (Lookahead(option="spectre_k", about="SPECTRE's tokens a draft that may be chosen [default: 1:16]"),)
+    options = (
+        own_lookahead("spectre_k", "SPECTRE's tokens a draft", axis="SPECTRE's tokens a draft K", symbol="K"),
+        Option(
+            name="spectre_ratio",
+            kind=SHARE,
+            default=0.5,
+            about="share of a batch that may fail before all wait for new drafts (1: never)",
+            axis="SPECTRE's retry ratio",
+        ),
+        Option(
+            name="spectre_least",
+            kind=Whole(least=0, most=1_000),
+            default=4,
+            about="sequences up to which SPECTRE never drafts anew for a batch",
+            axis="SPECTRE's least batch with retries",
+        ),
+        Option(
+            name="spectre_load",
+            kind=Number(0.99),
+            default=0.0,
+            about="share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long",
+            axis="the draft's own load",
+        ),
+    )
+
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
+        super().settle(settings, site, drafter)
+        settings.settle(
+            "spectre_branch", _said(_retrying(settings, _alone(settings, drafter))), "by the chain of batches"
+        )
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        alone = _alone(settings, drafter)
+        retrying, whole = _retrying(settings, alone), _retrying(settings, alone, most=None)
+        rows = {state: _row(alone, retrying, state) for state in (AGAIN, PRE, POST)}  # the first is all of a batch's
+        mean = Kernel.by_state(rows, _ALIKE)
+        return Retried(mean.states, mean.p, _ALIKE, alone=alone, most_failed=whole.most_failed)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        k, slower = self.lookahead(site.options), 1.0 / (1.0 - float(site.options["spectre_load"]))
+        draft = Step("draft", site.speculate(drafter, k + 1, beside=False)).stretched(slower)
+        verify, draft = beside_each_other(site, site.verify_step("verify", k + 1), draft)
+        branch = site.options["spectre_branch"]
+        if branch != PEARLS:
+            verify = verify.warning(f"SPECTRE at batch {site.batch}: {branch} (--spectre-ratio)")
+        inline = Step("fallback", site.speculate(drafter, k, beside=False)).of_pieces_called("inline step")
+        return {
+            "verify": verify,
+            "sample": site.sampling_step(),
+            "draft": draft,
+            "outcome": site.outcome_message(k + 1),
+            "speculation": site.speculation_message(k + 1),
+            "inline": inline.stretched(slower),
+            "retried": site.speculation_message(k),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        retried = states.any_to(AGAIN)
+        return {
+            "verify": t["verify"],
+            "draft": late(t["draft"] + t["speculation"], t["verify"]),
+            "communicate": t["outcome"],
+            "fallback": retried * (t["inline"] + t["retried"]),
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _alone(settings: Settings, drafter: Drafter) -> Kernel:
+    """What a sequence does without the rule: PEARL's, of K + 1 tokens.
+
+    Raises
+    ------
+    NoRoom : requests differ, whose batches nobody has described.
+    """
+    accepted = drafter.accepted(settings, int(settings["spectre_k"]) + 1)
+    if accepted.kinds is not None:
+        raise NoRoom("SPECTRE takes requests that are alike: give --alpha alone")
+    pmf = accepted.pmf
+    none = np.zeros(pmf.size - 2)
+    return Kernel.by_state(
+        {
+            PRE: {PRE: pmf[:1], POST: 1.0 - pmf[:1]},
+            POST: {PRE: pmf[:-1], POST: np.concatenate([none, pmf[-1:]])},
+        }
+    )
+
+
+def _retrying(settings: Mapping[str, Any], alone: Kernel, most: int | None = _MOST) -> Retrying:
+    """Of the batch, or of the ``most`` sequences that stand for it."""
+    after_none, after_drafts = alone.transitions[:, 1].tolist()
+    rule = float(settings["spectre_ratio"]), int(settings["spectre_least"])
+    batch = int(settings["b"])
+    return Retrying(batch if most is None else min(batch, most), after_drafts, after_none, *rule)
+
+
+def _row(alone: Kernel, retrying: Retrying, state: str) -> Mapping[str, Array]:
+    """Accepted tokens with the state that a round leads to, from one in ``state``; over what the others do."""
+    failed, kept = (alone.p[int(state != PRE), 1:, to] for to in (0, 1))
+    after_failing, after_keeping = (retrying.retried_with(state, each) for each in (False, True))
+    return {
+        PRE: (1.0 - after_failing) * failed,
+        POST: (1.0 - after_keeping) * kept,
+        AGAIN: after_failing * failed + after_keeping * kept,
+    }
+
+
+def _said(retrying: Retrying) -> str:
+    """The branch that a batch is in, or both where a batch leaves either after ``_LASTS`` rounds or more."""
+    stays, begins = retrying.branches
+    if 0.0 < retrying.retries < 1.0 and max(1.0 - stays, begins) < 1.0 / _LASTS:
+        return f"two branches last, {PEARLS} {1.0 - retrying.retries:.0%} of rounds, {RETRIES} {retrying.retries:.0%}"
+    return RETRIES if retrying.retries > 0.5 else PEARLS
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        retried = me.any_to(AGAIN)
+        yield me.do("verify")
+        yield me.receive("speculation")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", int(retried))
+        if retried:
+            yield me.receive("retried")
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        if (yield me.receive("outcome")):
+            yield me.do("inline")
+            yield me.send("target", "retried")
