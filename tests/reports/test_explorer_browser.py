@@ -183,9 +183,9 @@ def test_the_state_survives_a_reload_and_a_copied_address(opened: Browser, page:
 
 
 def test_a_place_outside_of_the_grid_is_said(opened: Browser, page: Path) -> None:
+    opened.send("Page.navigate", url="about:blank")
     opened.send("Page.navigate", url=page.as_uri() + "#b=5&alpha=0.99&nothing=1")
-    opened.send("Page.reload")
-    opened.wait_until("document.documentElement?.dataset.followed === 'all'")
+    opened.wait_until("location.hash && document.documentElement?.dataset.followed === 'all'")
     said = text(opened, "#notice")
     assert "batch size b (sequences) 5 is outside of this page's grid (1, 4, 16)" in said
     assert "acceptance rate α 0.99 is outside" in said
