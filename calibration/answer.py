@@ -15,6 +15,8 @@ from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.machine.device_names import named_devices
+from ssdsim.machine.smi import torch_missing
 from ssdsim.scenario.options import ALL, refuse_others
 from ssdsim.transformer.operations import DTYPES
 
@@ -32,11 +34,11 @@ class Timed(OptionRecord):
 
     device: str | None = asked(OneOf(("cpu",)), "cpu: two pinned cores with gloo", otherwise="--gpus")
     gpus: str | None = asked(Text(), "GPUs such as 0-4: target ranks first, the draft last")
-    tp: int | None = asked(Whole(), "target ranks", otherwise="all but the draft's")
+    tp: int | None = asked(Whole(), "target ranks", otherwise="all but the draft's", spellings=ALL["tp"].spellings)
     draft_gpu: int | None = asked(Whole(0), "the draft's GPU", otherwise="the last")
     target: str = asked(Text(), "transformer card", "llama-3.1-70b")
     draft: str = asked(Text(), "the draft's card", "llama-3.2-1b")
-    b: int = asked(Whole(), "sequences decoded together", 4, spellings=("--batch",))
+    b: int = asked(Whole(), "sequences decoded together", 4, spellings=ALL["b"].spellings)
     k: int = asked(Whole(), "draft tokens verified in a round", 5)
     budget: int | None = asked(Whole(), "branches a sequence", otherwise="3 (k + 1)")
     context: int = asked(Whole(), "cached tokens of a sequence", 512)
@@ -47,8 +49,6 @@ class Timed(OptionRecord):
 
     def devices(self, described: HardwareProfile | None = None) -> list[str]:
         """The target's, then the draft's; of a machine that is ``described`` where one is."""
-        from ssdsim.machine.devices import named_devices, parse_devices
-
         gpus, tp, draft_gpu = self.gpus, self.tp, self.draft_gpu
         if (self.device is None) == (gpus is None):
             raise InputError("give either --device cpu or --gpus 0-4")
@@ -56,7 +56,7 @@ class Timed(OptionRecord):
             if draft_gpu is not None:
                 raise InputError("--draft-gpu has no effect with --device cpu")
             return [f"cpu:{core}" for core in range((tp or 1) + 1)]
-        found = named_devices(f"cuda:{gpus}") if described else parse_devices(f"cuda:{gpus}")
+        found = named_devices(f"cuda:{gpus}") if described else _here(f"cuda:{gpus}")
         if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
             raise InputError(
                 f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"
@@ -72,9 +72,8 @@ class Timed(OptionRecord):
     def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
         """``described`` stands for this machine's GPUs."""
         from calibration.points import Workload
-        from ssdsim.machine.machine import check_dtype, natural_dtype
 
-        natural = _natural(described) if described else natural_dtype(devices)
+        natural = _natural(described) if described else _natural_here(devices)
         workload = Workload(
             target=find_transformer(self.target),
             draft=find_transformer(self.draft),
@@ -87,9 +86,32 @@ class Timed(OptionRecord):
             strategies=tuple(self.strategies),
         )
         if described is None:
-            check_dtype(workload.dtype, devices)
+            _check_here(workload.dtype, devices)
+        elif workload.dtype not in described.device.peak_flops:
+            name = described.device.name
+            raise InputError(f"--dtype {workload.dtype}: a {name} has none; give --dtype {natural}")
         workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
         return workload
+
+
+def _here(names: str) -> list[str]:
+    from ssdsim.machine.devices import parse_devices  # here, as below: a plan for a described machine needs no torch
+
+    return parse_devices(names)
+
+
+def _natural_here(devices: Sequence[str]) -> str:
+    from ssdsim.machine.machine import natural_dtype
+
+    return natural_dtype(devices)
+
+
+def _check_here(dtype: str, devices: Sequence[str]) -> None:
+    """Raise :class:`InputError` where these devices do not compute ``dtype``, or torch has no kernels of them."""
+    from ssdsim.machine.machine import check_dtype, check_kernels
+
+    check_kernels(devices)
+    check_dtype(dtype, devices)
 
 
 def _natural(described: HardwareProfile) -> str:
@@ -137,7 +159,7 @@ def calibrate(
 def check_torch() -> None:
     """Raise :class:`InputError` where there is none."""
     if find_spec("torch") is None:
-        raise InputError("calibrate needs torch: pip install 'ssdsim[torch]'")
+        raise InputError(torch_missing("calibrate"))
 
 
 def calibrate_on(

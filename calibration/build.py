@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from calibration.calibrate import today, wanted
+from calibration.calibrate import today
 from calibration.fit import ATTENTION_SHAPE, FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.fit_experts import fit_experts
 from calibration.points import Point, Workload
 from calibration.rows import Row, instability
 from calibration.small_fit import fit_small_attention, fit_small_gemm
 from calibration.topology import topology
+from calibration.visits import wanted
 from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError

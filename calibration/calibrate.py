@@ -16,11 +16,10 @@ import torch
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.topology import driver_version
+from calibration.visits import wanted
 from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 
-VISITS = {"cpu": 16, "cuda": 3}  # short timings of every point: a shared machine's moods last from 0.1 s to minutes
-FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
 _PREPARE_S, _ANSWER_S = 600.0, 60.0  # to make the models; to time a point
 _HANDLER = "calibration.benchmarks:make_handler"
@@ -46,12 +45,6 @@ def workload_options(workload: Workload) -> dict[str, Any]:
     """The workload as plain values, for the ranks and for the log."""
     sizes = {name: value for name, value in asdict(workload).items() if name not in ("target", "draft")}
     return sizes | {"target": workload.target.model_dump(), "draft": workload.draft.model_dump()}
-
-
-def wanted(point: Point, device: str) -> int:
-    """How often a point is to be timed on a device such as ``cpu:0``."""
-    visits = VISITS[device.split(":")[0]]
-    return min(visits, FEWER.get(point.benchmark, visits))
 
 
 def measure(

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from calibration.calibrate import wanted
 from calibration.memory import rank_bytes
 from calibration.points import Point, Workload, plan
+from calibration.visits import wanted
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these

@@ -9,9 +9,7 @@ from pathlib import Path
 
 from calibration.points import Point, Workload, plan
 from ssdsim.base.errors import InputError
-from ssdsim.machine.graph_memory import FLOAT32_BYTES, attention_bytes, graph_memory
-from ssdsim.machine.machine import gpus
-from ssdsim.machine.streams import POOL_BYTES
+from ssdsim.machine.graph_memory import FLOAT32_BYTES, POOL_BYTES, attention_bytes, graph_memory
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 
@@ -76,6 +74,8 @@ def _copied_bytes(streamed_bytes: int, kind: str) -> int:
 
 def check_memory(workload: Workload, devices: Sequence[str]) -> None:
     """Raise :class:`InputError` where the ranks need more than their devices have free."""
+    from ssdsim.machine.machine import gpus  # here, because a plan needs no torch
+
     needs: dict[str, int] = defaultdict(int)
     for rank, device in enumerate(devices):
         kind = device.split(":")[0]

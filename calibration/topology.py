@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from ssdsim.machine.machine import Gpu, gpus
+from ssdsim.machine.smi import nvidia_smi
 
 NO_DIRECT_LINK = "no direct link"
-_ANSWER_S = 20.0
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 Pair = tuple[int, int]
@@ -25,8 +24,8 @@ def topology(devices: Sequence[str]) -> str:
     gpus_here = gpus(devices)
     if not gpus_here:
         return "cores that share memory"
-    rows = parse_uuids(_nvidia_smi("--query-gpu=index,uuid", "--format=csv,noheader"))
-    links = parse_links(_nvidia_smi("topo", "-m"))
+    rows = parse_uuids(nvidia_smi("--query-gpu=index,uuid", "--format=csv,noheader"))
+    links = parse_links(nvidia_smi("topo", "-m"))
     return describe(gpus_here, links_of(gpus_here, rows, links))
 
 
@@ -83,15 +82,5 @@ def crosses_host(link: str) -> bool:
 
 def driver_version() -> str | None:
     """Of the NVIDIA driver; None where there is none."""
-    lines = _nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader").split()
+    lines = nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader").split()
     return lines[0] if lines else None
-
-
-def _nvidia_smi(*arguments: str) -> str:
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", *arguments], capture_output=True, text=True, timeout=_ANSWER_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout if done.returncode == 0 else ""

@@ -29,6 +29,7 @@ OWN: dict[str, dict[str, Any]] = {
     "lookahead": {"lookahead_found": 0.5, "t_v": [(1, 0.8), (60, 1.1)]},
     "hybrid": {"hybrid_found": 0.5},
     "spectre": {"spectre_k": 4, "b": 8},
+    "specactor": {"specactor_window": 5, "specactor_targets": 2, "b": 4},
 }
 SEED, SHOWN = 7, 9.0  # units of T_v
 UNIT_US = 1e6

@@ -8,12 +8,15 @@ from collections.abc import Iterable, Iterator
 
 import click
 
+from ssdsim.cli.help_page import by_heading
 from ssdsim.cli.main import cli
+from ssdsim.cli.options import Verb
 
 _INTRODUCTION = """# Verbs and their options
 
-Generated from the command line itself; `ssdsim VERB --help` says the same. The options that describe a scenario
-(models, devices, acceptance, cache) are alike in all verbs: [what they mean](options.md).
+Generated from the command line itself; `ssdsim VERB --help-all` says the same, `--help` has the options
+that most people use. The options that describe a scenario (models, devices, acceptance, cache) are alike in all verbs:
+[what they mean](options.md).
 
 Every verb: results on stdout, notes on stderr (`--quiet` silences them), `--json` where it has an answer. Exit codes
 are 0 done, 1 the answer is no, 2 bad input (one line), 130 interrupted. An option without effect is an error.
@@ -42,13 +45,16 @@ def _section(command: click.Command, path: str, level: int) -> str:
     text = f"\n{'#' * level} {path}\n\n{escaped(about)}\n\n```text\n{usage}\n```\n"
     if isinstance(command, click.Group):
         return text
-    return f"{text}\n{option_table(command.get_params(context), context)}"
+    if isinstance(command, Verb) and command.example:
+        text += f"\n```sh\n{command.example}\n```\n"
+    options = [each for each in command.get_params(context) if isinstance(each, click.Option)]
+    tables = [f"\n**{heading}**\n\n{option_table(below, context)}" for heading, below in by_heading(options).items()]
+    return text + "".join(tables)
 
 
-def option_table(options: Iterable[click.Parameter], context: click.Context) -> str:
+def option_table(options: Iterable[click.Option], context: click.Context) -> str:
     """A row an option: its spellings, its values, its help with the default."""
-    rows = [_row(option, context) for option in options if isinstance(option, click.Option)]
-    return "| option | value | meaning |\n|---|---|---|\n" + "".join(rows)
+    return "| option | value | meaning |\n|---|---|---|\n" + "".join(_row(option, context) for option in options)
 
 
 def _row(option: click.Option, context: click.Context) -> str:

@@ -22,9 +22,9 @@ def place(figure: Mapping[str, Any], label: str) -> str:
 
 def document(plot: go.Figure) -> dict[str, Any]:
     """Traces and layout for plotly.js, whose theme is the page's."""
-    found: dict[str, Any] = json.loads(plot.to_json())
-    found["layout"].pop("template", None)
-    return {"data": found["data"], "layout": found["layout"]}
+    document: dict[str, Any] = json.loads(plot.to_json())
+    document["layout"].pop("template", None)
+    return {"data": document["data"], "layout": document["layout"]}
 
 
 def held(data: Mapping[str, Any]) -> str:

@@ -49,8 +49,8 @@ def _with_figures(markdown: str) -> Iterator[str]:
         elif language == "python":
             yield f"\n\n{_drawn(of_python(source), heading)}\n"
         else:
-            found = of_commands(source)
-            yield f"\n\n{_says(found)}\n{_drawn(found.plot, found.title)}\n"
+            figure = of_commands(source)
+            yield f"\n\n{_says(figure)}\n{_drawn(figure.plot, figure.title)}\n"
     yield markdown[at:]
 
 
@@ -89,9 +89,9 @@ def of_python(source: str) -> go.Figure:
     return value
 
 
-def _says(found: Figure) -> str:
-    about = f"{found.about} {found.interval} {found.provenance}"
-    return f'<p class="figure-says">{escape(found.title)}</p>\n<p class="figure-about">{escape(about)}</p>'
+def _says(figure: Figure) -> str:
+    about = f"{figure.about} {figure.interval} {figure.provenance}"
+    return f'<p class="figure-says">{escape(figure.title)}</p>\n<p class="figure-about">{escape(about)}</p>'
 
 
 def _drawn(plot: go.Figure, label: str) -> str:

@@ -92,6 +92,12 @@ class Basis:
         """
         return filled(self.template(contest, rivals, head, literally(clause), where), contest)
 
+    @property
+    def whatever(self) -> str:
+        """`` at any plausible acceptance``: of an answer that placeholders do not turn; empty where nothing is one."""
+        names = list(dict.fromkeys(each.what for each in self.placeholders))
+        return f" at any plausible {' and '.join(names)}" if names else ""
+
     def template(
         self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
@@ -102,9 +108,9 @@ class Basis:
         if not contest.decided:
             versus = [contest.over[rival] for rival in rivals]
             return f"Undecided{where}: {condition}{clause}{over}{self._open(contest, versus)}."
-        either = " either way" if over and self.placeholders else ""
+        whatever = literally(self.whatever) if over else ""
         before, after = map(literally, head)
-        return f"{before}{where}{either}{after}: {condition}{clause}{over}."
+        return f"{before}{where}{whatever}{after}: {condition}{clause}{over}."
 
     def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
         """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from os.path import exists, expanduser, isfile  # they take any text for a path, pathlib's raise at some
@@ -79,4 +79,23 @@ class Shelf(Generic[T]):
         """The complaint of a name that no card has: it names the card that is ``called`` nearly so."""
         names = self.names()
         allowed = ", ".join((*names, *self.besides))
-        return InputError(f"unknown {self.what} '{name}'{nearest(called, names)} Allowed: {allowed}")
+        several = may_mean(called, names)
+        which = f"; it may mean {' or '.join(several)}." if several else nearest(called, names)
+        return InputError(f"unknown {self.what} '{name}'{which} Allowed: {allowed}")
+
+
+def may_mean(name: str, names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that a short or loose spelling may mean.
+
+    ``h200`` means ``h200-sxm``, whatever variants that has; ``llama3.1-8b`` means ``llama-3.1-8b``.
+    """
+    parts, every = name.lower().replace("_", "-").split("-"), list(names)
+    alike = [each for each in every if each.replace("-", "") == "".join(parts)]
+    longer = alike or [each for each in every if _are_among(parts, each.split("-"))]
+    return [each for each in longer if not any(each.startswith(f"{other}-") for other in longer)]
+
+
+def _are_among(parts: Iterable[str], of: Iterable[str]) -> bool:
+    """Whether they are there in this order, others between them or not."""
+    left = iter(of)
+    return all(part in left for part in parts)

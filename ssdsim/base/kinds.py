@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite
@@ -55,14 +55,15 @@ class Whole(Kind):
     least: int = 1
     most: int = 1_000_000
     form = "integer"
-    unless = "not a valid integer."
+    unless = "not a whole number such as 8 or 8k, which is 8192."
 
     @property
     def must(self) -> str:
         return f"be a whole number of at least {self.least} and at most {self.most:,}"
 
     def parse(self, text: str) -> int:
-        return int(text)
+        """A ``k`` is 1024, as lengths of contexts are told."""
+        return int(text[:-1]) * 1024 if text[-1:] in ("k", "K") else int(text)
 
     def checked(self, said: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
@@ -74,7 +75,7 @@ class Whole(Kind):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """A number from 0 on; a share or a probability with ``most`` 1."""
+    """A number from 0 on; a share or a probability with ``most`` 1, which ``80%`` says too."""
 
     most: float = 1e9
     least: float = 0.0
@@ -88,7 +89,7 @@ class Number(Kind):
         return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
 
     def parse(self, text: str) -> float:
-        return float(text)
+        return _share(text) if self.most <= 1.0 else float(text)
 
     def checked(self, said: str, value: Any) -> float:
         if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
@@ -107,7 +108,7 @@ class Percent(Number):
     unless = "not a share of at least 0 such as 0.1 or 10%"
 
     def parse(self, text: str) -> float:
-        share = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        share = _share(text)
         if not share >= 0.0:
             raise ValueError
         return share
@@ -121,7 +122,7 @@ class Between(Number):
     unless = "not a number, or a range such as 0.75:0.85"
 
     def parse(self, text: str) -> Any:
-        return float(text) if ":" not in text else _range(text)
+        return super().parse(text) if ":" not in text else _range(text)
 
 
 @dataclass(frozen=True)
@@ -222,13 +223,14 @@ class Names(Kind):
 
 @dataclass(frozen=True)
 class Name(Kind):
-    """The name of a bundled card or profile, or, with ``files``, the path of a file."""
+    """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means."""
 
     files: bool = True
+    full: Callable[[str], str] = str
     must = "be a name or a path"
 
     def checked(self, said: str, value: Any) -> str:
-        return text(said, value)
+        return self.full(text(said, value))
 
 
 @dataclass(frozen=True)
@@ -459,7 +461,7 @@ class Several(Kind):
         if not part:
             raise ValueError("an empty name")
         if self._number is not None and ":" in part:
-            return _steps(part, float if isinstance(self._number, Number) else int)
+            return _steps(part, self._number)
         if not isinstance(self.of, OneOf):
             return [self.of.parse(part)]
         try:
@@ -468,9 +470,10 @@ class Several(Kind):
             raise ValueError(f"'{part}' is {error}") from None
 
 
-def _steps(part: str, kind: type[int] | type[float]) -> list[Any]:
+def _steps(part: str, of: Whole | Number) -> list[Any]:
     """``first:last`` or ``first:last:step``, both ends included."""
-    first, last, *steps = (kind(number) for number in part.split(":"))
+    kind: Any = int if isinstance(of, Whole) else float
+    first, last, *steps = (of.parse(number) for number in part.split(":"))
     if len(steps) > 1:
         raise ValueError(f"'{part}' has more than first:last:step")
     step = steps[0] if steps else kind(1)
@@ -486,6 +489,11 @@ def _steps(part: str, kind: type[int] | type[float]) -> list[Any]:
     return [kind(round(first + i * step, 12)) for i in range(count)]
 
 
+def _share(text: str) -> float:
+    """Of ``0.8`` or ``80%``."""
+    return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+
+
 def _range(text: str) -> str:
     """The text itself, which the option reads; ValueError where it has not two numbers."""
     low, high = _ends(text)
@@ -493,7 +501,7 @@ def _range(text: str) -> str:
 
 
 def _ends(text: str) -> tuple[float, float]:
-    low, high = map(float, text.split(":"))
+    low, high = map(_share, text.split(":"))
     return low, high
 
 

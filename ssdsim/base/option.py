@@ -29,6 +29,24 @@ class Group(Enum):
     CHOICE = auto()  # what a person can choose; the rest is given by the workload
 
 
+class Section(Enum):
+    """The heading below which help lists an option, in the order of the headings."""
+
+    START = "Start"
+    REQUESTS = "Requests"
+    BATCHING = "Batching"
+    MODELS = "Models and drafter"
+    MACHINE = "Machine"
+    ACCEPTANCE = "Acceptance"
+    HITS = "Cache hits"
+    UNIT_FREE = "Unit-free times"
+    OUTPUT = "Output"
+
+
+ALWAYS = 10
+"""The prominence of what a first page of help never leaves out."""
+
+
 @dataclass(frozen=True)
 class Excludes:
     """Options that must not be given beside this one, and what is said of ``{it}`` that is.
@@ -67,7 +85,9 @@ class Option:
     given. ``axis`` is the title of a report's axis, its unit in brackets, where a report has one of it; ``doubling``
     values want a logarithmic one.
     ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
-    lie, of an option whose default nobody measured.
+    lie, of an option whose default nobody measured. Help lists it below ``section``, or below the name of the strategy
+    or drafter that has it; a first page has those of the greatest ``prominence``, none of 0. ``example`` is a value, of
+    an option whose default shows none.
     """
 
     name: str
@@ -84,6 +104,9 @@ class Option:
     excludes: tuple[Excludes, ...] = ()
     needs: Needs | None = None
     plausible: tuple[float, float] | None = None
+    section: Section | None = None
+    prominence: int = 0
+    example: str = ""
 
     @cached_property
     def spelling(self) -> str:
@@ -104,7 +127,12 @@ class Option:
         """What it is and what it is where nobody says, on one line."""
         shown = self.otherwise if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
-        return f"{self.about} [default: {shown}]" if shown != "" and shown is not False else self.about
+        return self.told(f"default: {shown}" if shown != "" and shown is not False else "")
+
+    def told(self, also: str = "") -> str:
+        """What it is, an example of it, and what is ``also`` said of it."""
+        beside = "; ".join(each for each in (also, f"such as {self.example}" if self.example else "") if each)
+        return f"{self.about} [{beside}]" if beside else self.about
 
     def checked(self, value: Any) -> Any:
         """``value`` as it is used; InputError where it is out of range, or of another kind."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ssdsim.base.kinds import Kind
-from ssdsim.base.option import Option
+from ssdsim.base.option import ALWAYS, Option, Section
 
 R = TypeVar("R", bound="OptionRecord")
 
@@ -19,12 +19,16 @@ def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class OptionRecord:
-    """A record that checks each field that is an option, None being one that is not given.
+    """A record that checks each field that is an option, None being one that is not given; ``section`` and
+    ``prominence`` are those of its options in help.
 
     Raises
     ------
     InputError : a value that is none of its option's.
     """
+
+    section: ClassVar[Section] = Section.START
+    prominence: ClassVar[int] = ALWAYS
 
     def __post_init__(self) -> None:
         for name, option in options_of(type(self)).items():
@@ -35,7 +39,8 @@ class OptionRecord:
 def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
     """By the names of the fields, which are those of the options but where a field says another ``name``."""
     said = {each.name: (each.default, each.metadata["option"]) for each in fields(record) if "option" in each.metadata}
-    return {name: Option(**{"name": name, "default": default, **more}) for name, (default, more) in said.items()}
+    own = {"section": record.section, "prominence": record.prominence}
+    return {name: Option(**{"name": name, "default": default, **own, **more}) for name, (default, more) in said.items()}
 
 
 def taken(record: type[R], given: dict[str, Any]) -> R:

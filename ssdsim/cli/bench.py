@@ -12,8 +12,9 @@ import click
 
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.measured_files import by_column, row_options
-from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_bench import print_settings, say_what_comes, setting_json
 from ssdsim.cli.values import WHOLES, OutputFile
@@ -30,9 +31,13 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 """Options that a script gives to each call of the verb as they are."""
 
 
-@click.command("bench")
+@click.command(
+    "bench",
+    cls=Verb,
+    example="ssdsim bench http://127.0.0.1:8000 --concurrency 1,8,64 -o rows.csv",
+)
 @click.argument("url", required=False)
-@click.option(
+@output_option(
     "-o", "--output", type=OutputFile(), required=True, help="rows (CSV); points that it has are not repeated"
 )
 @click.option("--concurrency", type=WHOLES, default="1,2,4,8", show_default=True, help="requests in flight; a list")
@@ -43,22 +48,20 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 @click.option("--prompts", type=click.Path(path_type=Path), help="your own (JSON lines, Parquet) [default: made up]")
 @click.option("--temperature", type=click.FloatRange(0.0, 100.0), default=0.0, show_default=True)
 @row_options(*_COLUMNS)
-@click.option("--served", help="the model, of a server that has several")
+@rare_option("--served", help="the model, of a server that has several")
 @click.option("--pair", type=OutputFile(), help="also write acceptance as a pair (JSON)")
-@click.option("--api-key", metavar="VARIABLE", help="environment variable that holds the server's key")
-@click.option("--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="seconds without a token")
-@click.option("--wait", type=click.FloatRange(0.0), default=0.0, show_default=True, help="seconds for it to start")
-@click.option("--seed", type=int, default=0, show_default=True, help="of prompts and of the order of points")
+@rare_option("--api-key", metavar="VARIABLE", help="environment variable that holds the server's key")
+@rare_option("--timeout", type=click.FloatRange(0.1), default=120.0, show_default=True, help="seconds without a token")
+@rare_option("--wait", type=click.FloatRange(0.0), default=0.0, show_default=True, help="seconds for it to start")
+@rare_option("--seed", type=int, default=0, show_default=True, help="of prompts and of the order of points")
 @click.option(
     "--plan", metavar="ENGINE", help="a script of servers that tell a card's numbers apart, in place of a URL"
 )
 @click.option("--launch", is_flag=True, help="start the plan's servers here, measure them, and end them")
-@click.option("--degrees", type=WHOLES, help="of a plan: tensor-parallel degrees [default: --tp]")
-@click.option("--lookaheads", type=WHOLES, default="2,5", show_default=True, help="of a plan: K")
-@click.option(
-    "--accept", type=click.FloatRange(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate"
-)
-@click.option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="of a plan's servers")
+@rare_option("--degrees", type=WHOLES, help="of a plan: tensor-parallel degrees [default: --tp]")
+@rare_option("--lookaheads", type=WHOLES, default="2,5", show_default=True, help="of a plan: K")
+@rare_option("--accept", type=click.FloatRange(0.0, 1.0), default=0.8, show_default=True, help="of a plan: forced rate")
+@rare_option("--port", type=click.IntRange(1, 65535), default=8000, show_default=True, help="of a plan's servers")
 @quiet_option
 @json_option
 def command(
@@ -140,7 +143,7 @@ def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequenc
 def _measured(work: Work, output: Path, quiet: bool) -> Measured:
     from ssdsim.bench.run import measure
 
-    with shown("bench", "points", quiet) as progress:
+    with shown("bench", "points", quiet, kept=f"{output} has what is measured; run again to resume") as progress:
         return measure(work, output, (lambda *_: None) if quiet else say_what_comes, progress)
 
 

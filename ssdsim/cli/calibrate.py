@@ -16,27 +16,30 @@ from ssdsim.base.option_record import taken
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.dry_run import show_dry_run
 from ssdsim.cli.hardware import print_profile
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import MACHINES, find_hardware, full_hardware_name, hardware_names
+from ssdsim.machine.smi import seen_gpus
 
-DESCRIBED = {"dgx-1": "v100-sxm2-32gb"}
-"""Machines by their names, with the profile that describes their GPUs and links."""
+_SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.build import PassCheck
+    from calibration.dry_run import DryRun
+    from ssdsim.hardware.profile import HardwareProfile
 
 
-@click.command("calibrate", cls=Verb)
+@click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json")
 @record_options(Timed)
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
-@click.option("--machine", help="with --dry-run: dgx-1, or a profile of the GPUs, in the place of this machine")
-@click.option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
+@click.option("--machine", help="with --dry-run: dgx-1 (32 GB), dgx-1-16gb, or a profile, in the place of this machine")
+@output_option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
 @common_options
 def command(
     output: Path | None,
@@ -53,7 +56,7 @@ def command(
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
     if dry_run:
-        print_dry_run(machine, minutes, as_json, taken(Timed, options))
+        print_dry_run(machine, minutes, as_json, quiet, taken(Timed, options))
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")
@@ -79,21 +82,53 @@ def command(
         sys.exit(130)
 
 
-def print_dry_run(machine: str | None, minutes: float, as_json: bool, timed: Timed) -> None:
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, timed: Timed) -> None:
     """The plan for a described machine.
 
     Raises
     ------
     InputError : no machine, more GPUs than it has, or a workload that its ranks cannot share.
     """
-    check_torch()
     from calibration.dry_run import dry_run
 
-    if machine is None:
-        raise InputError(f"--dry-run needs --machine: {', '.join(DESCRIBED)}, or a profile (ssdsim hardware list)")
-    described = find_hardware(DESCRIBED.get(machine.lower(), machine))
+    described = find_hardware(machine) if machine is not None else _this_machine()
+    if machine is not None and full_hardware_name(machine) != machine and not quiet:
+        others = ", ".join(name for name, means in MACHINES.items() if means != described.name)
+        echo(f"note: --machine {machine} is taken for {described.name} (another memory: {others})", stderr=True)
     devices = timed.devices(described)
-    show_dry_run(dry_run(timed.workload(devices, described), devices, described), described, minutes, as_json)
+    found = dry_run(timed.workload(devices, described), devices, described)
+    _refuse_too_large(found, described)
+    show_dry_run(found, described, minutes, as_json)
+
+
+def _this_machine() -> HardwareProfile:
+    """The bundled description of this machine's GPUs, by the name and the memory that the driver tells.
+
+    Raises
+    ------
+    InputError : no GPU here, or one that no profile describes.
+    """
+    seen = seen_gpus()
+    said = f"give --machine: {', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
+    if not seen:
+        raise InputError(f"--dry-run finds no GPU here (nvidia-smi tells none); {said}")
+    for profile in map(find_hardware, hardware_names()):
+        device = profile.device
+        if device.name == seen[0].name and abs(device.memory_bytes / seen[0].memory_bytes - 1.0) < _SAME_MEMORY:
+            count = min(device.count, len(seen))
+            return profile.model_copy(update={"device": device.model_copy(update={"count": count})})
+    raise InputError(f"--dry-run: no profile describes a {seen[0].name}; {said}")
+
+
+def _refuse_too_large(found: DryRun, described: HardwareProfile) -> None:
+    """Raise :class:`InputError` where a rank needs more memory than its device has."""
+    for rank in found.ranks:
+        if not rank.fits:
+            needs, has = (each / 2**30 for each in (rank.needs_bytes, rank.has_bytes))
+            raise InputError(
+                f"{rank.device} ({rank.role}) needs {needs:.1f} GiB, {described.name} has {has:.1f} GiB: "
+                "give a smaller --target, or more --gpus"
+            )
 
 
 def alone_under_torchrun() -> None:

@@ -10,12 +10,13 @@ from ssdsim.answers.compare.as_json import as_json as comparison_json
 from ssdsim.answers.compare.compare import compare
 from ssdsim.answers.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
+from ssdsim.cli.progress import shown
 from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
 from ssdsim.cli.values import OfKind
 from ssdsim.scenario.options import ALL
 
 
-@click.command("compare", cls=Verb)
+@click.command("compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16")
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
@@ -28,7 +29,8 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     P is the probability of being the fastest under the errors of timings and the ranges of acceptance and hits. A
     winner is named where it has P 0.95, and is the fastest wherever in their ranges these lie.
     """
-    comparison = compare(seed=seed, **options)
+    with shown("compare", "", quiet):
+        comparison = compare(seed=seed, **options)
     if as_json:
         echo_json(comparison_json(comparison))
     else:

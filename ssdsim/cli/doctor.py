@@ -5,24 +5,29 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
+from typing import Any
 
 import click
 
 from ssdsim import __version__
 from ssdsim.base.bundled import models_folder
 from ssdsim.cli.console import echo
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import Verb, echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
+from ssdsim.machine.smi import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
 
 _DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich", "httpx2")
 
 
-@click.command("doctor")
+@click.command("doctor", cls=Verb, example="ssdsim doctor")
 @json_option
 def command(as_json: bool) -> None:
     """Check the installation and list the devices that calibrate and validate could use."""
+    seen, found = seen_gpus(), _torch()
     report = {
         "ssdsim": __version__,
         "python": platform.python_version(),
@@ -30,7 +35,8 @@ def command(as_json: bool) -> None:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cards": {"transformers": len(transformer_names()), "hardware": len(hardware_names())},
         "dependencies": {name: _version(name) for name in _DEPENDENCIES},
-        "torch": _torch(),
+        "gpus": list(map(_seen_json, seen)),
+        "torch": found,
     }
     if as_json:
         echo_json({"schema": 1, **report})
@@ -41,7 +47,8 @@ def command(as_json: bool) -> None:
     missing = [name for name in _DEPENDENCIES if _version(name) is None]
     echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
     echo("predict, models, hardware, import: ready")
-    echo(_torch_line(report["torch"]))
+    echo(_gpu_line(seen))
+    echo(_torch_line(found, seen))
 
 
 def _version(name: str) -> str | None:
@@ -51,7 +58,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _torch() -> dict[str, object] | None:
+def _torch() -> dict[str, Any] | None:
     """What torch sees; None where it is not installed."""
     if find_spec("torch") is None:
         return None
@@ -59,29 +66,42 @@ def _torch() -> dict[str, object] | None:
 
     devices = []
     for index in range(torch.cuda.device_count()):
-        major, minor = torch.cuda.get_device_capability(index)
-        arch = f"sm_{major}{minor}"
+        capability = torch.cuda.get_device_capability(index)
         devices.append(
             {
                 "name": torch.cuda.get_device_name(index),
-                "capability": f"{major}.{minor}",
-                "supported": arch in torch.cuda.get_arch_list(),
+                "capability": ".".join(map(str, capability)),
+                "supported": has_kernels(torch.cuda.get_arch_list(), capability),
             }
         )
     return {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 
 
-def _torch_line(torch: object) -> str:
-    if not isinstance(torch, dict):
-        return "torch is not installed: device timings need it (pip install 'ssdsim[torch]')"
-    devices = torch["devices"]
+def _seen_json(gpu: SeenGpu) -> dict[str, object]:
+    capability = None if gpu.capability is None else ".".join(map(str, gpu.capability))
+    return {"name": gpu.name, "capability": capability, "memory_bytes": gpu.memory_bytes}
+
+
+def _gpu_line(seen: Sequence[SeenGpu]) -> str:
+    """The driver's GPUs, each kind with its count."""
+    kinds = Counter((gpu.name, round(gpu.memory_bytes / 2**30)) for gpu in seen)
+    told = ", ".join(f"{count} x {name} ({gib} GiB)" for (name, gib), count in kinds.items())
+    return f"GPUs: {told}" if told else "GPUs: none (nvidia-smi tells none)"
+
+
+def _torch_line(found: dict[str, Any] | None, seen: Sequence[SeenGpu]) -> str:
+    if found is None:
+        return f"torch is not installed; {torch_missing('calibrate', seen)}"
+    devices = found["devices"]
     if not devices:
-        return f"torch {torch['version']}: no CUDA device, CPU only"
-    unsupported = [d["name"] for d in devices if not d["supported"]]
-    names = ", ".join(d["name"] for d in devices)
-    if unsupported:
-        return (
-            f"torch {torch['version']} (CUDA {torch['cuda']}) has no kernels for {', '.join(unsupported)}: "
-            "a V100 (compute capability 7.0) needs a CUDA 12.6 build"
-        )
-    return f"torch {torch['version']} (CUDA {torch['cuda']}): {names}"
+        told = f", though the driver has {len(seen)}: install one that is made for CUDA" if seen else ", CPU only"
+        return f"torch {found['version']}: no CUDA device{told}"
+    lacking = [
+        SeenGpu(d["name"], (int(major), int(minor)), 0)
+        for d in devices
+        for major, minor in [d["capability"].split(".")]
+        if not d["supported"]
+    ]
+    if lacking:
+        return kernels_missing(found["version"], found["cuda"], lacking)
+    return f"torch {found['version']} (CUDA {found['cuda']}): {', '.join(d['name'] for d in devices)}"

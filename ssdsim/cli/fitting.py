@@ -11,9 +11,11 @@ import click
 
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
+from ssdsim.cli import progress
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
@@ -37,7 +39,7 @@ def command() -> None:
     """Fit a card to measurements of your own."""
 
 
-@command.command("runtime")
+@command.command("runtime", example="ssdsim fit runtime rows.csv --hardware h100-sxm -o mine.toml")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @row_options(*FILLED)
 @click.option("--like", help=f"runtime to start from: a bundled card or a .toml [default: {_LIKE}, or {DEFAULT}]")
@@ -47,7 +49,7 @@ def command() -> None:
 @click.option(
     "--within", type=OfKind(Percent()), default="10%", show_default=True, help="of --hold: error that is asked for"
 )
-@click.option("-o", "--output", type=OutputFile(), required=True)
+@output_option("-o", "--output", type=OutputFile(), required=True)
 @quiet_option
 @json_option
 def runtime(
@@ -77,8 +79,9 @@ def runtime(
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
-    fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
-    checked = predict_aside(held, fit.card) if held is not None else []
+    with progress.shown("fit", "", quiet):
+        fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
+        checked = predict_aside(held, fit.card) if held is not None else []
     refusal = refused(checked, within, output) if held is not None else None
     if refusal is None:
         save_runtime(fit.card, output)

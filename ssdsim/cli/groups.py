@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import click
 
+from ssdsim.cli.options import Verb
+
 
 class Group(click.Group):
-    """A click group whose help gives each command's first sentence whole, which click cuts to the line."""
+    """A click group of :class:`Verb`, whose help gives each command's first sentence whole, not cut to the line."""
+
+    command_class = Verb
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The rows of the help."""

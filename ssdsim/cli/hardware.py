@@ -10,6 +10,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
@@ -29,7 +30,7 @@ def command() -> None:
     """List and show hardware profiles."""
 
 
-@command.command("list")
+@command.command("list", example="ssdsim hardware list")
 @json_option
 def list_hardware(as_json: bool) -> None:
     """Every bundled profile with its device and where its timings come from."""
@@ -54,7 +55,7 @@ def list_hardware(as_json: bool) -> None:
     console().print(table)
 
 
-@command.command("show")
+@command.command("show", example="ssdsim hardware show h100-sxm")
 @click.argument("name")
 @json_option
 def show_hardware(name: str, as_json: bool) -> None:
@@ -105,12 +106,12 @@ def _domain(name: str, model: TimingModel) -> str:
     return f"{name}: " + ", ".join(f"{key} {low:.3g}-{high:.3g}" for key, (low, high) in model.domain.items())
 
 
-@command.command("scale")
+@command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
 @click.argument("name")
 @click.option("--memory-bandwidth", type=float, default=1.0, show_default=True, help="factor")
 @click.option("--clock", type=float, default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
-@click.option("-o", "--output", type=OutputFile(), required=True)
+@output_option("-o", "--output", type=OutputFile(), required=True)
 def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:
     """Derive a hypothetical device from a profile, for what-if questions such as a weaker draft GPU."""
     profile = find_hardware(name)
@@ -125,7 +126,7 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
     click.echo(f"written to {output}", err=True)
 
 
-@command.command("new")
+@command.command("new", example="ssdsim hardware new --like h100-sxm --memory 141 -o h200.json")
 @click.option("--like", required=True, help="profile whose launches and shapes' efficiencies are taken over")
 @click.option("--device", help="its name [default: the output's name]")
 @click.option("--memory", type=_ABOVE_ZERO, help="GiB")
@@ -136,7 +137,7 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
 @click.option("--link", help="GB/s one way of a device, or pcie3, pcie4, pcie5, nvlink2, nvlink3, nvlink4")
 @click.option("--count", type=click.IntRange(1, 1024), help="devices of a node")
 @click.option("--compute-units", type=click.IntRange(1, 100_000), help="streaming multiprocessors")
-@click.option("-o", "--output", type=OutputFile(), required=True)
+@output_option("-o", "--output", type=OutputFile(), required=True)
 def new_hardware(
     like: str,
     device: str | None,
@@ -187,7 +188,7 @@ def _rate(link: str | None) -> float | str | None:
     return rate * 1e9 if link else None
 
 
-@command.command("check")
+@command.command("check", example="ssdsim hardware check h100-sxm --vidur-mlp mlp.csv")
 @click.argument("name")
 @click.option("--vidur-mlp", type=click.Path(path_type=Path), required=True, help="Vidur's mlp.csv of the same device")
 @click.option("--dtype", default="bfloat16", show_default=True, help="of the profile's GEMMs")

@@ -11,7 +11,9 @@ from rich.console import Console
 
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
+from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
 from ssdsim.pairs.file import Findings, Pair
@@ -19,10 +21,10 @@ from ssdsim.pairs.importers.counts import Asked
 from ssdsim.pairs.importers.read import Named, import_acceptance
 
 
-@click.command("acceptance")
+@click.command("acceptance", cls=Verb, example="ssdsim import acceptance vllm.log --k 3 -o pair.json")
 @click.argument("engine")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=OutputFile(), required=True, help="the pair (JSON)")
+@output_option("-o", "--output", type=OutputFile(), required=True, help="the pair (JSON)")
 @click.option("--target", help="the target's id or card, where no file says it")
 @click.option("--draft", help="the draft's id or card, where no file says it")
 @click.option("--temperature", type=click.FloatRange(0.0, 100.0), help="of the sampling; engines do not log it")
@@ -54,14 +56,15 @@ def command(
 
     Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
     """
-    pair = import_acceptance(
-        engine,
-        files,
-        _named_sets(named),
-        Asked(k, model, sampled, since_start, adaptive),
-        Named(target, draft, temperature),
-        date.today().isoformat(),
-    )
+    with shown("import", "", quiet):
+        pair = import_acceptance(
+            engine,
+            files,
+            _named_sets(named),
+            Asked(k, model, sampled, since_start, adaptive),
+            Named(target, draft, temperature),
+            date.today().isoformat(),
+        )
     pair.save(output)
     if as_json:
         echo_json(pair)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ssdsim.base.errors import InputError
 from ssdsim.cli.groups import Group
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.import_acceptance import command as acceptance
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_hardware
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from calibration.decoding_speeds import DecodingSpeed
     from ssdsim.hardware.profile import HardwareProfile
 
-_OUTPUT = click.option("-o", "--output", type=OutputFile(), required=True)
+_OUTPUT = output_option("-o", "--output", type=OutputFile(), required=True)
 _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
@@ -32,7 +34,7 @@ def command() -> None:
 command.add_command(acceptance)
 
 
-@command.command("aiconfigurator")
+@command.command("aiconfigurator", example="ssdsim import aiconfigurator h100_sxm --link send_recv.csv -o h100.json")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
 @click.option("--link", type=click.Path(path_type=Path), help="Vidur's send_recv.csv of the same machine")
@@ -58,9 +60,12 @@ def aiconfigurator(
     from calibration.importers.aiconfigurator import import_aiconfigurator
 
     speeds = [_speed(text, ar_context) for text in ar]
-    profile = import_aiconfigurator(folder, name or output.stem, link_csv=link, commit=commit, link_commit=link_commit)
-    if speeds:
-        save_runtime(fit_decoding_speeds(profile, speeds, ar_source, output.stem), output.with_suffix(SUFFIX))
+    found: dict[str, Any] = {"link_csv": link, "commit": commit, "link_commit": link_commit}
+    with shown("import", "", quiet=False):
+        profile = import_aiconfigurator(folder, name or output.stem, **found)
+        runtime = fit_decoding_speeds(profile, speeds, ar_source, output.stem) if speeds else None
+    if runtime is not None:
+        save_runtime(runtime, output.with_suffix(SUFFIX))
     _save(profile, output)
 
 
@@ -74,7 +79,7 @@ def _speed(text: str, context: int) -> DecodingSpeed:
         raise InputError(f"--ar '{text}' is not CARD:TP:TOKENS_PER_S such as llama-3.1-70b:4:54.7") from None
 
 
-@command.command("deepbench")
+@command.command("deepbench", example="ssdsim import deepbench DeepBench/results -o old.json")
 @click.argument("table", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
 @_COMMIT
@@ -83,10 +88,12 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     """DeepBench's V100 workbook (.xlsx) or its GEMMs as CSV; the rest of the V100 from its datasheet."""
     from calibration.importers.deepbench import import_deepbench
 
-    _save(import_deepbench(table, name=name or output.stem, commit=commit), output)
+    with shown("import", "", quiet=False):
+        profile = import_deepbench(table, name=name or output.stem, commit=commit)
+    _save(profile, output)
 
 
-@command.command("v100")
+@command.command("v100", example="ssdsim import v100 deepbench.csv timings -o v100.json")
 @click.argument("deepbench", type=click.Path(path_type=Path))
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
@@ -97,13 +104,15 @@ def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: s
     """DeepBench's GEMMs and a folder of public V100 measurements: links, all-reduces, streaming, launches."""
     from calibration.importers.v100 import import_v100
 
-    _save(import_v100(deepbench, folder, name or output.stem, int(memory), commit), output)
+    with shown("import", "", quiet=False):
+        profile = import_v100(deepbench, folder, name or output.stem, int(memory), commit)
+    _save(profile, output)
 
 
 _BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
 
 
-@command.command("vidur")
+@command.command("vidur", example="ssdsim import vidur --mlp mlp.csv -o mine.json")
 @click.option("--mlp", type=click.Path(path_type=Path), help="layer operations: GEMMs and element-wise kernels")
 @click.option("--all-reduce", type=click.Path(path_type=Path), help="all_reduce.csv")
 @click.option("--send-recv", type=click.Path(path_type=Path), help="send_recv.csv")
@@ -124,8 +133,9 @@ def vidur(
     # the fastest link that datasheets of NVLink devices name; it only settles whether sizes are bytes or elements
     peak = 450e9
     if mlp:
-        update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
-        update["elementwise"] = import_elementwise(mlp)
+        with shown("import", "", quiet=False):
+            update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
+            update["elementwise"] = import_elementwise(mlp)
     if all_reduce:
         collective_models = import_all_reduce(all_reduce, peak)
         update["collectives"] = {**profile.collectives, "all_reduce": collective_models}
@@ -134,7 +144,7 @@ def vidur(
     _save(profile.model_copy(update=update), output)
 
 
-@command.command("nccl-tests")
+@command.command("nccl-tests", example="ssdsim import nccl-tests all_reduce.txt -o mine.json")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--operation", type=click.Choice(_OPERATIONS), help="where a file does not say; which, of several")
 @click.option("--ranks", type=click.IntRange(2), help="where a file does not say; which, of several")
@@ -144,7 +154,8 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
     from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
 
-    timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
+    with shown("import", "", quiet=False):
+        timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
     under = find_hardware(base)
     profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
     for timed in timings:
@@ -153,7 +164,7 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 
-@command.command("csv")
+@command.command("csv", example="ssdsim import csv timings.csv -o mine.json")
 @click.argument("file", type=click.Path(path_type=Path))
 @_BASE
 @_OUTPUT
@@ -161,7 +172,8 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
     """A plain CSV (op, dtype, seconds, m, n, k, ...), on top of a profile."""
     from calibration.importers.plain_csv import with_plain_csv
 
-    profile = with_plain_csv(find_hardware(base), file, "csv")
+    with shown("import", "", quiet=False):
+        profile = with_plain_csv(find_hardware(base), file, "csv")
     _save(profile.model_copy(update={"name": output.stem}), output)
 
 

@@ -85,7 +85,7 @@ def _install_completion(ctx: click.Context, param: click.Parameter, shell: str |
     help="Complete verbs, options and names in your shell, and exit.",
 )
 def cli() -> None:
-    """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and fallback?"""
+    """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and backup?"""
 
 
 COMPLETION = "_SSDSIM_COMPLETE"
@@ -126,8 +126,9 @@ def main() -> None:
         sys.exit(_READER_LEFT)
     except OSError as error:  # a folder that is not there, a disk that is full
         _fail(f"{error.filename or 'input and output'}: {error.strerror or error}")
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        kept = str(interrupt.__cause__ or interrupt)  # click makes an Abort of an interrupt
+        click.echo(f"interrupted: {kept}" if kept else "interrupted", err=True)
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,12 +13,14 @@ from ssdsim.answers.pair_verdict import consequences
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
 from ssdsim.cli.console import console
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.help_page import output_option, rare_option
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render_pair import print_compared, print_consequences, print_pair
 from ssdsim.cli.values import NUMBERS, WHOLES, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.lock import locked
+from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
     from ssdsim.measure.checks import Compared
@@ -34,7 +35,11 @@ _OF_MODELS = (
 _PATH = click.Path(path_type=Path)
 
 
-@click.command("measure")
+@click.command(
+    "measure",
+    cls=Verb,
+    example="ssdsim measure --target big --draft small --prompts mine.jsonl -o pair.json",
+)
 @click.option("--target", help="the target: a folder, a cached hub id, or a .gguf file")
 @click.option("--draft", help="the draft, likewise")
 @click.option("--prompts", type=_PATH, help="prompts: JSON lines or Parquet")
@@ -42,9 +47,9 @@ _PATH = click.Path(path_type=Path)
 @click.option("--answers", type=_PATH, help="prompts with what the target wrote: nothing is generated")
 @click.option("--resume", type=_PATH, help="analyse the records in this folder again, without the models")
 @click.option("--temperature", type=NUMBERS, help="temperatures [default: 0,1; of --answers it must be said]")
-@click.option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
-@click.option("--top-k", type=click.IntRange(1), help="likewise [default: all]")
-@click.option(
+@rare_option("--top-p", type=click.FloatRange(0.0, 1.0, min_open=True), help="of the target's sampling [default: 1]")
+@rare_option("--top-k", type=click.IntRange(1), help="likewise [default: all]")
+@rare_option(
     "--draft-sampling",
     type=click.Choice(["same", "raw"]),
     help="whether the engine's drafter cuts as its target does, or samples from everything [default: same]",
@@ -54,8 +59,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
 @click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
 @click.option(
-    "--b",
-    "--batch",
+    *ALL["b"].flags,
     "b",
     type=click.IntRange(1),
     default=16,
@@ -64,19 +68,19 @@ _PATH = click.Path(path_type=Path)
 )
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: by device]")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--device-map", help="how transformers lays layers out, such as auto")
-@click.option("--chat-template", "template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
-@click.option("--top", type=click.IntRange(1, 1024), default=64, show_default=True, help="tokens kept a position")
-@click.option("--no-tokens", is_flag=True, help="keep no token ids and no text; look-ups are then not judged")
+@rare_option("--device-map", help="how transformers lays layers out, such as auto")
+@rare_option("--chat-template", "template", type=click.Choice(["auto", "none"]), default="auto", show_default=True)
+@rare_option("--top", type=click.IntRange(1, 1024), default=64, show_default=True, help="tokens kept a position")
+@rare_option("--no-tokens", is_flag=True, help="keep no token ids and no text; look-ups are then not judged")
 @click.option("--k", type=WHOLES, default="1:12", show_default=True, help="lookaheads")
 @click.option("--f", type=WHOLES, default="1:64", show_default=True, help="guesses an outcome")
-@click.option("--c", type=NUMBERS, default="0.3,0.5,0.7,1", show_default=True, help="Saguaro's C")
+@rare_option("--c", type=NUMBERS, default="0.3,0.5,0.7,1", show_default=True, help="Saguaro's C")
 @click.option("--backup", default="random,ngram:3,suffix", show_default=True, help="look-ups that answer a miss")
-@click.option("--starts", type=click.Choice(["first", "offsets"]), default="first", show_default=True, help="of rounds")
-@click.option("--saguaro-width", "width", type=click.Choice(["F", "F+1"]), default="F", show_default=True)
+@rare_option("--starts", type=click.Choice(["first", "offsets"]), default="first", show_default=True, help="of rounds")
+@rare_option("--saguaro-width", "width", type=click.Choice(["F", "F+1"]), default="F", show_default=True)
 @click.option("--check-loop", type=click.IntRange(2), help="run a real SSD loop on so many requests beside it")
-@click.option("--lossless", type=click.IntRange(1), help="check real loops' tokens on so many requests")
-@click.option("-o", "--output", type=OutputFile(), help="the pair (JSON); records are kept in a folder beside it")
+@rare_option("--lossless", type=click.IntRange(1), help="check real loops' tokens on so many requests")
+@output_option("-o", "--output", type=OutputFile(), help="the pair (JSON); records are kept in a folder beside it")
 @common_options
 def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Measure acceptance and hit rates of a target and its draft on your prompts.
@@ -163,15 +167,11 @@ def _measured(
     job = Job(options, asked, folder, seed)
 
     def told(what: str) -> Any:
-        return shown("measure", what, quiet)
+        return shown("measure", what, quiet, kept=f"what was collected is in {folder.path}; run again to resume")
 
     lock = folder.path.with_name(f".{folder.path.name}.lock")
-    try:
-        with locked(lock, folder.path, "measurement"):
-            return _run(job, told)
-    except KeyboardInterrupt:
-        click.echo(f"interrupted: what was collected is in {folder.path}; run again to resume", err=True)
-        sys.exit(130)
+    with locked(lock, folder.path, "measurement"):
+        return _run(job, told)
 
 
 def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[Compared]]:

@@ -21,7 +21,7 @@ def command() -> None:
     """List and show transformer cards."""
 
 
-@command.command("list")
+@command.command("list", example="ssdsim models list")
 @json_option
 def list_models(as_json: bool) -> None:
     """Every bundled card with its size."""
@@ -48,7 +48,7 @@ def list_models(as_json: bool) -> None:
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
 
 
-@command.command("drafters")
+@command.command("drafters", example="ssdsim models drafters")
 @json_option
 def list_drafters(as_json: bool) -> None:
     """Every bundled card of a drafter, with the data on which its acceptance was published."""
@@ -56,7 +56,7 @@ def list_drafters(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "drafters": cards})
         return
-    table = Table(names=3, pad_edge=True)
+    table = Table(first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
     for column in ("name", "--drafter", "target", "sets", "K", "tokens"):
         table.add_column(column, words=column not in ("K", "tokens"))
     for card in cards:
@@ -70,7 +70,7 @@ def list_drafters(as_json: bool) -> None:
     echo("tokens: of a round of K drafted ones, the bonus token included; sources are in the cards (--json)")
 
 
-@command.command("show")
+@command.command("show", example="ssdsim models show llama-3.1-8b")
 @click.argument("name")
 @json_option
 def show_model(name: str, as_json: bool) -> None:

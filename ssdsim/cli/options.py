@@ -10,13 +10,17 @@ from typing import Any
 import click
 
 from ssdsim.base import kinds
-from ssdsim.base.option import Option
+from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
+from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OfKind, Output
-from ssdsim.scenario.options import ALL, ranged
+from ssdsim.scenario.options import ALL, heading, ranged
 
+_OUTPUT = Section.OUTPUT
+VERBOSE = f"{__name__}.verbose"
+"""Where a call keeps that it is asked for every warning."""
 Makes = Callable[[], Iterable[click.Option]]
 
 
@@ -29,14 +33,25 @@ class _Late(click.Option):
 
 
 class Verb(click.Command):
-    """A command whose :func:`late_options` are those of now."""
+    """A command with an ``example``, whose :func:`late_options` are those of now, and whose help has a first page."""
+
+    def __init__(self, *args: Any, example: str = "", **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.example = example
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         made: dict[Verb, list[click.Parameter]] = ctx.meta.setdefault(__name__, {})  # click asks several times a call
         if self not in made:
             known = super().get_params(ctx)
-            made[self] = [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
+            every = [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
+            made[self] = [*every[:-1], *more_of(every), *every[-1:]]  # click's last is --help
         return made[self]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if self.example:
+            with formatter.section("Example"):
+                formatter.write(f"  {self.example}\n")  # whole, to be copied
+        write_options(self.get_params(ctx), ctx, formatter)
 
 
 def late_options(makes: Makes) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -56,14 +71,13 @@ def chosen_options(
     """
 
     def one(option: Option, own: Mapping[str, Any]) -> click.Option:
-        shown = option.help if defaults else option.about
-        shown = f"{option.about} [default: {own[option.name]}]" if option.name in own else shown
+        shown = option.help if defaults else option.told()
+        shown = option.told(f"default: {own[option.name]}") if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
-            return _flag(option)
+            return placed(option, is_flag=True, help=option.help)
         if isinstance(option.kind, kinds.Ranges):
             return _again_for_each(option, shown)
-        kind = several_of(option) if several else _single(option)
-        return click.Option([*option.flags, option.name], type=kind, default=None, help=shown)
+        return placed(option, type=several_of(option) if several else _single(option), help=shown)
 
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
 
@@ -72,15 +86,10 @@ def record_options(record: type[OptionRecord]) -> Callable[[Callable[..., Any]],
     """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
 
     def one(option: Option) -> click.Option:
-        if isinstance(option.kind, kinds.Flag):
-            return _flag(option)
-        return click.Option([*option.flags, option.name], type=OfKind(option.kind), default=None, help=option.help)
+        flag = isinstance(option.kind, kinds.Flag)
+        return placed(option, help=option.help, **({"is_flag": True} if flag else {"type": OfKind(option.kind)}))
 
     return late_options(lambda: map(one, options_of(record).values()))
-
-
-def _flag(option: Option) -> click.Option:
-    return click.Option([*option.flags, option.name], is_flag=True, default=None, help=option.help)
 
 
 def _again_for_each(option: Option, shown: str) -> click.Option:
@@ -89,8 +98,29 @@ def _again_for_each(option: Option, shown: str) -> click.Option:
     def together(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         return tuple(triple for each in value or () for triple in each) or None
 
-    flags = [*option.flags, option.name]
-    return click.Option(flags, type=OfKind(option.kind), multiple=True, default=None, callback=together, help=shown)
+    return placed(option, type=OfKind(option.kind), multiple=True, callback=together, help=shown)
+
+
+def placed(option: Option, **how: Any) -> Placed:
+    """The option of the command line that a record describes; None where it is not given."""
+    place: dict[str, Any] = {"heading": heading(option), "prominence": option.prominence}
+    if isinstance(option.kind, kinds.Name) and option.kind.full is not str:
+        place["callback"] = _in_full(option, option.kind.full)
+    return Placed([*option.flags, option.name], **{"default": None, **place, **how})
+
+
+def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
+    """Says what a short name is taken for."""
+
+    def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
+
+        for name in value if isinstance(value, list) else [value]:
+            if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
+                echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
+        return value
+
+    return said
 
 
 def _single(option: Option) -> OfKind:
@@ -122,7 +152,8 @@ def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """``--json``, ``--seed`` and ``--quiet``."""
     command = quiet_option(command)
-    command = click.option("--seed", type=int, default=0, show_default=True, help="of every random draw")(command)
+    seed = rare_option("--seed", type=int, default=0, show_default=True, help="of every random draw", heading=_OUTPUT)
+    command = seed(command)
     return json_option(command)
 
 
@@ -131,22 +162,29 @@ def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
     folder = Output(path_type=Path, file_okay=False)
     address = "a Dask scheduler, whose workers do the work"
     for option in (
-        click.option("--cluster", metavar="TCP://HOST:PORT", help=address),
-        click.option(
+        rare_option("--cluster", metavar="TCP://HOST:PORT", help=address, heading=_OUTPUT),
+        output_option(
             "--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core"
         ),
-        click.option("-o", "--output", type=folder, help="a run folder; resumed after a kill"),
+        output_option("-o", "--output", type=folder, help="a run folder such as run; resumed after a kill"),
     ):
         command = option(command)
     return command
 
 
+def _note_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    ctx.meta[VERBOSE] = value
+
+
 def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--quiet", is_flag=True, help="no notes on stderr")(command)
+    """``--quiet``, and ``--verbose`` beside it."""
+    noted: dict[str, Any] = {"is_flag": True, "expose_value": False, "callback": _note_verbose}
+    command = output_option("--verbose", **noted, help="every warning, not one of a kind")(command)
+    return output_option("--quiet", is_flag=True, is_eager=True, help="no notes on stderr")(command)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="one JSON object on stdout")(command)
+    return output_option("--json", "as_json", is_flag=True, help="one JSON object on stdout")(command)
 
 
 def echo_json(value: Any) -> None:

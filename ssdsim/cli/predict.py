@@ -7,13 +7,18 @@ from typing import Any
 import click
 
 from ssdsim.answers.predict import PredictEngine, predict
+from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
 
 
-@click.command("predict", cls=Verb)
+@click.command(
+    "predict",
+    cls=Verb,
+    example="ssdsim predict --model qwen3-32b --hardware h100-sxm -b 16 --p-hit 0.85",
+)
 @scenario_options
-@click.option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
+@rare_option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
 @common_options
 def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Predict strategies (AR, SD, SSD) and say whether the subject, SSD, is worth its GPU.

@@ -6,41 +6,85 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any
 
 import click
 
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 _LINE_EVERY_S = 5.0
-_BAR_AFTER_S = 1.0  # what is over sooner needs none
+_BAR_AFTER_S = 2.0  # what is over sooner needs none
 
 
 @contextmanager
-def shown(verb: str, what: str, quiet: bool, ends: bool = True) -> Iterator[Callable[[int, int], None]]:
+def shown(
+    verb: str, what: str, quiet: bool, ends: bool = True, kept: str = "nothing is kept"
+) -> Iterator[Callable[[int, int], None]]:
     """A function of (done, total) that shows it on stderr: ``sweep: 40 of 100 points, 3 min left``.
 
-    Work that is over soon says nothing where it does not say that it ``ends``.
+    A terminal shows that there is work, and for how long, where nobody calls it. Elsewhere work that is over soon says
+    nothing where it does not say that it ``ends``. An interrupt says what is ``kept``.
     """
-    if quiet:
-        yield lambda done, total: None
-    elif sys.stderr is not None and sys.stderr.isatty():
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    terminal = sys.stderr is not None and sys.stderr.isatty() and not quiet
+    bar = _Bar(verb, what) if terminal else None
+    try:
+        if bar is not None:
+            yield bar.moved
+        else:
+            yield (lambda done, total: None) if quiet else _lines(verb, what, ends)
+    except KeyboardInterrupt as interrupt:
+        raise KeyboardInterrupt(str(interrupt) or kept) from None
+    finally:
+        if bar is not None:
+            bar.end()
+
+
+class _Bar:
+    """It begins by itself once the work has taken a while, with or without news of how far that is."""
+
+    def __init__(self, verb: str, what: str) -> None:
+        self._verb, self._what = verb, what
+        self._far: tuple[int, int] | None = None
+        self._shown: tuple[Progress, TaskID] | None = None
+        self._ended, self._lock = False, Lock()
+        self._timer = Timer(_BAR_AFTER_S, self._begin)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def moved(self, done: int, total: int) -> None:
+        with self._lock:
+            self._far = done, total
+            self._update()
+
+    def end(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._ended = True
+            if self._shown is not None:
+                self._shown[0].stop()
+
+    def _begin(self) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         from ssdsim.cli.console import console  # here: most answers are there before there is a bar to draw
 
-        columns = (TextColumn(verb), BarColumn(), MofNCompleteColumn(), TextColumn(what), TimeRemainingColumn())
-        bar = Progress(*columns, console=console(stderr=True), transient=True)
-        task, began = bar.add_task(verb), time.monotonic()
+        with self._lock:
+            if self._ended:
+                return
+            columns = (TextColumn(self._verb), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
+            how: dict[str, Any] = {"console": console(stderr=True), "transient": True, "redirect_stdout": False}
+            bar = Progress(*columns, TimeRemainingColumn(), **how)
+            self._shown = bar, bar.add_task(self._verb, total=None, far="")
+            self._update()
+            bar.start()
 
-        def moved(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
-            if time.monotonic() - began >= _BAR_AFTER_S:
-                bar.start()
-
-        try:
-            yield moved
-        finally:
-            bar.stop()
-    else:
-        yield _lines(verb, what, ends)
+    def _update(self) -> None:
+        if self._shown is not None and self._far is not None:
+            (bar, task), (done, total) = self._shown, self._far
+            bar.update(task, completed=done, total=total, far=f"{done}/{total} {self._what}")
 
 
 def _lines(verb: str, what: str, ends: bool) -> Callable[[int, int], None]:
@@ -62,6 +106,11 @@ def _lines(verb: str, what: str, ends: bool) -> Callable[[int, int], None]:
 def _left(took_s: float, done: int, left: int) -> str:
     """What it will still cost at the pace so far."""
     return f", {told(took_s / done * left)} left" if done > 0 and left > 0 else ""
+
+
+def kept_in(folder: Path | None, what: str) -> str:
+    """What an interrupt of work with ``-o`` leaves."""
+    return f"{folder} keeps each {what} that is done" if folder else f"-o FOLDER would keep each {what} that is done"
 
 
 def told(seconds: float) -> str:

@@ -14,7 +14,8 @@ from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.base.kinds import MOST_VALUES, Kind, Several, Whole
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, several_of
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
 from ssdsim.runs.layout import COMMAND, REPORT
@@ -70,7 +71,7 @@ def narrowed() -> Iterator[click.Option]:
     """Every option that is searched, as a list or range of what may be chosen."""
     for axis in every_axis():
         option = ALL[axis.option]
-        yield click.Option([*option.flags, option.name], type=several_of(option), help=axis.about)
+        yield placed(option, type=several_of(option), help=axis.about)
 
 
 def beside_searched() -> Mapping[str, Any]:
@@ -78,7 +79,7 @@ def beside_searched() -> Mapping[str, Any]:
     return dict(pair for axis in every_axis() for pair in axis.beside)
 
 
-@click.command("recommend", cls=Verb)
+@click.command("recommend", cls=Verb, example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64")
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
     *ALL["b"].flags,
@@ -93,7 +94,9 @@ def beside_searched() -> Mapping[str, Any]:
 @click.option("--use", type=click.Choice(USES), default="needed", show_default=True, help="GPUs that a token pays for")
 @click.option("--rate", type=float, help="requests a second over all copies, at which strategies are held together")
 @click.option("--slo", help="what 90 % of requests must keep, in ms: ttft:500,tpot:20")
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page")
+@output_option(
+    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
+)
 @click.option("--at-least", type=float, help="tokens/s that a user must get")
 @late_options(narrowed)
 @chosen_options(workload, instead=beside_searched)
@@ -115,10 +118,12 @@ def command(
     """
     with shown("recommend", "steps", quiet, ends=False) as progress:
         recommendation = recommend(seed=seed, progress=progress, **options)
-    entrance = door(recommendation, rate, slo)
+    with shown("recommend", "", quiet):
+        entrance = door(recommendation, rate, slo)
     answer = recommendation_json(recommendation, entrance) if as_json or output is not None else {}
     if output is not None:
-        _keep(output, recommendation, entrance, answer, seed)
+        with shown("recommend", "", quiet):
+            _keep(output, recommendation, entrance, answer, seed)
     if as_json:
         echo_json(answer)
     else:
@@ -126,7 +131,8 @@ def command(
 
         print_recommendation(recommendation, entrance, quiet)
         if output is not None and entrance is not None:
-            click.echo(f"{output / REPORT}, {output / COMMAND}")
+            written = [output / REPORT, *([output / COMMAND] if entrance.command else [])]
+            click.echo(", ".join(map(str, written)))
     return int(all(answer.best is None for answer in recommendation.answers))
 
 

@@ -11,11 +11,13 @@ from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
+from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.scenario.configuration import Configuration
+from ssdsim.scenario.engines import Engine
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
@@ -33,14 +35,22 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     out.print()
     verdict = prediction.verdict
     colour = "green" if verdict.best == verdict.subject else "yellow"
-    print_labelled(out, "Verdict  ", verdict.sentence, colour, "bold")
+    print_labelled(out, "Verdict  ", f"{_not_there(prediction)}{verdict.sentence}", colour, "bold")
     if verdict.probability_best is not None:
         others = " and ".join(map(title_of, verdict.over))
         faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
         rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
         print_labelled(out, UNLABELLED, faster + rest)
     _print_notes(prediction, out)
-    print_warnings(prediction.configuration.warnings, quiet)
+    print_warnings(prediction.configuration.warnings, quiet, prediction.configuration.share_beyond_timings)
+
+
+def _not_there(prediction: Prediction) -> str:
+    """What is said before a verdict on a strategy that the engine does not have, where a user named the engine."""
+    settings, subject = prediction.configuration.settings, prediction.verdict.subject
+    named = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
+    engine = Engine.of(named)
+    return f"{engine.called} does not run {title_of(subject)} so; if it did: " if engine.lacks(subject) else ""
 
 
 def title_of(name: str) -> str:

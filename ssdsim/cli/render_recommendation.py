@@ -121,8 +121,8 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
     prompt, answer = paying.lengths
     counted = "target" if entrance.deployment.shape.targets > 1 else "copy"
     each = f"A {counted}: " if entrance.deployment.targets > 1 else ""
-    settings = f"; at every batch {entrance.deployment.settings}" if entrance.deployment.settings else ""
-    yield "Pays", f"{each}{paying.sentence} Prompts of {prompt} and answers of {answer} tokens{settings}."
+    settings = f", {entrance.deployment.settings} at every batch" if entrance.deployment.settings else ""
+    yield "Pays", f"{each}With prompts of {prompt} and answers of {answer} tokens{settings}: {paying.sentence}"
     if paying.rate is not None:
         times = (
             f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()

@@ -99,9 +99,11 @@ def _headline(serving: Serving, point: Point) -> str:
 
 
 def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
-    table = Table(first=("TTFT p50", "TPOT p50", "TPOT p99"))
+    """A row a metric, a column a policy."""
+    table = Table(turned=True)
     table.add_column("", words=True)
-    columns = ["GPUs", "done/s", "TTFT p50", "p99 ms", "TPOT p50", "95 %", "p99 ms ", "ITL p99", "tok/s/GPU", "running"]
+    columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
+    columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []

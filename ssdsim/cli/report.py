@@ -9,15 +9,17 @@ import click
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.output import print_out
+from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 from ssdsim.runs.layout import REPORT
 
 
-@click.command("report")
+@click.command("report", cls=Verb, example="ssdsim report run -o page.html")
 @click.argument("run_folder", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
+@output_option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
 @click.option("--figure", metavar="NAME", help="One figure alone, as SVG, PDF or PNG by the name of --output.")
 @click.option(
     "--columns",
@@ -52,12 +54,12 @@ def _picture(run_folder: Path, name: str, path: Path, columns: str | None, as_js
     from ssdsim.reports.picture import kind_of, save_picture
 
     kind_of(path)  # before any work
-    found = figure(run_folder, name, seed)
-    save_picture(found.plot, path, int(columns) if columns else found.columns)
+    plot = figure(run_folder, name, seed)
+    save_picture(plot.plot, path, int(columns) if columns else plot.columns)
     if as_json:
-        echo_json({"schema": 1, "report": path, "figures": [picked(found, "key", "title")]})
+        echo_json({"schema": 1, "report": path, "figures": [picked(plot, "key", "title")]})
         return
-    echo(found.title)
+    echo(plot.title)
     print_out(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
@@ -66,7 +68,8 @@ def _page(run_folder: Path, path: Path, as_json: bool, seed: int, quiet: bool) -
 
     if path.suffix.lower() not in ("", ".html", ".htm"):
         raise InputError(f"{path}: a report is a page (.html); one figure of it is written by --figure NAME")
-    made = report(run_folder, seed)
+    with shown("report", "", quiet):
+        made = report(run_folder, seed)
     made.save(path)
     if as_json:
         echo_json(

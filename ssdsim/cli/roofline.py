@@ -28,7 +28,7 @@ _LEGEND = (
 )
 
 
-@click.command("roofline", cls=Verb)
+@click.command("roofline", cls=Verb, example="ssdsim roofline --model qwen3-32b -b 16")
 @chosen_options(taken)
 @click.option("--pass", "only", multiple=True, metavar="NAME", help="only these, such as verify [default: all]")
 @quiet_option

@@ -22,7 +22,7 @@ def command() -> None:
     """List and show runtimes: what an engine adds to a hardware profile."""
 
 
-@command.command("list")
+@command.command("list", example="ssdsim runtimes list")
 @json_option
 def list_runtimes(as_json: bool) -> None:
     """Every bundled runtime with its engine and what its numbers rest on."""
@@ -41,7 +41,7 @@ def list_runtimes(as_json: bool) -> None:
     console().print(table)
 
 
-@command.command("show")
+@command.command("show", example="ssdsim runtimes show vllm")
 @click.argument("name")
 @json_option
 def show_runtime(name: str, as_json: bool) -> None:

@@ -26,8 +26,9 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import File
 from ssdsim.base.option_record import taken
+from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, record_options, work_options
-from ssdsim.cli.progress import shown, told
+from ssdsim.cli.progress import kept_in, shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
@@ -42,14 +43,14 @@ _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
 """What a simulated token takes at most of a core, runs that a search for a capacity takes, and what is long."""
 
 
-@click.command("serve", cls=Verb)
+@click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
 @record_options(Load)
 @click.option("--compare", type=OfKind(File()), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against")
 @record_options(Goal)
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @record_options(Fleet)
-@click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
-@click.option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
+@output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
+@rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
 @record_options(Batching)
 @record_options(Effort)
 @work_options
@@ -82,7 +83,7 @@ def command(
     if effort.runs and not quiet:
         runs = len(load.rates or [None]) + (_SEARCH_RUNS if goal.capacity else 0)
         _say_cost(requests, runs, str(options["strategies"] or _STRATEGIES), output)
-    with shown("serve", "runs", quiet) as progress, ExitStack() as stack:
+    with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
             Load(load.rate, workload=requests),
@@ -110,9 +111,11 @@ def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | Non
     count, tokens = runs * len(strategies.split(",")), int(requests.output_tokens.sum())
     if count * tokens * _TOKEN_S < _LONG_S:
         return
-    kept = f"{output} keeps each run that is done" if output else "-o FOLDER would keep each run that is done"
     what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"
-    click.echo(f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept}", err=True)
+    click.echo(
+        f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept_in(output, 'run')}",
+        err=True,
+    )
 
 
 def _save_timeline(serving: Serving, path: Path) -> None:

@@ -15,6 +15,7 @@ from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
+from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.render import print_shared, title_of
@@ -32,7 +33,7 @@ _TRACED_ROUNDS = 50
 _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
 
 
-@click.command("simulate", cls=Verb)
+@click.command("simulate", cls=Verb, example="ssdsim simulate -b 16 --p-hit 0.85 --rounds 5000")
 @scenario_options
 @click.option(
     "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
@@ -45,8 +46,8 @@ _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
     type=click.IntRange(1, MOST_OUTPUT_TOKENS),
     help="start together and run until every sequence has so many tokens",
 )
-@click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
-@click.option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
+@rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of tokens/s at 95 %, such as 0.01")
+@output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
 def command(
     engine: str,

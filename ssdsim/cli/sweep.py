@@ -20,9 +20,10 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
+from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
 from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import shown
+from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
@@ -32,12 +33,12 @@ from ssdsim.scenario.points import subject_among
 _TOP = 10
 
 
-@click.command("sweep", cls=Verb)
+@click.command("sweep", cls=Verb, example="ssdsim sweep -b 1,16,64 --k 2:8 --alpha 0.6:0.9:0.1 -o run")
 @grid_options
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
-@click.option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
-@click.option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
-@click.option(
+@rare_option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
+@rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
+@rare_option(
     "--draws",
     type=click.IntRange(0, MOST_DRAWS),
     default=0,
@@ -76,7 +77,7 @@ def command(
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
     _check_shown(plan, sort, top, as_json)
-    with shown("sweep", "points", quiet) as progress:
+    with shown("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
         results = sweep(preset=preset, folder=output, jobs=jobs, cluster=cluster, progress=progress, **how, **given)
     if as_json:
         echo_json(_json(plan, results))
@@ -191,8 +192,8 @@ def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Ser
     shown = []
     backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
     if backup is not None:
-        fallback = f"effective_{backup}" if backup in plan.grid else backup
-        shown.append(("fallback", fallback, lambda row: str(row[fallback])))
+        chosen = f"effective_{backup}" if backup in plan.grid else backup
+        shown.append(("backup", chosen, lambda row: str(row[chosen])))
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
     shown += [over(rival) for rival in contest.rivals]
     shown += [per_gpu(rival) for rival in contest.rivals[:1]]
@@ -231,5 +232,5 @@ def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
         said.append(f"{what} {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x")
     backup = contest.own("backup")
     if backup is not None:
-        said.append(f"just in time is the fallback at {(column(possible, backup) == 'jit').mean():.0%}")
+        said.append(f"just in time is the backup at {(column(possible, backup) == 'jit').mean():.0%}")
     return "; ".join(said)

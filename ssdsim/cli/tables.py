@@ -1,4 +1,4 @@
-"""Tables of which no terminal cuts a cell: columns that do not fit side by side go on below."""
+"""Tables of which no terminal cuts a cell: a narrow one is turned, or says which columns it has no room for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from rich.text import Text
 
 Cell = str | Text
 
+_FEW = 5  # rows of a table that may be turned
+_LEFT_OUT = "left out: "
 _GAP = 2  # blanks that rich puts between two columns
 
 
@@ -31,15 +33,19 @@ _Fits = Callable[[Sequence[Column]], bool]
 
 
 class Table:
-    """Columns and rows to print by ``console.print``, which may be broken into blocks of columns, one below the other.
+    """Columns and rows to print by ``console.print``.
 
-    The first ``names`` columns say what a row is about and begin every block; where they need more than half of a line
-    (or leave too little for another column) rows are numbered instead. After them come the columns of the headers in
-    ``first``, then the others. A styled cell is rich's ``Text``. ``pad_edge`` puts a blank at both ends of a line.
+    The first ``names`` columns say what a row is about. Where the terminal is too narrow, a table of few rows is
+    turned: a line a column. A longer one has the columns of the headers in ``first``, then the others as long as there
+    is room, and says which it has left out. Where the names leave no room for another column, rows are numbered and
+    the columns stand in blocks, one below the other. A ``turned`` table is so in every terminal that has room. A styled
+    cell is rich's ``Text``. ``pad_edge`` puts a blank at both ends of a line.
     """
 
-    def __init__(self, *, names: int = 1, first: Sequence[str] = (), pad_edge: bool = False) -> None:
-        self.names, self.first, self.pad_edge = names, tuple(first), pad_edge
+    def __init__(
+        self, *, names: int = 1, first: Sequence[str] = (), pad_edge: bool = False, turned: bool = False
+    ) -> None:
+        self.names, self.first, self.pad_edge, self.turned = names, tuple(first), pad_edge, turned
         self.columns: list[Column] = []
         self._styles: list[str] = []
 
@@ -67,16 +73,47 @@ class Table:
             needed = sum(map(width, columns)) + _GAP * (len(columns) - 1) + 2 * self.pad_edge
             return needed <= options.max_width
 
-        for i, block in enumerate(self._blocks(fits)):
-            if i:
-                yield ""
-            yield self._drawn(block, None if fits(block) else max(block, key=width))
+        whole, turned = fits(self.columns), self._turned()
+        if turned is not None and (self.turned or not whole) and fits(turned):
+            yield self._drawn(turned, None, [""] * len(turned[0].cells))
+        elif whole:
+            yield self._drawn(self.columns, None, self._styles)
+        elif len(kept := self._kept(fits)) > self.names:
+            yield self._drawn(kept, None, self._styles)
+            left = ", ".join(column.header.strip() for column in self.columns if column not in kept)
+            yield Text(f"{_LEFT_OUT}{left} (a wider terminal or --json has them)", "dim")
+        else:
+            for i, block in enumerate(self._blocks(fits)):
+                if i:
+                    yield ""
+                yield self._drawn(block, None if fits(block) else max(block, key=width), self._styles)
+
+    def _turned(self) -> list[Column] | None:
+        """A row for each column; None where no one name says what a row is about, or there are too many."""
+        if self.names != 1 or not self._styles or len(self._styles) > _FEW:
+            return None
+        name, *others = self.columns
+        turned = [Column(name.header, words=True, cells=[column.header.strip() for column in others])]
+        for row, title in enumerate(name.cells):
+            turned.append(Column(str(title), cells=[column.cells[row] for column in others]))
+        return turned
+
+    def _kept(self, fits: _Fits) -> list[Column]:
+        """The names, and the most important columns for which there is room, in their order."""
+        kept = self.columns[: self.names]
+        for run in self._ranked():
+            for column in run:
+                if fits([*kept, column]) and (column is run[0] or run[0] in kept):
+                    kept = [*kept, column]
+        return [column for column in self.columns if column in kept]
+
+    def _ranked(self) -> list[list[Column]]:
+        """What is read together, in the order of its importance."""
+        rank = {header: i for i, header in enumerate(self.first)}
+        return sorted(_runs(self.columns[self.names :]), key=lambda run: rank.get(run[0].header, len(rank)))
 
     def _blocks(self, fits: _Fits) -> Iterator[list[Column]]:
         """The columns of each block."""
-        if fits(self.columns):
-            yield self.columns
-            return
         names, runs = self._parted(fits)
         block = [*names]
         for run in runs:
@@ -93,21 +130,19 @@ class Table:
 
     def _parted(self, fits: _Fits) -> tuple[list[Column], list[list[Column]]]:
         """The columns that begin every block, and the runs of the others in the order of their importance."""
-        names, runs = self.columns[: self.names], _runs(self.columns[self.names :])
-        rank = {header: i for i, header in enumerate(self.first)}
-        runs.sort(key=lambda run: rank.get(run[0].header, len(rank)))
+        names, runs = self.columns[: self.names], self._ranked()
         if fits([*names, *names]) and all(fits([*names, column]) for run in runs for column in run):
             return names, runs
         numbers = Column("#", cells=[str(row) for row in range(1, len(self._styles) + 1)])
         return [numbers], [*([name] for name in names), *runs]
 
-    def _drawn(self, block: Sequence[Column], folded: Column | None) -> table.Table:
+    def _drawn(self, block: Sequence[Column], folded: Column | None, styles: Sequence[str]) -> table.Table:
         """One block; a column that is too wide for a line of its own is ``folded``, which cuts nothing."""
         drawn = table.Table(box=None, pad_edge=self.pad_edge, header_style="dim")
         for column in block:
             side: JustifyMethod = "left" if column.words else "right"
             drawn.add_column(column.header, justify=side, no_wrap=column is not folded, overflow="fold")
-        for row, style in enumerate(self._styles):
+        for row, style in enumerate(styles):
             drawn.add_row(*(column.cells[row] for column in block), style=style)
         return drawn
 

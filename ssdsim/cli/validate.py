@@ -15,6 +15,7 @@ from ssdsim.cli import validate_pair, validate_paper, validate_rows
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
@@ -58,15 +59,15 @@ for each in (validate_paper, validate_rows, validate_pair):
     command.add_command(each.command)
 
 
-@command.command("run", cls=Verb)
+@command.command("run", cls=Verb, example="ssdsim validate run --grid single -o validation")
 @record_options(Real)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it")
-@click.option(
+@output_option(
     "--trace",
     type=OutputFile(),
     help="rounds of the first point in one file: measured, and simulated ones of the strategy asked about",
 )
-@click.option(
+@output_option(
     "-o",
     "--output",
     type=Output(path_type=Path),
@@ -98,7 +99,7 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
     table = Table(names=6, first=("error",), pad_edge=True)
-    for column in ("b", "K", "F", "p_hit", "fallback", "", "measured ms", "predicted ms", "error", "most off"):
+    for column in ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off"):
         table.add_column(column)
     for comparisons in compared:
         for c in comparisons:

@@ -14,6 +14,7 @@ from ssdsim import strategies as known
 from ssdsim.base.kinds import Percent
 from ssdsim.cli.calibrate import alone_under_torchrun
 from ssdsim.cli.console import console, echo
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from ssdsim.validation.tokens.comparison import TokenComparison
 
 
-@click.command("pair", cls=Verb)
+@click.command("pair", cls=Verb, example="ssdsim validate pair pair.json --prompts unseen.jsonl")
 @click.argument("pair", type=click.Path(path_type=Path))
 @click.option(
     "--prompts", type=click.Path(path_type=Path), required=True, help="prompts that the pair was not measured on"
 )
 @record_options(RealPair)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it")
-@click.option("-o", "--output", type=Output(path_type=Path), default="validation", show_default=True, help="a folder")
+@output_option("-o", "--output", type=Output(path_type=Path), default="validation", show_default=True, help="a folder")
 @quiet_option
 @json_option
 def command(

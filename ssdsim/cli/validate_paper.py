@@ -12,7 +12,7 @@ from rich.console import Console
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.cli.validate_trees import headed, print_trees, trees_json
 from ssdsim.cli.values import OfKind
@@ -20,7 +20,7 @@ from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay
 from ssdsim.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
 
 
-@click.command("paper")
+@click.command("paper", cls=Verb, example="ssdsim validate paper kumar2026")
 @click.argument("paper")
 @click.option("--hardware", help=f"profile that kernels are priced on [default: {HARDWARE}]")
 @click.option(

@@ -14,8 +14,9 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Name, Percent, Several
 from ssdsim.cli.console import console, echo
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import FILLED, by_column, row_options
-from ssdsim.cli.options import common_options, echo_json
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, Output
 from ssdsim.runs.layout import CONFIG, MEASURED
@@ -25,7 +26,7 @@ _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "to
 _CONFIG = 'schema = 1\nverb = "validate"\n'
 
 
-@click.command("rows")
+@click.command("rows", cls=Verb, example="ssdsim validate rows rows.csv --runtime vllm")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--runtime",
@@ -35,7 +36,7 @@ _CONFIG = 'schema = 1\nverb = "validate"\n'
 )
 @row_options(*FILLED)
 @click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it, of the mean")
-@click.option("-o", "--output", type=Output(path_type=Path), help="a run folder for ssdsim report")
+@output_option("-o", "--output", type=Output(path_type=Path), help="a run folder for ssdsim report")
 @common_options
 def command(
     files: tuple[Path, ...],

@@ -1,29 +1,59 @@
-"""Warnings as a person reads them: each kind once, with its number and an example."""
+"""Warnings as a person reads them: a line a kind, and all that it stands for with ``--verbose``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
+import click
+
 from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.options import VERBOSE
+from ssdsim.hardware.timing import EXTRAPOLATED
 
 _SHAPES = re.compile(r"\d[\d.x]*")
 
 
-def print_warnings(warnings: Iterable[str], quiet: bool) -> None:
-    """On stderr, a line for all that differ in their numbers only; ``--json`` has every one."""
+def print_warnings(warnings: Iterable[str], quiet: bool, share: float | None = None) -> None:
+    """On stderr, a line for all that differ in their numbers only; ``--verbose`` and ``--json`` have every one.
+
+    ``share`` is how much of the passes' time is of operations that were timed at no such shape.
+    """
     if quiet:
         return
+    log = console(stderr=True)
+    for line in list(warnings) if _is_verbose() else _lines(warnings, share):
+        print_labelled(log, "warning: ", line, "yellow")
+
+
+def _is_verbose() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(VERBOSE))
+
+
+def _lines(warnings: Iterable[str], share: float | None) -> list[str]:
+    beyond: dict[str, list[str]] = {}
     kinds: dict[str, list[str]] = {}
     for warning in warnings:
-        kinds.setdefault(_kind(warning), []).append(warning)
-    log = console(stderr=True)
-    for alike in kinds.values():
-        more = f" (and {len(alike) - 1} more of this kind)" if len(alike) > 1 else ""
-        print_labelled(log, "warning: ", f"{alike[0]}{more}", "yellow")
+        if found := EXTRAPOLATED.fullmatch(warning):
+            beyond.setdefault(found["profile"], []).append(found["operation"])
+        else:
+            kinds.setdefault(_SHAPES.sub("#", warning), []).append(warning)
+    return [*(_of_kind(alike) for alike in kinds.values()), *(_beyond(*each, share) for each in beyond.items())]
 
 
-def _kind(warning: str) -> str:
-    """What is extrapolated and where, without shapes and limits."""
-    profile, _, rest = warning.partition(": ")
-    return f"{profile}: {_SHAPES.sub('#', rest)}"
+def _of_kind(alike: list[str]) -> str:
+    return f"{alike[0]} (and {len(alike) - 1} more of this kind: --verbose)" if len(alike) > 1 else alike[0]
+
+
+def _beyond(profile: str, operations: list[str], share: float | None) -> str:
+    """``2 operations (attention, gemm), 3 % of the passes' time, are beyond what was timed``."""
+    families = ", ".join(dict.fromkeys(each.partition(":")[0] for each in operations))
+    several = len(operations) > 1
+    what = f"{len(operations)} operation{'s' if several else ''} ({families})"
+    part = "" if share is None else f", {_percent(share)} of the passes' time,"
+    return f"{profile}: {what}{part} {'are' if several else 'is'} beyond what was timed (--verbose)"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %") if share >= 0.01 else "under 1 %"

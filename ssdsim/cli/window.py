@@ -11,6 +11,7 @@ from ssdsim.answers.window import AXES, sentence, taken, window
 from ssdsim.answers.window import as_json as window_json
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
+from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 
@@ -23,7 +24,7 @@ _LEGEND = (
 )
 
 
-@click.command("window", cls=Verb)
+@click.command("window", cls=Verb, example="ssdsim window --tp 2,4,8 -b 1,16,64")
 @chosen_options(lambda: AXES, several=True)
 @chosen_options(lambda: (name for name in taken() if name not in AXES))
 @common_options
@@ -32,7 +33,8 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
 
     Every option down to --k takes a list or an inclusive range: 1,2,4 or 1:8 or 1:64:8.
     """
-    frame = window(seed=seed, **options)
+    with shown("window", "", quiet):
+        frame = window(seed=seed, **options)
     if as_json:
         echo_json(window_json(frame))
     else:

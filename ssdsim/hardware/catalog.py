@@ -6,7 +6,7 @@ import re
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 
-from ssdsim.base.bundled import Shelf
+from ssdsim.base.bundled import Shelf, may_mean
 from ssdsim.base.checks import text
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.errors import InputError
@@ -32,6 +32,8 @@ TRANSFORMERS = Shelf(
     "transformer", "transformers", ".toml", load_transformer, ("transformer-shaped-HxL", "a card or a config.json")
 )
 HARDWARE = Shelf("hardware", "hardware", ".json", while_unchanged(load_profile), ("or the path of a profile",))
+MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16gb": "v100-sxm2-16gb"}
+"""Machines by their names, with the profile of their GPUs and links; where there were two, of the larger memory."""
 transformer_names = TRANSFORMERS.names
 hardware_names = HARDWARE.names
 
@@ -46,7 +48,7 @@ def find_transformer(name: str | Path) -> Transformer:
     ------
     InputError : no such card, or a file that is not a valid card.
     """
-    name = text("a transformer", name)
+    name = full_transformer_name(text("a transformer", name))
     shaped = _SHAPED.fullmatch(name)
     if shaped:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
@@ -80,23 +82,33 @@ def plain_name(name: str) -> str:
     return _alias(name.replace("--", "/"))
 
 
+def full_transformer_name(name: str) -> str:
+    """The bundled card that a loose spelling means: ``llama3.1-8b`` is ``llama-3.1-8b``.
+
+    What names a card, a file or a checkpoint already, means none or several, is returned as it is.
+    """
+    known = _SHAPED.fullmatch(name) or "/" in name or exists(expanduser(name)) or TRANSFORMERS.file(_alias(name))
+    meant = [] if known else may_mean(_alias(name), transformer_names())
+    return meant[0] if len(meant) == 1 else name
+
+
 def full_hardware_name(name: str) -> str:
-    """The bundled profile that a short name means: ``h200`` is ``h200-sxm``, whatever variants that has.
+    """The bundled profile that a short name or a machine means: ``h200`` is ``h200-sxm``, whatever variants that has.
 
     A name that means none, or several, is returned as it is.
     """
     called = name.lower().replace("_", "-")
-    names = hardware_names()
-    longer = [each for each in names if each.startswith(f"{called}-")] if called not in names else []
-    roots = [each for each in longer if not any(each.startswith(f"{other}-") for other in longer)]
-    return roots[0] if len(roots) == 1 else name
+    if HARDWARE.file(called) or exists(expanduser(name)):
+        return name
+    meant = may_mean(called, (*hardware_names(), *MACHINES))
+    return MACHINES.get(meant[0], meant[0]) if len(meant) == 1 else name
 
 
 def find_hardware(name: str | Path) -> HardwareProfile:
-    """The hardware profile called ``name``: a bundled one (``h200_sxm`` finds ``h200-sxm``) or a JSON file.
+    """The hardware profile called ``name``: a bundled one (``h200`` finds ``h200-sxm``) or a JSON file.
 
     Raises
     ------
     InputError : no such profile, or a file that is not a valid profile.
     """
-    return HARDWARE.find(text("hardware", name))
+    return HARDWARE.find(full_hardware_name(text("hardware", name)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -107,6 +108,10 @@ class Law(ABC, Generic[Op]):
     def waiting_s(self, op: Op, seconds: float) -> float:
         """Of the ``seconds`` that it takes alone, those in which kernels beside it could run: it works no more."""
         return max(0.0, seconds - self.floor_s(op))
+
+
+EXTRAPOLATED = re.compile(r"(?P<profile>[^:]+): (?P<operation>.+) is extrapolated: .*")
+"""The warning of :func:`timed`, told of a timing's key."""
 
 
 def timed(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import signal
 import sys
 import time
@@ -15,8 +14,8 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.base.errors import InputError
+from ssdsim.machine.device_names import named_devices
 
-_NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 _PR_SET_PDEATHSIG = 1
 COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
 LOOPBACK = "lo" if sys.platform == "linux" else "lo0"  # the network interface of a machine to itself
@@ -31,24 +30,6 @@ def parse_devices(text: str) -> list[str]:
     """
     names = named_devices(text)
     check_devices(names)
-    return names
-
-
-def named_devices(text: str) -> list[str]:
-    """The names alone, of a machine that need not be this one.
-
-    Raises
-    ------
-    InputError : not a device.
-    """
-    match = _NAME.fullmatch(text)
-    if not match:
-        raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
-    kind, first, last = match[1], match[2], match[3]
-    start = int(first or 0)
-    names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
-    if not names:
-        raise InputError(f"'{text}' names no device: {start} is above {last}")
     return names
 
 

@@ -1,4 +1,4 @@
-"""What a :class:`ssdsim.machine.graph.Graph` allocates, known before it does."""
+"""What a :class:`ssdsim.machine.graph.Graph`, and the pool that operations stream from, allocate: known before."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ssdsim.transformer.operations import (
     Operation,
 )
 
+POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 FLOAT32_BYTES = 4  # random numbers are drawn as float32
 
 

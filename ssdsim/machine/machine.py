@@ -13,6 +13,7 @@ import torch
 
 from ssdsim.base.errors import InputError
 from ssdsim.machine.devices import belong_to_parent
+from ssdsim.machine.smi import SeenGpu, has_kernels, kernels_missing
 from ssdsim.transformer.operations import DTYPES
 
 _BFLOAT16_SINCE = (8, 0)  # compute capability
@@ -33,6 +34,11 @@ class Gpu:
     free_bytes: int
     compute_units: int
     peers: frozenset[str]
+
+    @property
+    def as_seen(self) -> SeenGpu:
+        """As the driver tells it."""
+        return SeenGpu(self.name, self.capability, self.memory_bytes)
 
 
 def gpus(devices: Sequence[str]) -> Mapping[str, Gpu]:
@@ -99,6 +105,13 @@ def natural_dtype(devices: Sequence[str]) -> str:
     if not gpus_here:
         return "float32"
     return "bfloat16" if all(gpu.capability >= _BFLOAT16_SINCE for gpu in gpus_here) else "float16"
+
+
+def check_kernels(devices: Sequence[str]) -> None:
+    """Raise :class:`InputError` where this build of torch has no kernels of a GPU: it names the build that has."""
+    lacking = [gpu for gpu in gpus(devices).values() if not has_kernels(torch.cuda.get_arch_list(), gpu.capability)]
+    if lacking:
+        raise InputError(kernels_missing(torch.__version__, torch.version.cuda, [gpu.as_seen for gpu in lacking]))
 
 
 def check_dtype(dtype: str, devices: Sequence[str]) -> None:

@@ -10,9 +10,9 @@ from itertools import count
 import torch
 
 from ssdsim.machine.capture import capture
+from ssdsim.machine.graph_memory import POOL_BYTES
 from ssdsim.machine.timing import Action, Timed, time_action, time_once
 
-POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 _GRAPH_BYTES = 512 << 20  # streamed by the runs of one CUDA graph
 _FEWEST_IN_GRAPH, _MOST_IN_GRAPH = 8, 256
 _MOST_RUNS, _AT_LEAST_S = 4, 0.002  # of each visit: short operations more often

@@ -85,7 +85,7 @@ def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, s
     theorem = "" if b_star is None else "b* is Theorem 17's, with the costs at b = 1; "
     return Figure(
         key=key,
-        section="Batch and fallback",
+        section="Batch and backup",
         title=_title(crossing, largest, f"{title_of(name)}: " if several else ""),
         about=f"{title_of(name)} over {title_of(rival)} against the batch. One miss stalls the whole batch while the "
         f"draft drafts just in time; a fast backup costs tokens but no time. {theorem}the crossing is of the two full "
@@ -195,7 +195,7 @@ def _title(crossing: float, largest: int, who: str) -> str:
     if crossing == 1:
         sentence = "The fast backup is at least as good at every batch from 1 on"
     elif math.isinf(crossing):
-        sentence = f"Drafting just in time is the better fallback at every batch up to {largest}"
+        sentence = f"Drafting just in time is the better backup at every batch up to {largest}"
     else:
         sentence = f"Draft just in time below batch {crossing:g}; from there on the fast backup is better"
     return who + (sentence[0].lower() + sentence[1:] if who else sentence)

@@ -23,17 +23,17 @@ _SYMBOLS = {"uniform": "circle-open", "geometric": "square", "optimal": "diamond
 
 def cache_shapes(study: Study) -> list[Figure | LeftOut]:
     """Hit rate and speed of the subject by fan-out policy over the temperatures of its pair; none without a pair."""
-    found = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
-    if found is None:
+    chosen = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
+    if chosen is None:
         return []
-    if len(found.pair.by_temperature) < 2:
+    if len(chosen.pair.by_temperature) < 2:
         return [LeftOut(_WHAT, "the pair was measured at one temperature")]
     if not study.rivals or study.subject not in [each.strategy.name for each in study.caching]:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} looks nothing up, or stands alone")]
     given = [name for name in ("p_hit", "fl") if study.base.get(name) is not None]
     if given:
         return [LeftOut(_WHAT, "the hit rate or the fan-outs are given")]
-    measured_at = [each.temperature for each in found.pair.by_temperature if each.temperature is not None]
+    measured_at = [each.temperature for each in chosen.pair.by_temperature if each.temperature is not None]
     table = pd.DataFrame(_rows(study, measured_at))
     if table.empty:
         return [LeftOut(_WHAT, "no point is possible")]
@@ -46,7 +46,7 @@ def cache_shapes(study: Study) -> list[Figure | LeftOut]:
             f"curves; measured at {_listed(table)}. At {study.setting('alpha', 'p_hit')}.",
             plot=_plot(study, table),
             table=table,
-            provenance=f"{study.provenance} {found.source}",
+            provenance=f"{study.provenance} {chosen.source}",
             interval="No interval drawn: the shapes share what is not known.",
         )
     ]

@@ -74,17 +74,17 @@ def _serving(answer: Mapping[str, object]) -> Shown:
     return [*figures, *left_out]
 
 
-def one_figure(found: Drawers, name: str) -> Figure:
+def one_figure(drawers: Drawers, name: str) -> Figure:
     """The figure of this key; no other group is drawn.
 
     Raises
     ------
     InputError : there is none of this name, or the run cannot show it; then why.
     """
-    group = next((group for group in found if name == group or name.startswith(f"{group}-")), None)
+    group = next((group for group in drawers if name == group or name.startswith(f"{group}-")), None)
     if group is None:
-        raise InputError(f"there is no figure '{name}'{nearest(name, found)} This run may have: {', '.join(found)}")
-    shown = found[group]()
+        raise InputError(f"there is no figure '{name}'{nearest(name, drawers)} This run may have: {', '.join(drawers)}")
+    shown = drawers[group]()
     figures = {each.key: each for each in shown if isinstance(each, Figure)}
     if name in figures:
         return figures[name]

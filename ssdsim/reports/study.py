@@ -210,7 +210,7 @@ class Study:
             if name not in follows and values.get(name) is not None
         ]
         if auto and "backup" in shown:
-            parts.append(f"the better fallback ({self.configuration.settings['backup']} at the base values)")
+            parts.append(f"the better backup ({self.configuration.settings['backup']} at the base values)")
         return ", ".join(parts)
 
 

@@ -142,6 +142,21 @@ class Kernel:
                 p[states.index(state), 1 : pmf.size + 1, states.index(to)] = pmf
         return cls(states, p, shared)
 
+    @classmethod
+    def of_windows(cls, accepted_pmf: Array) -> Kernel:
+        """PEARL's, from P(exactly k of a window accepted): the first new token is judged in ``pre``, all in ``post``.
+
+        There is no bonus token; a rejection yields its correction, and nothing is pending after it.
+        """
+        rejected_first, short, all_accepted = accepted_pmf[:1], accepted_pmf[:-1], accepted_pmf[-1:]
+        none = np.zeros(short.size - 1)
+        return cls.by_state(
+            {
+                "pre": {"pre": rejected_first, "post": 1.0 - rejected_first},
+                "post": {"pre": short, "post": np.concatenate([none, all_accepted])},
+            }
+        )
+
     @cached_property
     def is_certain(self) -> bool:
         """Every round yields the same number of tokens and leads to the same state."""

@@ -17,7 +17,7 @@ from ssdsim.scenario.options import files
 
 
 def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[str, Any], command: str) -> None:
-    """Write the folder; a recommendation that is there is replaced.
+    """Write the folder; a recommendation that is there is replaced. No ``command``, no file.
 
     Raises
     ------
@@ -31,7 +31,10 @@ def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[
         config = {"schema": 1, "verb": "recommend", "options": renamed(options, names)}
         keep(path, names)
         write_whole(path / RECOMMENDATION, json.dumps(answer, allow_nan=False))
-        write_whole(path / COMMAND, command)
+        if command:
+            write_whole(path / COMMAND, command)
+        else:  # that of before is no longer what is recommended
+            (path / COMMAND).unlink(missing_ok=True)
         write_whole(path / CONFIG, tomli_w.dumps(config))
     except OSError as error:
         raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None

@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.provenance import summary
+from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
@@ -54,7 +55,7 @@ class Configuration:
         elif "acceptance" in v or "alpha" in v:
             words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {v['alpha']}")
         if v.get("backup", "auto") != "auto":
-            words.append(f"{v['backup']} fallback")
+            words.append(f"{v['backup']} backup")
         return ", ".join(words)
 
     @property
@@ -67,6 +68,19 @@ class Configuration:
         """Extrapolations and mismatches behind the timings, and placeholders and mismatches behind the tokens."""
         timings = (scenario.warnings for scenario in self.scenarios.values()) if self.site is not None else ()
         return sorted(frozenset(self.of_tokens).union(*timings))
+
+    @property
+    def share_beyond_timings(self) -> float:
+        """How much of a strategy's time in passes is of operations beyond what was timed: the largest over them."""
+        told = filter(None, map(EXTRAPOLATED.fullmatch, self.warnings))
+        beyond = {f"{each['operation']}@{each['profile']}" for each in told}
+        shares = [0.0]
+        for scenario in self.scenarios.values():
+            pieces = [piece for step in scenario.priced.expected.values() for piece in step.pieces]
+            seconds = [(term, float(s)) for piece in pieces for term, (s, _) in piece.cost.terms.items()]
+            total = sum(s for _, s in seconds)
+            shares.append(sum(s for term, s in seconds if term in beyond) / total if total else 0.0)
+        return max(shares)
 
     @property
     def provenance(self) -> list[dict[str, str]]:

@@ -94,6 +94,14 @@ def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
     return None
 
 
+def heading(option: Option) -> str:
+    """What help lists an option below: its section, or the titles of the strategies or drafters that have it."""
+    if option.section is not None:
+        return option.section.value
+    who = [each for each in (*strategies.ALL, *drafters.ALL) if option in each.options]
+    return f"Options of {', '.join(each.title for each in who)}"
+
+
 def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:
     """Raise :class:`InputError` for a name that ``verb`` does not take."""
     for name in given:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ssdsim.base.option import Group, Option, spelled
-from ssdsim.scenario.options import ALL, names_of
+from ssdsim.scenario.options import ALL, heading, names_of
 
 _HEAD = """# Options
 
@@ -18,15 +18,17 @@ _FLAG = re.compile(r"--[a-z]+(-[a-z]+)*")
 
 
 def reference() -> str:
-    """The page: a table of all options, then what each one takes, needs and excludes. Anchors are options' names."""
-    return "\n".join([_HEAD, *_table(), "", *(line for option in ALL.values() for line in _section(option))])
+    """The page: a table below each heading of help, then what each takes, needs and excludes; anchors are names."""
+    return "\n".join([_HEAD, *_tables(), "", *(line for option in ALL.values() for line in _section(option))])
 
 
-def _table() -> Iterator[str]:
-    yield "| option | default | meaning |"
-    yield "|---|---|---|"
-    for option in ALL.values():
-        yield f"| [`{_called(option)}`](#{option.name}) | {_default(option)} | {_prose(option.about)} |"
+def _tables() -> Iterator[str]:
+    for title in dict.fromkeys(map(heading, ALL.values())):
+        yield f"\n**{title}**\n"
+        yield "| option | default | meaning |"
+        yield "|---|---|---|"
+        for option in (each for each in ALL.values() if heading(each) == title):
+            yield f"| [`{_called(option)}`](#{option.name}) | {_default(option)} | {_prose(option.about)} |"
 
 
 def _section(option: Option) -> Iterator[str]:

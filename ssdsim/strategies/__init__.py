@@ -11,6 +11,7 @@ from ssdsim.strategies.hybrid import Hybrid
 from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
+from ssdsim.strategies.specactor import SpecActor
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.spectre import Spectre
 from ssdsim.strategies.speculative import Speculative
@@ -36,6 +37,7 @@ ALL: Registry[Strategy] = Registry(
     Lookahead(),
     Hybrid(),
     Spectre(),
+    SpecActor(),
     Enumeration(),
 )
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from ssdsim.base.checks import Array
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -37,23 +34,10 @@ class PEARL(PrePost):
     options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        return tokens_of(drafter.accepted(settings, settings["gamma"]), _kernel)
+        return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_windows)
 
     def branches(self, options: Mapping[str, Any]) -> int | None:
         return None
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         return site.speculate(drafter, self.lookahead(site.options), beside=False)
-
-
-def _kernel(accepted_pmf: Array) -> Kernel:
-    """From P(exactly k of gamma accepted): the first new token is judged in ``pre``, all gamma in ``post``."""
-    rejected_first = accepted_pmf[:1]
-    short, all_accepted = accepted_pmf[:-1], accepted_pmf[-1:]
-    none = np.zeros(short.size - 1)
-    return Kernel.by_state(
-        {
-            "pre": {"pre": rejected_first, "post": 1.0 - rejected_first},
-            "post": {"pre": short, "post": np.concatenate([none, all_accepted])},
-        }
-    )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import Any
 
-import numpy as np
-
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, Number, Whole
 from ssdsim.base.option import Option
@@ -132,14 +130,7 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
     accepted = drafter.accepted(settings, int(settings["spectre_k"]) + 1)
     if accepted.kinds is not None:
         raise NoRoom("SPECTRE takes requests that are alike: give --alpha alone")
-    pmf = accepted.pmf
-    none = np.zeros(pmf.size - 2)
-    return Kernel.by_state(
-        {
-            PRE: {PRE: pmf[:1], POST: 1.0 - pmf[:1]},
-            POST: {PRE: pmf[:-1], POST: np.concatenate([none, pmf[-1:]])},
-        }
-    )
+    return Kernel.of_windows(accepted.pmf)
 
 
 def _retrying(settings: Mapping[str, Any], alone: Kernel, most: int | None = _MOST) -> Retrying:

@@ -28,6 +28,7 @@ ALL = (
     "lookahead",
     "hybrid",
     "spectre",
+    "specactor",
     "enumeration",
 )
 NARROWED: dict[str, dict[str, Any]] = {
@@ -42,6 +43,7 @@ NARROWED: dict[str, dict[str, Any]] = {
     "adaptive": {"adaptive_k": [2, 4]},
     "hybrid": {"hybrid_k": [2, 4]},
     "spectre": {"spectre_k": [2, 4]},
+    "specactor": {"specactor_window": 4, "specactor_targets": 1},
     "enumeration": {"k": [4, 8], "budget": 8},
 }
 
@@ -73,7 +75,9 @@ def test_a_winner_wherever_placeholders_lie_is_named_with_its_condition() -> Non
     comparison = compare(**small("ar", "ssd"))
     assert comparison.winner == "ssd"
     condition = "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
-    assert comparison.sentence.startswith(f"SSD at batch 1 on up to 2 GPUs either way: {condition}, SSD TP 1 + 1 is ")
+    assert comparison.sentence.startswith(
+        f"SSD at batch 1 on up to 2 GPUs at any plausible acceptance and hits: {condition}, SSD TP 1 + 1 is "
+    )
 
 
 def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
@@ -196,7 +200,7 @@ def test_a_measured_pair_is_told_and_its_intervals_reach_every_strategy(tmp_path
 
 SHARED: dict[str, Any] = {"tp": 4, "k": [3, 4], "gamma": 4, "branch_gamma": 4, "branches": 2, "budget": 8}
 SHARED |= {"tree_nodes": 8, "tree_depth": 4, "minedraft_k": 4, "adaptive_k": 4, "dsi_k": 4, "dsi_targets": 1}
-SHARED |= {"hybrid_k": 4, "spectre_k": 4}
+SHARED |= {"hybrid_k": 4, "spectre_k": 4, "specactor_window": 4, "specactor_targets": 1}
 SHARED |= {"draft_gpus": 1, "sd_draft": "separate"}
 
 

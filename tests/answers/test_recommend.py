@@ -419,8 +419,10 @@ def test_groups_of_experts_that_cannot_be_are_refused(given_options: dict[str, A
 def test_the_link_of_a_break_even_is_the_network_where_there_is_one() -> None:
     """It turned the link of the node, which messages do not take: the subject led at any bandwidth."""
     few = {"gpus": 5, "b": 32, "k": [4], "tp": 4, "p_hit": 0.9, "strategies": "sd,ssd", "temperature": 1.0}
-    found = [recommend(**few, draft_link_us=5.0, draft_link_gbs=gigabytes).break_evens for gigabytes in (5.0, 50.0)]
-    slow, fast = (bound for bounds in found for bound in bounds if bound.what == "link bandwidth")
+    break_evens = [
+        recommend(**few, draft_link_us=5.0, draft_link_gbs=gigabytes).break_evens for gigabytes in (5.0, 50.0)
+    ]
+    slow, fast = (bound for bounds in break_evens for bound in bounds if bound.what == "link bandwidth")
     assert (slow.present, fast.present) == (5.0, 50.0)
     assert slow.bound == fast.bound == "at least"
     assert slow.value == pytest.approx(fast.value, rel=0.01)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calibration.calibrate import FEWER, VISITS
+from calibration.visits import FEWER, VISITS
 from ssdsim.cli.main import main
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -40,17 +42,58 @@ def test_the_plan_is_for_the_strategies_that_are_named() -> None:
     assert " points for AR, PEARL, " in asked(*DGX_1, *PAIR, "--strategies", "ar,pearl").stdout
 
 
-def test_a_pair_that_does_not_fit_is_warned_of() -> None:
-    told = asked(*DGX_1, "--target", "llama-2-70b", "--draft", "llama-2-7b", "--tp", "4")
-    assert told.returncode == 0
-    assert "warning: cuda:0 (target 0 of 4, llama-2-70b) needs more memory than it has" in told.stderr
+def test_a_pair_that_does_not_fit_is_refused() -> None:
+    told = asked(*DGX_1, "--target", "llama-2-70b", "--draft", "llama-2-7b", "--tp", "4", "--quiet")
+    assert told.returncode == 2
+    assert "cuda:0 (target 0 of 4, llama-2-70b) needs 3" in told.stderr
+    assert "v100-sxm2-32gb has 32.0 GiB: give a smaller --target, or more --gpus" in told.stderr
+
+
+def test_a_dtype_that_the_gpu_does_not_compute_is_refused() -> None:
+    told = asked(*DGX_1, *PAIR, "--dtype", "bfloat16", "--quiet")
+    assert told.stderr == "error: --dtype bfloat16: a Tesla V100-SXM2-32GB has none; give --dtype float16\n"
+
+
+@pytest.mark.parametrize("machine", ["dgx-1", "dgx1", "DGX-1"])
+def test_a_machine_says_which_memory_it_means(machine: str) -> None:
+    told = asked("calibrate", "--dry-run", "--machine", machine, "--gpus", "0-4", *PAIR)
+    said = f"note: --machine {machine} is taken for v100-sxm2-32gb (another memory: dgx-1-16gb)"
+    assert (told.returncode, told.stderr.strip()) == (0, said)
+
+
+V100, H100 = "{n}, Tesla V100-SXM2-32GB, 7.0, 32768 MiB", "{n}, NVIDIA H100 80GB HBM3, 9.0, 81559 MiB"
+
+
+@pytest.mark.parametrize(("line", "profile"), [(V100, "v100-sxm2-32gb"), (H100, "h100-sxm")])
+def test_on_the_machine_itself_nobody_describes_it(line: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "\n".join(line.format(n=n) for n in range(5))
+    monkeypatch.setattr("ssdsim.machine.smi.nvidia_smi", lambda *arguments: told)
+    done = asked("calibrate", "--dry-run", "--gpus", "0-4", *PAIR)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{profile}: 5 x ")
+    few = asked("calibrate", "--dry-run", "--gpus", "0-7", *PAIR)
+    assert f"{profile} has 5 GPUs, 0-4" in few.stderr
+
+
+def test_a_plan_needs_no_torch() -> None:
+    """In a process where torch cannot be imported."""
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['ssdsim', *sys.argv[1:]]; "
+        "from ssdsim.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *DGX_1, *PAIR], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "501 points for AR, SD, SSD" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-9"), "v100-sxm2-32gb has 8 GPUs, 0-7"),
-        (("calibrate", "--dry-run", "--gpus", "0-4"), "--dry-run needs --machine: dgx-1, or a profile"),
+        (
+            ("calibrate", "--dry-run", "--gpus", "0-4"),
+            "--dry-run finds no GPU here (nvidia-smi tells none)",
+        ),
         (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
         (("calibrate", "--device", "cpu"), "-o is missing"),
         ((*DGX_1, "--strategies", "ar,perl"), "unknown strategy 'perl'; did you mean 'pearl'?"),

@@ -8,7 +8,7 @@ from calibration.memory import benchmark_bytes, check_memory, rank_bytes
 from calibration.points import Point, Workload
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.machine.streams import POOL_BYTES
+from ssdsim.machine.graph_memory import POOL_BYTES
 
 WORKLOAD = Workload(
     find_transformer("llama-3.1-70b"),

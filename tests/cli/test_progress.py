@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from io import StringIO
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from ssdsim.answers.recommend.answer import recommend
 from ssdsim.base.errors import InputError
-from ssdsim.cli import progress
+from ssdsim.cli import console, progress
 from tests.cli.in_process import asked
 
 HOURS = ("serve", "--rate", "1", "--requests", "1000000", "--strategies", "ar,sd")
@@ -19,7 +22,7 @@ def begun(*arguments: Any, **options: Any) -> None:
 
 
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssdsim.cli.serve.serve", begun)
+    monkeypatch.setattr("ssdsim.cli.serve.served", begun)
     cost, end = asked(*HOURS).stderr.splitlines()
     assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, up to 26 min of one core;")
     assert "Ctrl-C ends it" in cost
@@ -47,3 +50,43 @@ def test_recommend_says_how_far_it_is() -> None:
     heard: list[tuple[int, int]] = []
     recommend(gpus=2, b=[1, 2], k=2, tp=1, target="llama-3.1-8b", progress=lambda *far: heard.append(far))
     assert heard == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.0)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
+    with progress.shown("report", "", quiet=False):
+        until = monotonic() + 20.0
+        while "report" not in terminal.getvalue() and monotonic() < until:
+            sleep(0.01)
+    assert "report" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_short_work_shows_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = StringIO()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
+    monkeypatch.setattr(console, "console", lambda stderr: Console(file=out, force_terminal=terminal))
+    with progress.shown("report", "steps", quiet=False, ends=False) as far:
+        far(1, 2)
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "works", "said"),
+    [
+        ("sweep --t-sd 0.2 --k 2,3", "ssdsim.cli.sweep.sweep", "-o FOLDER would keep each point that is done"),
+        ("sweep --t-sd 0.2 --k 2,3 -o run", "ssdsim.cli.sweep.sweep", "run keeps each point that is done"),
+        ("compare --gpus 2", "ssdsim.cli.compare.compare", "nothing is kept"),
+        ("export", "ssdsim.cli.export.export", "nothing is kept"),
+    ],
+)
+def test_ctrl_c_says_what_is_kept(arguments: str, works: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(works, interrupted)
+    done = asked(*arguments.split())
+    assert (done.returncode, done.stderr.strip()) == (130, f"interrupted: {said}")

@@ -78,6 +78,8 @@ COSTLY = (  # answers that are the same at every width, and so are worked out on
     "ssdsim.reports.build.report",
 )
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_PROGRESS = re.compile(r"\x1b\[\?25l.*?\x1b\[\?25h(\r|\x1b\[\d*[AK])*", re.DOTALL)
+"""A bar of work, from where the cursor is hidden to where it is shown and the line is blank again."""
 _BAR = re.compile("[█▓▒░▪]+")
 
 
@@ -110,6 +112,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _among_files(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(files)
+    monkeypatch.setattr("ssdsim.cli.progress._BAR_AFTER_S", 3600.0)  # how busy the machine is shows in no answer
     for address in COSTLY:
         monkeypatch.setattr(address, answered_once(address))
 
@@ -137,6 +140,8 @@ def assert_nothing_is_lost(narrow: str, wide: str, width: int) -> None:
     lines = narrow.splitlines()
     assert max(map(len, lines)) <= width, max(lines, key=len)
     assert "…" not in narrow
+    if "left out: " in narrow:  # of which tests/cli/test_tables.py proves that it is said
+        return
     assert not words(wide) - words(narrow)
     assert not {cell for cell in cells(wide) if not any(cell in line for line in lines)}
 
@@ -192,7 +197,7 @@ def in_real_terminal(arguments: str, width: int) -> str:
         while chunk := _read(ours):
             printed += chunk
     os.close(ours)
-    return _STYLE.sub("", printed.decode()).replace("\r\n", "\n")
+    return _STYLE.sub("", _PROGRESS.sub("", printed.decode())).replace("\r\n", "\n")
 
 
 def _read(terminal: int) -> bytes:

@@ -68,9 +68,9 @@ def test_a_mark_becomes_sliders_and_a_figure() -> None:
 
 def test_every_position_has_its_sentence_and_points() -> None:
     slides = fan_out()
-    found = re.search(r'<script type="application/json">(.*)</script>', slides.html("fan-out"))
-    assert found is not None
-    data = json.loads(found.group(1))
+    matched = re.search(r'<script type="application/json">(.*)</script>', slides.html("fan-out"))
+    assert matched is not None
+    data = json.loads(matched.group(1))
     places = 1
     for slider in slides.sliders:
         places *= len(slider.values)

@@ -111,30 +111,30 @@ def test_a_figure_that_is_not_there_says_why(folder: Path, name: str, message: s
 
 
 def test_no_other_figure_is_worked_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = dict(drawers(Study(RunFolder(Path(), FREE))))
-    for name in set(found) - {"all-hit"}:
-        monkeypatch.setitem(found, name, pytest.fail)
-    assert one_figure(found, "all-hit").key == "all-hit"
+    named = dict(drawers(Study(RunFolder(Path(), FREE))))
+    for name in set(named) - {"all-hit"}:
+        monkeypatch.setitem(named, name, pytest.fail)
+    assert one_figure(named, "all-hit").key == "all-hit"
 
 
 # what they show
 
 
 def test_the_boundary_is_that_of_the_sweep(folder: Path) -> None:
-    found = one_figure(drawers(Study(found_in(folder))), "boundary")
+    figure = one_figure(drawers(Study(found_in(folder))), "boundary")
     results = pd.read_parquet(folder / "results.parquet")
-    table = found.table.merge(results, on=["b", "k"])
+    table = figure.table.merge(results, on=["b", "k"])
     assert len(table) == 6
     assert table["SSD / SD"].tolist() == pytest.approx(table["ssd_over_sd"].tolist(), rel=1e-12)
-    assert "at every point" in found.title
+    assert "at every point" in figure.title
 
 
 def test_where_the_rival_wins_the_boundary_says_so() -> None:
-    found = one_figure(drawers(Study(RunFolder(Path(), {"target": "llama-3.1-8b", "tp": 1}))), "boundary")
-    lost = found.table["SSD / SD"] < 1.0
+    figure = one_figure(drawers(Study(RunFolder(Path(), {"target": "llama-3.1-8b", "tp": 1}))), "boundary")
+    lost = figure.table["SSD / SD"] < 1.0
     assert 0.0 < lost.mean() < 1.0
-    assert f"at {1 - lost.mean():.0%} of the points" in found.title
-    contours = (trace for trace in found.plot.data if trace.type == "contour")
+    assert f"at {1 - lost.mean():.0%} of the points" in figure.title
+    contours = (trace for trace in figure.plot.data if trace.type == "contour")
     shaded = {trace.name: trace.contours.operation for trace in contours if trace.contours.operation}
     assert set(shaded) == {"SSD is faster", "SD is faster"}
 

@@ -124,7 +124,7 @@ def test_a_newcomers_flag_is_there_at_once(guesser: Guesser) -> None:
     for verb in ("predict", "roofline"):
         done = command(verb, "--strategies", "guesser", "--wary-k", "3", "--json", "--quiet")
         assert done.returncode == 0, done.stderr
-    assert "--wary-k" in command("sweep", "--help").stdout
+    assert "--wary-k" in command("sweep", "--help-all").stdout
 
 
 def test_a_newcomers_flag_works_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -259,14 +259,14 @@ def _at_focus(answers: Sequence[Answer], subject: str) -> Answer | None:
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
     """Which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
-    condition = Basis(_inputs(answers)).condition.removesuffix(", ")
-    either = " either way" if condition else ""
+    basis = Basis(_inputs(answers))
+    condition = basis.condition.removesuffix(", ")
 
     def said(answer: Answer) -> str:
         if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         if answer.contest.outcome == "wins":
-            return f"{answer.best.title}{either}"
+            return f"{answer.best.title}{basis.whatever}"
         rival = answer.contest.closest
         alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
         return f"{answer.best.title} ({alike})"

@@ -118,9 +118,9 @@ def base_point(recommendation: Recommendation, entrance: Door) -> dict[str, Any]
 
 
 def pasted(entrance: Door) -> str:
-    """The command with its notes as comments."""
+    """The command with its notes as comments; nothing where no engine is named."""
     if entrance.command is None:
-        return f"# {NO_ENGINE}\n"
+        return ""
     return "".join(f"# {note}\n" for note in entrance.command.notes) + entrance.command.text
 
 

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, OneOf, Whole
+from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.pricing.memory import USABLE_SHARE
 
@@ -30,10 +31,18 @@ class Batching(OptionRecord):
     a schedule changes its strategy once another one is asked for ``hold`` rounds in a row.
     """
 
+    section, prominence = Section.BATCHING, 0
+
     prefill: Prefill = asked(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
     token_budget: int = asked(Whole(), "tokens that a pass has room for", 2048)
     prefill_ms: float = asked(Number(1e7), "what prefill elsewhere takes", 0.0)
-    max_batch: int = asked(Whole(most=4096), "requests held at once", 256, spellings=("--max-num-seqs",))
+    max_batch: int = asked(
+        Whole(most=4096),
+        "requests held at once",
+        256,
+        spellings=("--max-num-seqs",),
+        prominence=2,
+    )
     kv_fraction: float = asked(Number(1.0, 0.01), "of memory, for weights and caches", USABLE_SHARE)
     block: int = asked(Whole(most=65536), "tokens of a cache block", 16)
     first_speculation: FirstSpeculation = asked(

@@ -9,6 +9,7 @@ from ssdsim.answers.serving.measuring import Workers
 from ssdsim.answers.workers import check_workers
 from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
+from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.base.progress import Progress
 
@@ -21,6 +22,8 @@ class Effort(OptionRecord):
     workers of a ``cluster``, as :func:`ssdsim.sweep` takes them. Runs get more requests until the 95 % interval of the
     mean time per token is as small a share of it as ``precision``.
     """
+
+    section, prominence = Section.REQUESTS, 0
 
     engine: ServeEngine = asked(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
     precision: float | None = asked(

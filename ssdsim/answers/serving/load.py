@@ -14,6 +14,7 @@ from ssdsim.answers.serving.lengths import Lengths, OfLengths, constant
 from ssdsim.answers.serving.workload import MOST_REQUESTS, SLOWEST, Arrivals, Workload, synthetic
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import File, Number, OneOf, Several, Whole
+from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.measured.request_logs.log import RequestLog
 
@@ -38,19 +39,32 @@ class Load(OptionRecord):
     InputError : an option that is out of range, or has no effect beside another one.
     """
 
+    section, prominence = Section.REQUESTS, 0
+
     rate: float | Sequence[float] | None = asked(
-        Several(Number(np.inf, SLOWEST)), "requests a second; a list or range sweeps; inf: all at once"
+        Several(Number(np.inf, SLOWEST)),
+        "requests a second; a list or range sweeps; inf: all at once",
+        prominence=9,
     )
-    concurrency: int | None = asked(Whole(), "requests in flight at any time, in place of a rate")
-    input_len: Lengths | str | int = asked(OfLengths(), "tokens of prompts: N, lognormal:MEAN,SD, ...", constant(1024))
-    output_len: Lengths | str | int = asked(OfLengths(), "tokens of answers, likewise", constant(256))
-    requests: int = asked(Whole(most=MOST_REQUESTS), "how many come", 2000)
+    concurrency: int | None = asked(Whole(), "requests in flight at any time, in place of a rate", prominence=5)
+    input_len: Lengths | str | int = asked(
+        OfLengths(),
+        "tokens of prompts: N, lognormal:MEAN,SD, ...",
+        constant(1024),
+        prominence=8,
+    )
+    output_len: Lengths | str | int = asked(OfLengths(), "tokens of answers, likewise", constant(256), prominence=8)
+    requests: int = asked(Whole(most=MOST_REQUESTS), "how many come", 2000, prominence=5)
     seconds: float | None = asked(Number(_MOST_SECONDS), "how long they come, in place of --requests")
     burstiness: float = asked(
-        Number(np.inf, 1e-3), "shape of the gamma law of gaps: 1 Poisson, less comes in bursts", 1.0
+        Number(np.inf, 1e-3),
+        "shape of the gamma law of gaps: 1 Poisson, less comes in bursts",
+        1.0,
     )
     ramp_up: str | None = asked(OneOf(("linear", "exponential")), "the rate grows while they come")
-    workload: Path | str | Workload | None = asked(_OfRequests(), "a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV")
+    workload: Path | str | Workload | None = asked(
+        _OfRequests(), "a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV", prominence=8
+    )
     scale_rate: float = asked(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
     slice: str | tuple[float, float] | None = asked(OfSlice(), "seconds of the log: 0:3600")
     limit: int | None = asked(Whole(most=MOST_REQUESTS), "requests of the log")

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.scenario.options import ALL
 
@@ -23,7 +24,9 @@ class Fleet(OptionRecord):
     InputError : drafts that the replicas cannot share evenly.
     """
 
-    replicas: int = asked(Whole(most=1024), "of each strategy, that share the requests", 1)
+    section, prominence = Section.REQUESTS, 0
+
+    replicas: int = asked(Whole(most=1024), "of each strategy, that share the requests", 1, prominence=3)
     router: Router = asked(OneOf(get_args(Router)), "round-robin or least-loaded", "round-robin")
     draft_pool: int | None = asked(Whole(most=1024), "that draft for all replicas together", otherwise="one each")
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind
+from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
@@ -29,7 +30,7 @@ class Slo:
 
     @staticmethod
     def parse(text: str) -> Slo:
-        """``ttft:500,tpot:20``.
+        """``ttft:500,tpot:20`` in milliseconds, or with units, ``ttft:1s,tpot:20ms``.
 
         Raises
         ------
@@ -43,12 +44,9 @@ class Slo:
                 raise InputError(
                     f"--slo {text}: unknown metric '{name}'{nearest(name, METRICS)} Allowed: {', '.join(METRICS)}"
                 )
-            try:
-                bounds[name] = float(value)
-            except ValueError:
-                bounds[name] = np.nan
+            bounds[name] = _milliseconds(value)
             if not 0.0 < bounds[name] < np.inf:
-                raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500")
+                raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500 or {name}:0.5s")
         return Slo(bounds)
 
     def good(self, metrics_ms: Mapping[str, Array]) -> NDArray[np.bool_]:
@@ -58,6 +56,19 @@ class Slo:
 
     def __str__(self) -> str:
         return ",".join(f"{name}:{bound:g}" for name, bound in self.bounds_ms.items())
+
+
+def _milliseconds(text: str) -> float:
+    """``500``, ``500ms`` or ``0.5s``; NaN where it is no time."""
+    number, per_unit = text.strip().lower(), 1.0
+    for unit, each_ms in (("ms", 1.0), ("s", 1e3)):
+        if number.endswith(unit):
+            number, per_unit = number.removesuffix(unit), each_ms
+            break
+    try:
+        return float(number) * per_unit
+    except ValueError:
+        return float("nan")
 
 
 @dataclass(frozen=True)
@@ -80,8 +91,19 @@ class Goal(OptionRecord):
     InputError : a share of good requests, and no search that it is for.
     """
 
-    slo: Slo | str | None = asked(OfSlo(), "what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100")
-    capacity: bool = asked(Flag(), "the highest rate at which enough requests keep the --slo", False)
+    section, prominence = Section.REQUESTS, 0
+
+    slo: Slo | str | None = asked(
+        OfSlo(),
+        "what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100",
+        prominence=8,
+    )
+    capacity: bool = asked(
+        Flag(),
+        "the highest rate at which enough requests keep the --slo",
+        False,
+        prominence=7,
+    )
     attainment: float | None = asked(SHARE, "how many are enough, as a share", otherwise=f"{_ENOUGH}")
 
     def __post_init__(self) -> None:

@@ -72,7 +72,7 @@ class ServeOptions(TypedDict, total=False):
     hold: int
     """rounds before a schedule switches [default: 1]"""
     slo: Slo | str
-    """what a good request keeps, in ms: ttft:500,tpot:20,e2el:10000,queue:100"""
+    """what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100"""
     capacity: bool
     """the highest rate at which enough requests keep the --slo"""
     attainment: float
@@ -87,22 +87,23 @@ class ServeOptions(TypedDict, total=False):
     progress: Progress
 
     strategies: str | Sequence[str]
-    """whom to compare [default: ar,sd,ssd]"""
+    """strategies to compare [default: ar,sd,ssd]"""
     subject: str
     """the strategy that the verdict is about, held against the others [default: ssd where it is among --strategies,
     else the last of them]"""
     drafter: str
-    """what drafts the tokens [default: model]"""
+    """what drafts: a model, a head, a look-up (ssdsim models drafters) [default: model]"""
     k: int
-    """speculative lookahead: draft tokens verified in a round [default: 6]"""
+    """lookahead K: drafted tokens that a round verifies [default: 6]"""
     sd_k: int
     """SD's own lookahead [default: the same as --k]"""
     alpha: float | Sequence[float] | str
-    """acceptance rate, or K rates by position (0.9,0.8,...) [default: 0.8]"""
+    """acceptance rate of a drafted token, or K rates by position (0.9,0.8,...) [default: 0.8]"""
     alpha_concentration: float | str
     """requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)"""
     pair: str
-    """what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup"""
+    """measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup [such as
+    smollm2-135m.json]"""
     pair_set: str
     """the pair's set of requests to take [default: all requests together]"""
     pair_backup: str
@@ -110,15 +111,16 @@ class ServeOptions(TypedDict, total=False):
     extrapolate: bool
     """use the pair beyond the K, the temperature and the fan-outs that it was measured at"""
     acceptance: str
-    """a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round"""
+    """what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length [such as
+    synthetic:3.3]"""
     alpha_backup: float | str
     """acceptance rate of the fast backup's tokens (0: random tokens) [default: 0.0]"""
     p_hit: float | str
-    """cache hit rate after a speculation by the primary [default: from --f]"""
+    """cache hit rate, after a round that the primary speculated for [default: from --f; such as 0.85]"""
     p_hit_backup: float | str
     """cache hit rate after a speculation by the backup [default: --p-hit]"""
     f: int | Literal["window"]
-    """bonus-token guesses a position: F (K+1) outcomes are cached; or window [default: 3]"""
+    """fan-out F: guesses of the bonus token at each position, so F (K+1) cached outcomes; or window [default: 3]"""
     fl: Sequence[int]
     """the K+1 fan-outs themselves (after a hit)"""
     flm: Sequence[int]
@@ -139,7 +141,7 @@ class ServeOptions(TypedDict, total=False):
     hit_r_backup: float | str
     """r after a speculation by the fast backup [default: the primary's]"""
     hit_curve: Sequence[Sequence[float]]
-    """measured hit rates in place of c and r"""
+    """measured hit rates by fan-out, in place of c and r [such as 1:0.6,2:0.7]"""
     hit_curve_all: Sequence[Sequence[float]]
     """measured hit rates where all K tokens were accepted [default: --hit-curve]"""
     hit_curve_backup: Sequence[Sequence[float]]
@@ -153,19 +155,19 @@ class ServeOptions(TypedDict, total=False):
     """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
     [default: a rate that is given is exact]"""
     backup: Literal["jit", "fast", "auto"]
-    """on a miss: draft just in time, a fast speculator, or the better of the two [default: auto]"""
+    """on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two [default: auto]"""
     backup_ms: float
     """latency of the fast backup [default: 0.0]"""
     target: str
-    """transformer card, config.json, or transformer-shaped-HxL [default: llama-3.1-70b]"""
+    """target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL [default: llama-3.1-70b]"""
     draft: str
-    """the draft's card; of another --drafter, a drafter card or a config.json [default: llama-3.2-1b]"""
+    """draft model's card; with another --drafter, its own card or a config.json [default: llama-3.2-1b]"""
     any_vocabulary: bool
     """price a draft of another vocabulary than the target's, which engines refuse"""
     draft_set: str
     """the set of a drafter card whose published acceptance is taken [default: its first]"""
     hardware: str
-    """hardware profile [default: h100-sxm]"""
+    """hardware profile (ssdsim hardware list) [default: h100-sxm]"""
     draft_hardware: str
     """profile of SSD's draft device [default: --hardware]"""
     draft_link_us: float
@@ -173,8 +175,8 @@ class ServeOptions(TypedDict, total=False):
     draft_link_gbs: float
     """bandwidth of that network (GB/s) [default: the profile's link]"""
     runtime: str
-    """engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml [default: the one beside the
-    profile, else ssd-engine]"""
+    """engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing [default: the one
+    beside the profile, else ssd-engine]"""
     tp: int
     """tensor-parallel degree of the target [default: 4]"""
     ep: int
@@ -191,7 +193,7 @@ class ServeOptions(TypedDict, total=False):
     sd_draft: Literal["colocated", "separate"]
     """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
     temperature: float
-    """of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each [default:
+    """sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each [default:
     0.0]"""
     dtype: Literal[
         "float32",
@@ -212,7 +214,7 @@ class ServeOptions(TypedDict, total=False):
         "fp8-block",
         "float8_block",
     ]
-    """of weights; a plain one is of activations and cache, too [default: the card's]"""
+    """weight format; an unquantised one also sets activations and KV cache [default: the card's]"""
     kv_dtype: Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
     """of the models' caches [default: the card's, or that of the activations]"""
     state_dtype: Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
@@ -344,6 +346,12 @@ class ServeOptions(TypedDict, total=False):
     """sequences up to which SPECTRE never drafts anew for a batch [default: 4]"""
     spectre_load: float
     """share of the draft's time that its own tenant takes: drafts take 1 / (1 - load) as long [default: 0.0]"""
+    specactor_window: int
+    """SpecActor's tokens a window [default: the same as --k]"""
+    specactor_targets: int
+    """copies of the target that verify parts of SpecActor's batch [default: 1]"""
+    specactor_drafts: int
+    """draft devices that work for SpecActor's targets [default: 1]"""
     enum_rows: Literal["padded", "ragged"]
     """rows of enumeration's sequences without a draft: K + 1 (padded, as graphs need), or one (ragged) [default:
     padded]"""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import SHARE, HitRates, ListOf, Number, NumberOrWord, OneOf, Whole
-from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 # Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to
 # 0.92 that the SSD paper fitted to the acceptance of its four data sets. No law of nature.
 HITS = (
     Option(
         name="alpha_backup",
+        section=Section.ACCEPTANCE,
         default=0.0,
         kind=SHARE,
         about="acceptance rate of the fast backup's tokens (0: random tokens)",
@@ -18,8 +19,11 @@ HITS = (
     ),
     Option(
         name="p_hit",
+        section=Section.HITS,
+        prominence=6,
+        example="0.85",
         kind=SHARE,
-        about="cache hit rate after a speculation by the primary",
+        about="cache hit rate, after a round that the primary speculated for",
         axis="cache hit rate p_hit",
         groups=(Group.ACCEPTANCE, Group.HITS),
         otherwise="from --f",
@@ -32,6 +36,7 @@ HITS = (
     ),
     Option(
         name="p_hit_backup",
+        section=Section.HITS,
         kind=SHARE,
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
@@ -41,9 +46,11 @@ HITS = (
     ),
     Option(
         name="f",
+        section=Section.START,
+        prominence=6,
         default=3,
         kind=NumberOrWord(Whole(), "window"),
-        about="bonus-token guesses a position: F (K+1) outcomes are cached; or window",
+        about="fan-out F: guesses of the bonus token at each position, so F (K+1) cached outcomes; or window",
         axis="fan-out F (guesses a position)",
         spellings=("--fan-out",),
         symbol="F",
@@ -60,6 +67,7 @@ HITS = (
     ),
     Option(
         name="fl",
+        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs themselves (after a hit)",
         axis="fan-outs",
@@ -72,6 +80,7 @@ HITS = (
     ),
     Option(
         name="flm",
+        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
@@ -82,6 +91,7 @@ HITS = (
     ),
     Option(
         name="fan_out_policy",
+        section=Section.HITS,
         default="geometric",
         kind=OneOf(("uniform", "geometric", "optimal")),
         about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",
@@ -90,6 +100,7 @@ HITS = (
     ),
     Option(
         name="hit_c",
+        section=Section.HITS,
         default=0.4,
         kind=SHARE,
         about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
@@ -99,6 +110,7 @@ HITS = (
     ),
     Option(
         name="hit_r",
+        section=Section.HITS,
         default=0.7,
         kind=Number(100.0),
         about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
@@ -108,6 +120,7 @@ HITS = (
     ),
     Option(
         name="hit_c_all",
+        section=Section.HITS,
         kind=SHARE,
         about="c where all K tokens were accepted",
         axis="miss rate of a guess c where all were accepted",
@@ -116,6 +129,7 @@ HITS = (
     ),
     Option(
         name="hit_r_all",
+        section=Section.HITS,
         kind=Number(100.0),
         about="r where all K tokens were accepted",
         axis="miss rate's exponent r where all were accepted",
@@ -124,6 +138,7 @@ HITS = (
     ),
     Option(
         name="hit_c_backup",
+        section=Section.HITS,
         kind=SHARE,
         about="c after a speculation by the fast backup",
         axis="miss rate of a guess c after a backup",
@@ -132,6 +147,7 @@ HITS = (
     ),
     Option(
         name="hit_r_backup",
+        section=Section.HITS,
         kind=Number(100.0),
         about="r after a speculation by the fast backup",
         axis="miss rate's exponent r after a backup",
@@ -140,14 +156,18 @@ HITS = (
     ),
     Option(
         name="hit_curve",
+        section=Section.HITS,
+        prominence=1,
+        example="1:0.6,2:0.7",
         kind=HitRates(),
-        about="measured hit rates in place of c and r",
+        about="measured hit rates by fan-out, in place of c and r",
         axis="hit curve",
         groups=(Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE),
         excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
     ),
     Option(
         name="hit_curve_all",
+        section=Section.HITS,
         kind=HitRates(),
         about="measured hit rates where all K tokens were accepted",
         axis="hit curve where all were accepted",
@@ -161,6 +181,7 @@ HITS = (
     ),
     Option(
         name="hit_curve_backup",
+        section=Section.HITS,
         kind=HitRates(),
         about="measured hit rates after a speculation by the fast backup",
         axis="hit curve after a backup",
@@ -175,6 +196,7 @@ HITS = (
     ),
     Option(
         name="hit_fan_out",
+        section=Section.HITS,
         kind=Whole(),
         about="guesses a position beyond which hit rates rise no more",
         axis="fan-out up to which hits are known",
@@ -183,6 +205,7 @@ HITS = (
     ),
     Option(
         name="hit_concentration",
+        section=Section.HITS,
         kind=Number(),
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
         axis="concentration of a batch's hit rates (a + b)",
@@ -194,10 +217,13 @@ HITS = (
 FALLBACK = (
     Option(
         name="backup",
+        section=Section.START,
+        prominence=5,
+        spellings=("--fallback",),
         default="auto",
         kind=OneOf(("jit", "fast", "auto")),
-        about="on a miss: draft just in time, a fast speculator, or the better of the two",
-        axis="fallback",
+        about="on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two",
+        axis="backup",
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
         excludes=(
@@ -210,6 +236,7 @@ FALLBACK = (
     ),
     Option(
         name="backup_ms",
+        section=Section.HITS,
         default=0.0,
         kind=Number(),
         about="latency of the fast backup",
@@ -221,6 +248,7 @@ FALLBACK = (
 BUDGET = (
     Option(
         name="budget",
+        section=Section.HITS,
         kind=Whole(),
         about="cached outcomes a sequence, in place of --f",
         axis="cached outcomes a sequence",

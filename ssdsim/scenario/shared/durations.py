@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import Number, NumberOrWord, PassTimes
-from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 DURATIONS = (
     Option(
         name="spread",
+        section=Section.START,
         default=0.0,
         kind=NumberOrWord(Number(2.0), "profile"),
         about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
@@ -17,6 +18,7 @@ DURATIONS = (
     ),
     Option(
         name="t_sd",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: SD's drafting time in units of T_v; no hardware is read",
         axis="drafting time T_SD (T_v)",
@@ -32,6 +34,7 @@ DURATIONS = (
     ),
     Option(
         name="t_v",
+        section=Section.UNIT_FREE,
         kind=PassTimes(),
         about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
         axis="pass times T_v (by rows)",
@@ -41,6 +44,7 @@ DURATIONS = (
     ),
     Option(
         name="t_p",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: pre-speculation time",
         axis="pre-speculation time T_p (T_v)",
@@ -50,6 +54,7 @@ DURATIONS = (
     ),
     Option(
         name="t_b",
+        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: the backup's time",
         axis="backup's time T_b (T_v)",

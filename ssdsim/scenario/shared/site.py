@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import Flag, ListOf, Name, Number, OneOf, Whole
-from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 from ssdsim.drafters.model import DRAFT
+from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
@@ -15,23 +16,28 @@ SD_DRAFT_PLACES = ("colocated", "separate")
 SITE = (
     Option(
         name="target",
+        section=Section.START,
+        prominence=9,
         default="llama-3.1-70b",
-        kind=Name(),
-        about="transformer card, config.json, or transformer-shaped-HxL",
+        kind=Name(full=full_transformer_name),
+        about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
         groups=(Group.HARDWARE,),
     ),
     Option(
         name="draft",
+        section=Section.MODELS,
+        prominence=4,
         default=DRAFT,
-        kind=Name(),
-        about="the draft's card; of another --drafter, a drafter card or a config.json",
+        kind=Name(full=full_transformer_name),
+        about="draft model's card; with another --drafter, its own card or a config.json",
         axis="draft",
         groups=(Group.HARDWARE,),
     ),
     Option(
         name="any_vocabulary",
+        section=Section.MODELS,
         default=False,
         kind=Flag(),
         about="price a draft of another vocabulary than the target's, which engines refuse",
@@ -40,6 +46,7 @@ SITE = (
     ),
     Option(
         name="draft_set",
+        section=Section.MODELS,
         kind=Name(files=False),
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
@@ -48,16 +55,19 @@ SITE = (
     ),
     Option(
         name="hardware",
+        section=Section.START,
+        prominence=8,
         default="h100-sxm",
-        kind=Name(),
-        about="hardware profile",
+        kind=Name(full=full_hardware_name),
+        about="hardware profile (ssdsim hardware list)",
         axis="hardware",
         spellings=("--system",),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="draft_hardware",
-        kind=Name(),
+        section=Section.MACHINE,
+        kind=Name(full=full_hardware_name),
         about="profile of SSD's draft device",
         axis="draft hardware",
         otherwise="--hardware",
@@ -65,6 +75,7 @@ SITE = (
     ),
     Option(
         name="draft_link_us",
+        section=Section.MACHINE,
         kind=Number(1e9),
         about="latency of a message between target and draft over a network (us)",
         axis="latency to the draft (us)",
@@ -74,6 +85,7 @@ SITE = (
     ),
     Option(
         name="draft_link_gbs",
+        section=Section.MACHINE,
         kind=Number(1e6),
         about="bandwidth of that network (GB/s)",
         axis="bandwidth to the draft (GB/s)",
@@ -83,14 +95,19 @@ SITE = (
     ),
     Option(
         name="runtime",
+        section=Section.MACHINE,
+        prominence=4,
         kind=Name(),
-        about="engine that runs the kernels: a bundled card (kernels adds nothing) or a .toml",
+        about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
         axis="runtime",
         otherwise="the one beside the profile, else ssd-engine",
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="tp",
+        section=Section.MACHINE,
+        prominence=7,
+        spellings=("--tensor-parallel-size",),
         default=4,
         kind=Whole(),
         about="tensor-parallel degree of the target",
@@ -101,6 +118,7 @@ SITE = (
     ),
     Option(
         name="ep",
+        section=Section.MACHINE,
         default=1,
         kind=Whole(),
         about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
@@ -110,6 +128,7 @@ SITE = (
     ),
     Option(
         name="attention",
+        section=Section.MACHINE,
         default="tensor-parallel",
         kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
         about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
@@ -126,6 +145,7 @@ SITE = (
     ),
     Option(
         name="placement",
+        section=Section.MACHINE,
         kind=ListOf(Whole(0)),
         about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
         axis="placement",
@@ -134,6 +154,8 @@ SITE = (
     ),
     Option(
         name="draft_gpus",
+        section=Section.MACHINE,
+        prominence=2,
         default=1,
         kind=Whole(),
         about="draft devices of SSD, which share the branches",
@@ -144,6 +166,7 @@ SITE = (
     ),
     Option(
         name="sd_draft",
+        section=Section.MACHINE,
         default="colocated",
         kind=OneOf(SD_DRAFT_PLACES),
         about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
@@ -153,9 +176,11 @@ SITE = (
     ),
     Option(
         name="context",
+        section=Section.START,
+        prominence=4,
         default=1024,
         kind=Whole(most=1_000_000_000),
-        about="cached tokens of a sequence",
+        about="tokens of a sequence in the KV cache",
         axis="context (tokens)",
         doubling=True,
         varied_by=("schedule",),
@@ -163,22 +188,27 @@ SITE = (
     ),
     Option(
         name="temperature",
+        section=Section.MODELS,
+        prominence=1,
         default=0.0,
         kind=Number(1e6),
-        about="of the sampling: above 0 the draft's logits travel to the target; a pair has rates of its own at each",
+        about="sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each",
         axis="temperature",
         spellings=("--temp",),
     ),
     Option(
         name="dtype",
+        section=Section.MODELS,
+        prominence=2,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
-        about="of weights; a plain one is of activations and cache, too",
+        about="weight format; an unquantised one also sets activations and KV cache",
         axis="dtype",
         otherwise="the card's",
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="kv_dtype",
+        section=Section.MODELS,
         kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
         about="of the models' caches",
         axis="dtype of the cache",
@@ -187,6 +217,7 @@ SITE = (
     ),
     Option(
         name="state_dtype",
+        section=Section.MODELS,
         kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
         about="of the states of recurrent layers",
         axis="dtype of recurrent states",
@@ -195,6 +226,7 @@ SITE = (
     ),
     Option(
         name="states",
+        section=Section.MODELS,
         kind=OneOf(KEEPINGS),
         about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
         axis="recurrent states kept",
@@ -203,6 +235,7 @@ SITE = (
     ),
     Option(
         name="draft_dtype",
+        section=Section.MODELS,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="of the draft's weights",
         axis="dtype of the draft",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import SHARE, Flag, Name, Number, OneOrByPosition, Ranges, Whole
-from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 MOST_OUTPUT_TOKENS = 131_072
 
@@ -12,15 +12,18 @@ MOST_OUTPUT_TOKENS = 131_072
 ACCEPTANCE = (
     Option(
         name="alpha",
+        section=Section.ACCEPTANCE,
+        prominence=7,
         default=0.8,
         kind=OneOrByPosition(SHARE),
-        about="acceptance rate, or K rates by position (0.9,0.8,...)",
+        about="acceptance rate of a drafted token, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
         plausible=(0.5, 0.9),
         groups=(Group.ACCEPTANCE,),
     ),
     Option(
         name="alpha_concentration",
+        section=Section.ACCEPTANCE,
         kind=Number(),
         about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
@@ -28,13 +31,17 @@ ACCEPTANCE = (
     ),
     Option(
         name="pair",
+        section=Section.ACCEPTANCE,
+        prominence=3,
+        example="smollm2-135m.json",
         kind=Name(),
-        about="what was measured of target and draft (ssdsim measure, import acceptance): acceptance, hits, backup",
+        about="measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup",
         axis="measured pair",
         excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),
     Option(
         name="pair_set",
+        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the pair's set of requests to take",
         axis="set of the measured pair",
@@ -43,6 +50,7 @@ ACCEPTANCE = (
     ),
     Option(
         name="pair_backup",
+        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the backup that the pair was measured with, such as random or ngram:3",
         axis="backup of the measured pair",
@@ -52,6 +60,7 @@ ACCEPTANCE = (
     ),
     Option(
         name="extrapolate",
+        section=Section.ACCEPTANCE,
         default=False,
         kind=Flag(),
         about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
@@ -60,8 +69,11 @@ ACCEPTANCE = (
     ),
     Option(
         name="acceptance",
+        section=Section.ACCEPTANCE,
+        prominence=1,
+        example="synthetic:3.3",
         kind=Name(),
-        about="a card of rates (.toml), a trace of accepted lengths (.csv, .jsonl), or synthetic:3.3 tokens a round",
+        about="what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length",
         axis="acceptance file",
         groups=(Group.ACCEPTANCE,),
         excludes=(
@@ -73,6 +85,7 @@ ACCEPTANCE = (
     ),
     Option(
         name="output_tokens",
+        section=Section.START,
         default=512,
         kind=Whole(most=MOST_OUTPUT_TOKENS),
         about="tokens of a request, where requests differ",
@@ -85,6 +98,7 @@ ACCEPTANCE = (
 RANGES = (
     Option(
         name="ranges",
+        section=Section.ACCEPTANCE,
         kind=Ranges(),
         about="where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the "
         "same",

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from ssdsim import drafters, strategies
 from ssdsim.base.kinds import Member, Names, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Group, Option, Section
 
 WHOM = (
     Option(
         name="strategies",
+        section=Section.START,
+        prominence=3,
         default=strategies.default(),
         kind=Names(strategies.ALL),
-        about="whom to compare",
+        about="strategies to compare",
         axis="strategies",
         spellings=("--strategy",),
         varied_by=("schedule",),
     ),
     Option(
         name="subject",
+        section=Section.START,
         kind=Member(strategies.ALL),
         about="the strategy that the verdict is about, held against the others",
         axis="subject",
@@ -25,27 +28,33 @@ WHOM = (
     ),
     Option(
         name="drafter",
+        section=Section.MODELS,
+        prominence=1,
         default="model",
         kind=Member(drafters.ALL),
-        about="what drafts the tokens",
+        about="what drafts: a model, a head, a look-up (ssdsim models drafters)",
         axis="drafter",
     ),
     Option(
         name="b",
+        section=Section.START,
+        prominence=7,
         default=1,
         kind=Whole(),
-        about="sequences decoded together",
+        about="batch: sequences decoded together",
         axis="batch size b (sequences)",
-        spellings=("--batch", "--bs"),
+        spellings=("-b", "--batch-size", "--batch", "--bs"),
         doubling=True,
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     ),
     Option(
         name="k",
+        section=Section.START,
+        prominence=7,
         default=6,
         kind=Whole(most=1_000),
-        about="speculative lookahead: draft tokens verified in a round",
+        about="lookahead K: drafted tokens that a round verifies",
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
         symbol="K",
@@ -54,6 +63,7 @@ WHOM = (
     ),
     Option(
         name="sd_k",
+        section=Section.START,
         kind=Whole(most=1_000),
         about="SD's own lookahead",
         axis="SD's lookahead (tokens)",

@@ -1,0 +1,130 @@
+"""The help of a verb: options below headings, the frequent ones on a first page, all of them with ``--help-all``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from ssdsim.base.option import ALWAYS, Section
+from ssdsim.cli.values import OfKind
+
+MOST_OPTIONS = 25
+"""How many a first page has at most, ``--help`` included."""
+_COLUMN = 34  # of the options' names, beside what they mean
+
+
+_SHORT = {"INTEGER": "N", "FLOAT": "X", "DIRECTORY": "FOLDER", "PATH": "FILE"}
+_LISTED = re.compile(r"^([A-Z:]+)\[,.*")
+
+
+class Placed(click.Option):
+    """An option that knows its heading and, by ``prominence``, whether the first page has it: 0 is never there."""
+
+    def __init__(
+        self, declared: Sequence[str], *, heading: str | Section = "", prominence: int = ALWAYS, **how: Any
+    ) -> None:
+        super().__init__(declared, **how)
+        self.heading = heading.value if isinstance(heading, Section) else heading
+        self.prominence = prominence
+
+
+Adds = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def output_option(*declared: str, **how: Any) -> Adds:
+    """Add an option that says what is written, and where."""
+    return click.option(*declared, **{"cls": Placed, "heading": Section.OUTPUT, **how})
+
+
+def rare_option(*declared: str, **how: Any) -> Adds:
+    """Add an option that only ``--help-all`` shows."""
+    return click.option(*declared, **{"cls": Placed, "prominence": 0, **how})
+
+
+def more_of(options: Iterable[click.Parameter]) -> list[click.Option]:
+    """``--help-all``, which shows every option and ends, where the first page leaves some out."""
+    every = [each for each in options if isinstance(each, click.Option)]
+    return [] if len(first_page(every)) == len(every) else [_help_all()]
+
+
+def _help_all() -> click.Option:
+    def told(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            ctx.meta[_EVERYTHING] = True
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
+
+    how: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": told}
+    return Placed(["--help-all"], heading=Section.OUTPUT, help="Show every option and exit.", **how)
+
+
+_EVERYTHING = f"{__name__}.everything"
+
+
+def write_options(options: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    """The first page; with ``--help-all`` every option in all its spellings."""
+    every = [each for each in options if isinstance(each, click.Option) and not each.hidden]
+    whole = ctx.meta.get(_EVERYTHING, False)
+    page = every if whole else first_page(every)
+    for heading, below in by_heading(page).items():
+        with formatter.section(heading):
+            formatter.write_dl([_row(each, ctx, whole) for each in below], col_max=_COLUMN)
+    if len(page) < len(every):
+        formatter.write_paragraph()
+        formatter.write_text(f"{len(every) - len(page)} more options: {ctx.command_path} --help-all")
+
+
+def first_page(options: Iterable[click.Option]) -> list[click.Option]:
+    """As many as a page has room for, the most prominent, in their order."""
+    every = list(options)
+    ranked = sorted((each for each in every if _prominence(each) > 0), key=_prominence, reverse=True)
+    kept = set(map(id, ranked[:MOST_OPTIONS]))
+    return [each for each in every if id(each) in kept]
+
+
+def by_heading(options: Sequence[click.Option]) -> Mapping[str, list[click.Option]]:
+    """Options below their headings, the most prominent first: the scenario's, those of strategies, the output."""
+    every = sorted(options, key=_prominence, reverse=True)
+    asked = dict.fromkeys([each.value for each in Section if each is not Section.OUTPUT])
+    order = dict.fromkeys([*asked, *sorted(map(_heading, options)), Section.OUTPUT.value])
+    found = {heading: [each for each in every if _heading(each) == heading] for heading in order}
+    return {heading: below for heading, below in found.items() if below}
+
+
+def _prominence(option: click.Option) -> int:
+    own = option.prominence if isinstance(option, Placed) else ALWAYS
+    return own + 1 if own and _heading(option) == Section.OUTPUT.value else own  # no verb's own options push these out
+
+
+def _heading(option: click.Option) -> str:
+    own = option.heading if isinstance(option, Placed) else ""
+    return Section.OUTPUT.value if "--help" in option.opts else own or Section.START.value
+
+
+def _row(option: click.Option, ctx: click.Context, whole: bool) -> tuple[str, str]:
+    """Names and meaning, which begins in one column; a first page has the names for which there is room."""
+    record = option.get_help_record(ctx)
+    assert record is not None
+    meaning, value = record[1], "" if option.is_flag else f" {_value(option, ctx)}"
+    if len(value) > _COLUMN // 2 and (words := _words(option)):
+        value, meaning = " WORD", f"{meaning}; one of {', '.join(words)}"
+    counts = range(len(option.opts), 0, -1)
+    names = [click.formatting.join_options(option.opts[:count])[0] + value for count in counts]
+    fitting = (each for each in names if len(each) <= _COLUMN - 2)
+    return (names[0] if whole else next(fitting, names[-1])).ljust(_COLUMN - 2), meaning
+
+
+def _words(option: click.Option) -> tuple[str, ...]:
+    """All that may be typed, where these are few."""
+    if isinstance(option.type, click.Choice):
+        return tuple(map(str, option.type.choices))
+    return option.type.kind.words if isinstance(option.type, OfKind) else ()
+
+
+def _value(option: click.Option, ctx: click.Context) -> str:
+    """What is given to it, as a person would write it: N, a list as N,..."""
+    told = option.make_metavar(ctx)
+    return _LISTED.sub(r"\1,...", _SHORT.get(told.removesuffix(" RANGE"), told))

@@ -1,0 +1,87 @@
+"""The GPUs of this machine as nvidia-smi tells them, and which build of torch has their kernels; without torch."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_ANSWER_S = 20.0
+_QUERY = "index,name,compute_cap,memory.total"
+_OLDEST = (7, 5)  # compute capability of which builds for every CUDA have kernels
+OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu126"
+"""The builds for CUDA 12.6, the last that have kernels of a V100."""
+_WHEEL = "pip install 'ssdsim[torch]'"
+
+
+@dataclass(frozen=True)
+class SeenGpu:
+    """A GPU as the driver tells it; ``capability`` is None where an old driver does not."""
+
+    name: str
+    capability: tuple[int, int] | None
+    memory_bytes: int
+
+
+def nvidia_smi(*arguments: str) -> str:
+    """What it prints; empty where there is no driver, or it fails."""
+    command = ["nvidia-smi", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout if done.returncode == 0 else ""
+
+
+def seen_gpus() -> list[SeenGpu]:
+    """In the driver's order."""
+    told = nvidia_smi(f"--query-gpu={_QUERY}", "--format=csv,noheader")
+    if not told:  # a driver that knows no compute_cap refuses the whole question
+        told = nvidia_smi("--query-gpu=index,name,memory.total", "--format=csv,noheader")
+    return [gpu for gpu in map(_seen, told.splitlines()) if gpu is not None]
+
+
+def _seen(line: str) -> SeenGpu | None:
+    """Of ``0, Tesla V100-SXM2-32GB, 7.0, 32768 MiB``, the capability left out or not."""
+    found = re.fullmatch(r"\s*\d+, (.+?)(?:, (\d+)\.(\d+))?, (\d+) MiB\s*", line)
+    if found is None:
+        return None
+    name, major, minor, mebibytes = found.groups()
+    capability = (int(major), int(minor)) if major else (7, 0) if "V100" in name else None
+    return SeenGpu(name, capability, int(mebibytes) << 20)
+
+
+def has_kernels(architectures: Iterable[str], capability: tuple[int, int]) -> bool:
+    """Whether a build with these architectures runs on a GPU.
+
+    Kernels of ``sm_80`` run on 8.0, 8.6 and 8.9, not on 9.0; ``compute_80`` is compiled on the machine for whatever is
+    newer. One with a letter (``sm_90a``) is of that capability alone.
+    """
+    for each in architectures:
+        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", each)
+        if found is None:
+            continue
+        kind, of, alone = found[1], (int(found[2]), int(found[3])), bool(found[4])
+        if of == capability or (not alone and of <= capability and (kind == "compute" or of[0] == capability[0])):
+            return True
+    return False
+
+
+def wheel_for(gpus: Iterable[SeenGpu]) -> str:
+    """The command that installs a torch with kernels of these GPUs."""
+    return OLD_WHEEL if any(gpu.capability is not None and gpu.capability < _OLDEST for gpu in gpus) else _WHEEL
+
+
+def torch_missing(verb: str, gpus: Sequence[SeenGpu] | None = None) -> str:
+    """What ``verb`` says where torch is not installed, on these GPUs, or on those that are here."""
+    command = wheel_for(seen_gpus() if gpus is None else gpus)
+    why = " (builds for later CUDA have no kernels of these GPUs)" if command == OLD_WHEEL else ""
+    return f"{verb} needs torch: {command}{why}"
+
+
+def kernels_missing(torch_version: str, cuda: str | None, gpus: Sequence[SeenGpu]) -> str:
+    """What is said of a torch that is installed and has no kernels of these GPUs."""
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    cure = f"{OLD_WHEEL} --force-reinstall" if wheel_for(gpus) == OLD_WHEEL else "install a newer torch"
+    return f"torch {torch_version} (CUDA {cuda}) has no kernels for {names}: {cure}"

@@ -1,0 +1,142 @@
+"""SpecActor: PEARL's step with M drafts that work for N targets, each of which has its part of the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_on
+from ssdsim.pricing.prespeculation import always_beside
+from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.own_lookahead import own_lookahead
+from ssdsim.protocols.strategy import Strategy, late
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+
+_MOST = 64
+
+
+class SpecActor(Strategy):
+    """``R = b PEARL(alpha, gamma) / max(T_v(gamma b / N), gamma T_d(b / M) + messages)``.
+
+    N targets verify a window of gamma tokens of each of their ``b / N`` sequences, while M drafts make the next windows
+    of ``b / M`` each. All meet at the end of a step. That a window is PEARL's, and that the pass has its rows also
+    where nothing is pending, is inferred from the abstract ("inspired by PEARL") and from SGLang's loop.
+    """
+
+    name = "specactor"
+    title = "SpecActor"
+    source = "arXiv 2511.16193 (abstract); SGLang PR 22520; the round is inferred"
+    rival = "pearl"
+    drafted = "specactor_window"
+    drafts_ahead = True
+    searched = (
+        Lookahead(option="specactor_window", about="SpecActor's windows that may be chosen [default: 1:16]"),
+        Numbers(
+            option="specactor_targets",
+            about="targets of SpecActor that may be chosen [default: 1:8]",
+            most=8,
+            says="{value} targets",
+        ),
+    )
+    told = ("specactor_targets",)
+    options = (
+        own_lookahead("specactor_window", "SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"),
+        Option(
+            name="specactor_targets",
+            kind=Whole(most=_MOST),
+            default=1,
+            about="copies of the target that verify parts of SpecActor's batch",
+            axis="SpecActor's targets N",
+            symbol="N",
+            varied_by=("recommend", "schedule"),
+            groups=(Group.CHOICE,),
+        ),
+        Option(
+            name="specactor_drafts",
+            kind=Whole(most=_MOST),
+            default=1,
+            about="draft devices that work for SpecActor's targets",
+            axis="SpecActor's drafts M",
+            symbol="M",
+            groups=(Group.CHOICE,),
+        ),
+    )
+
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
+        super().settle(settings, site, drafter)
+        most = max(_counts(settings))
+        if most > settings["b"]:
+            raise NoRoom(f"SpecActor parts its batch for {most} targets or drafts, got --b {settings['b']}")
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return tokens_of(drafter.accepted(settings, settings["specactor_window"]), Kernel.of_windows)
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        targets, drafts = _counts(options)
+        return Devices(targets * tp, drafts if drafter.needs_device else 0)
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)
+        one = replace(target_on(site, tokens), devices=targets)
+        yield Occupancy(f"{site.target.name} at tp {site.tp}", [one], site.profile)
+        if drafter.needs_device:
+            demand = replace(drafter.demand(site, tokens, 0), devices=drafts)
+            yield Occupancy(f"{site.draft.name} on devices of its own ({self.title})", [demand], site.draft_profile)
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)
+        verifying, drafting = (site.of_batch(-(-site.batch // each)) for each in (targets, drafts))
+        draft = Step("draft", drafting.speculate(drafter, tokens, beside=False), drafts)
+        verify, draft = always_beside(site, replace(verifying.verify_step("verify", tokens), devices=targets), draft)
+        return {
+            "verify": verify,
+            "sample": verifying.sampling_step(),
+            "draft": draft,
+            "outcome": verifying.outcome_message(tokens),
+            "speculation": drafting.speculation_message(tokens),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": late(t["draft"] + t["speculation"], t["verify"]),
+            "communicate": t["outcome"],
+            "host": t["sample"],
+        }
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        return {"target": _target, "draft": _draft}
+
+
+def _counts(options: Mapping[str, Any]) -> tuple[int, int]:
+    """Targets and drafts."""
+    return int(options["specactor_targets"]), int(options["specactor_drafts"])
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("verify")
+        yield me.receive("speculation")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")

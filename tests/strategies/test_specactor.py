@@ -1,0 +1,101 @@
+"""SpecActor against printed rows, a literal loop apart from this code, and PEARL at one target and one draft."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim.base.errors import InputError
+from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.scenario import Scenario
+from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
+from tests.strategies.checks import deviation, deviations_are_chance
+
+
+def actor(alpha: float, window: int, targets: int, drafts: int, of_target: int, d: float, **options: Any) -> Scenario:
+    """In units of T_v, with a draft step of ``d`` over the sequences of a draft."""
+    given: dict[str, Any] = {"specactor_targets": targets, "specactor_drafts": drafts, "b": targets * of_target}
+    given |= {"alpha": alpha, "k": window, "t_sd": window * d}
+    return configure(strategies="specactor", **given, **options).scenarios["specactor"]
+
+
+def rate(case: Scenario) -> float:
+    return float(case.estimate.tokens_per_second)
+
+
+@pytest.mark.parametrize(
+    ("targets", "drafts", "expected"), [(1, 1, 7.306), (4, 1, 8.595), (8, 1, 5.903), (8, 2, 8.595)]
+)
+def test_the_printed_tokens_a_gpu(targets: int, drafts: int, expected: float) -> None:
+    """T_d(n) = 0.1 (1 + n / 64) over the sequences of a draft, gamma 5, alpha 0.8, 16 a target, TP 4."""
+    case = actor(0.8, 5, targets, drafts, 16, 0.1 * (1.0 + 16 * targets / drafts / 64))
+    assert case.gpus == targets + drafts
+    assert rate(case) / (4 * targets + drafts) == pytest.approx(expected, abs=1.1e-3)
+    drawn, error = (1.5220, 0.0011) if (targets, drafts) == (8, 1) else (2.2830, 0.0016)
+    assert abs(rate(case) / case.batch - drawn) < 2.576 * error
+
+
+@given(alpha=st.floats(0.0, 1.0), window=st.integers(1, 12), b=st.integers(1, 20), d=st.floats(0.0, 1.0))
+@settings(deadline=None, max_examples=25)
+def test_one_target_and_one_draft_are_pearl(alpha: float, window: int, b: int, d: float) -> None:
+    pearl = configure(strategies="pearl", alpha=alpha, k=window, t_sd=window * d, b=b).scenarios["pearl"]
+    assert rate(actor(alpha, window, 1, 1, b, d)) == pytest.approx(rate(pearl))
+
+
+def test_each_target_and_draft_is_priced_and_fits_with_its_own_sequences() -> None:
+    options: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "b": 9}
+    case = configure(strategies="specactor", specactor_targets=4, specactor_drafts=2, **options).scenarios["specactor"]
+    assert case.devices.target == 4
+    assert case.devices.draft == 2
+    assert case.steps["verify"].passes[0].forward.tokens == 3 * 4  # of nine sequences the fullest target has three
+    assert case.steps["draft"].passes[0].forward.tokens == 5
+    with pytest.raises(InputError, match="parts its batch for 4 targets or drafts, got --b 2"):
+        configure(strategies="specactor", specactor_targets=4, **{**options, "b": 2})
+
+
+def literal(alpha: float, window: int, b: int, step: float, seed: int) -> tuple[float, float]:
+    """Tokens a T_v and their standard error."""
+    rng = np.random.default_rng(seed)
+    pending = np.zeros(b, dtype=bool)
+    parts: list[float] = []
+    for part in range(21):
+        made = 0.0
+        for _ in range(200):
+            right = (rng.random((b, window)) < alpha).cumprod(axis=1).sum(axis=1)
+            made += float(np.where(pending, np.minimum(right + 1, window), 1).sum())
+            pending = np.where(pending, right == window, right >= 1)
+        if part:
+            parts.append(made / (200 * step))
+    return float(np.mean(parts)), float(np.std(parts, ddof=1) / math.sqrt(len(parts)))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+    off = []
+    for seed, (alpha, window, targets, drafts, of_target, d) in enumerate(
+        (alpha, window, *shape)
+        for alpha in (0.5, 0.7, 0.9)
+        for window in (2, 5)
+        for shape in ((1, 1, 4, 0.1), (4, 1, 3, 0.4), (3, 2, 2, 0.25))
+    ):
+        case = actor(alpha, window, targets, drafts, of_target, d)
+        expected, error = literal(alpha, window, targets * of_target, max(1.0, window * d), seed)
+        off.append(deviation(case, engine, expected, error, rounds=3_000))
+    deviations_are_chance(off)
+
+
+@pytest.mark.ranks
+def test_on_real_ranks_two_targets_verify_while_one_draft_works() -> None:
+    scenario = small("specactor", specactor_targets=2).scenarios["specactor"]
+    with executing(2, 1) as ranks:
+        first, second, draft = run(ranks, scenario)
+    for target in (first, second):
+        assert len(spans(target, "verify")) == ROUNDS
+    assert len(spans(draft, "draft step")) == 3 * ROUNDS
+    assert overlap_s(spans(first, "verify"), spans(draft, "draft step")) > 0.0
