@@ -1,4 +1,4 @@
-"""Doubts of a ratio of two rates, in words: its condition, the range over which it stands, what to measure first.
+"""What a ratio of two rates rests on, in words: the condition, over what range it stands, and what to measure first.
 
 Every verb's verdict takes its words from here.
 """
@@ -22,7 +22,7 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 @dataclass(frozen=True)
 class Doubt:
-    """A reason for which a ratio may be off: by ``half`` of its range, relative, the others being as they are taken.
+    """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
     of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone
@@ -90,12 +90,7 @@ class Basis:
         ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
         it is, and ``where`` says of what it is.
         """
-        versus = [contest.over[rival] for rival in rivals]
-        over = self._over(versus)
-        if not contest.decided:
-            return f"Undecided{where}: {self.condition}{clause}{over}{self._open(contest, versus)}."
-        whatever = self.whatever if over else ""
-        return f"{head[0]}{where}{whatever}{head[1]}: {self.condition}{clause}{over}."
+        return filled(self.template(contest, rivals, head, literally(clause), where), contest)
 
     @property
     def whatever(self) -> str:
@@ -103,20 +98,38 @@ class Basis:
         names = list(dict.fromkeys(each.what for each in self.placeholders))
         return f" at any plausible {' and '.join(names)}" if names else ""
 
-    def _over(self, versus: Sequence[Versus]) -> str:
-        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range."""
-        spans = [f"{each.lowest:.2f}-{each.highest:.2f}x" for each in versus if each.lowest is not None]
-        if not spans or not self.where:
+    def template(
+        self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
+    ) -> str:
+        """The sentence with fields in place of the contest's numbers, for :func:`filled`; so is ``clause``."""
+        held = {rival: at for at, rival in enumerate(contest.over) if rival in rivals}
+        over = self._over(contest, [held[rival] for rival in rivals])
+        condition, where = literally(self.condition), literally(where)
+        if not contest.decided:
+            versus = [contest.over[rival] for rival in rivals]
+            return f"Undecided{where}: {condition}{clause}{over}{self._open(contest, versus)}."
+        whatever = literally(self.whatever) if over else ""
+        before, after = map(literally, head)
+        return f"{before}{where}{whatever}{after}: {condition}{clause}{over}."
+
+    def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
+        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""
+        every = list(contest.over.values())
+        ranged = [at for at in held if every[at].lowest is not None]
+        if not ranged or not self.where:
             return ""
-        (only, *others), same = spans, versus[0].stays
-        said = f"stays {same}" if same and not others else f"is {' and '.join((only, *others))}"
-        return f"; over {self.where} it {said}"
+        if len(ranged) == 1 and every[held[0]].stays:
+            said = f"stays {field(ranged[0], 'lowest')}x"
+        else:
+            spans = [f"{field(at, 'lowest')}-{field(at, 'highest')}x" for at in ranged]
+            said = f"is {' and '.join(spans)}"
+        return f"; over {literally(self.where)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
         if contest.open or any(each.turns for each in versus):
-            return self.why_open(any(each.turns for each in versus))
-        return f"; that it is faster than all of them has P {contest.probability:.2f}"
+            return literally(self.why_open(any(each.turns for each in versus)))
+        return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
         """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
@@ -138,6 +151,21 @@ class Basis:
 
 SURE = Basis()
 """Nothing is known to be in doubt."""
+
+
+def field(rival: int, name: str) -> str:
+    """A number of a :class:`Versus` in a template, by its rival's place among all that the subject is held against."""
+    return f"{{over[{rival}].{name}:.2f}}"
+
+
+def literally(text: str) -> str:
+    """``text`` as a template has it."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def filled(template: str, contest: Contest[Key], **more: float) -> str:
+    """The sentence that a template makes of a contest's numbers, and of ``more``."""
+    return template.format(over=list(contest.over.values()), probability=contest.probability, **more)
 
 
 def listed(inputs: Iterable[TokenInput]) -> str:

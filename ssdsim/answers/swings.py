@@ -13,7 +13,7 @@ from typing import Any
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
-from ssdsim.scenario.token_errors import averages_under, directions
+from ssdsim.scenario.token_errors import directions
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
@@ -92,6 +92,5 @@ def _from_to(end: float, present: float) -> list[float]:
 
 
 def _per_user(scenario: Scenario, change: Change) -> float:
-    averages = averages_under(scenario.strategy, scenario.settings, scenario.drafter, change)
-    estimate = scenario.strategy.closed_form(replace(scenario.round, averages=averages))
+    estimate = scenario.strategy.closed_form(replace(scenario.round, averages=scenario.known.under(change)))
     return float(estimate.tokens_per_second) / scenario.batch

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.doubts import SURE, Basis, Doubt
+from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
@@ -39,7 +39,7 @@ def verdict(
     subject: str,
     estimates: Mapping[str, Estimate],
     draws: Mapping[str, Drawn] | None,
-    no_room: Mapping[str, str],
+    refused: Mapping[str, str],
     scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> Verdict:
     """The verdict on a subject among ``estimates``.
@@ -49,27 +49,45 @@ def verdict(
     subject : a strategy's name.
     estimates : by strategy, those that have room.
     draws : of their tokens/s under all that is not known; None where nothing errs.
-    no_room : why others do not fit.
+    refused : why others do not fit.
     scenarios : behind the estimates; without them nothing is said of what they rest on.
     """
     rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
     best = max(rates, key=lambda name: rates[name])
-    title = strategies.ALL.named(subject).title
-    if subject in no_room:
-        return Verdict(subject, best, {}, None, True, f"No room for {title}: {no_room[subject]}.")
+    if subject in refused:
+        return Verdict(subject, best, {}, None, True, no_room(subject, refused[subject]))
     decided = contest(subject, rivals(subject, tuple(estimates)), rates, draws)
     if not decided.over:
-        alone = f"{title} stands alone: give --strategies to hold it against others."
-        return Verdict(subject, best, {}, None, True, alone)
+        return Verdict(subject, best, {}, None, True, stands_alone(subject))
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
-    told = _told(decided)
     basis = SURE
     if scenarios:
         basis = Basis.of(scenarios[subject], scenarios[decided.closest], decided.over[decided.closest].timings)
-    sentence = basis.sentence(decided, told, _head(decided, subject, gpus), _clause(decided, told, subject, gpus))
+    sentence = filled(
+        template(basis, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
+    )
     return Verdict(
         subject, best, decided.over, decided.probability, decided.decided, sentence, basis.doubts, basis.told
     )
+
+
+def no_room(subject: str, why: str) -> str:
+    """The sentence where the subject does not fit."""
+    return f"No room for {strategies.ALL.named(subject).title}: {why}."
+
+
+def stands_alone(subject: str) -> str:
+    """The sentence where nobody is compared with the subject."""
+    return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
+
+
+def template(basis: Basis, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
+    """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.doubts.filled`.
+
+    ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.
+    """
+    told = _told(contest)
+    return basis.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -98,24 +116,29 @@ def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tup
 
 def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapping[str, float]) -> str:
     title, own_gpus = strategies.ALL.named(subject).title, gpus[subject]
+    places = list(contest.over)
 
     def held(rival: str) -> str:
-        versus, same = contest.over[rival], gpus[rival] == own_gpus
-        bounds = f" (95 %: {versus.low:.2f}-{versus.high:.2f})" if versus.interval else ""
+        at, same = places.index(rival), gpus[rival] == own_gpus
+        bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if contest.over[rival].interval else ""
         devices = (
             f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
         )
-        return f"{versus.ratio:.2f}x {strategies.ALL.named(rival).title}{bounds} on {devices}"
+        return f"{field(at, 'ratio')}x {literally(strategies.ALL.named(rival).title)}{bounds} on {devices}"
 
-    said = f"{title} is {' and '.join(map(held, told))}"
+    said = f"{literally(title)} is {' and '.join(map(held, told))}"
     if not contest.decided:
         return said
     rival = contest.closest
-    ratio = contest.over[rival].ratio
     if contest.outcome == "loses":
-        faster = "as fast" if f"{ratio:.2f}" == "1.00" else "faster"
-        return f"{said}; {strategies.ALL.named(rival).called} is {faster}"
-    per_gpu = ratio * gpus[rival] / own_gpus - 1.0
-    if per_gpu >= 0.0:
-        return f"{said}, {per_gpu:.0%} more tokens/s per GPU"
-    return f"{said}, so {-per_gpu:.0%} fewer tokens/s per GPU"
+        faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"
+        return f"{said}; {literally(strategies.ALL.named(rival).called)} is {faster}"
+    if _per_gpu(contest, subject, gpus) >= 0.0:
+        return f"{said}, {{more_per_gpu:.0%}} more tokens/s per GPU"
+    return f"{said}, so {{more_per_gpu:.0%}} fewer tokens/s per GPU"
+
+
+def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
+    """By how much more tokens/s the subject makes of a GPU than its closest rival, relative."""
+    rival = contest.closest
+    return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0

@@ -23,6 +23,7 @@ VERBS = {
     "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
     "serve": ("ssdsim.cli.serve", "Under arrivals: up to which rate SSD is worth it, and what users see there."),
     "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
+    "explore": ("ssdsim.cli.explore", "One offline page with sliders: verdict, rates and figures follow them."),
     "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
     "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
     "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),

@@ -20,6 +20,7 @@ from ssdsim.reports.serving import serving_lines, serving_title
 from ssdsim.reports.serving_compared import compared_sentence, compared_title
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
+from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
@@ -91,6 +92,8 @@ def report(folder: str | Path, seed: int = 0) -> Report:
         grid=grid_json(study),
         origins=origins(study),
         left_out=left_out,
+        made_by=made_by(study.folder) if study.folder.results is not None else None,
+        follows=swept(study),
     )
     return Report(page, sentence, figures, left_out, unfinished)
 

@@ -8,9 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from ssdsim import __version__
+from ssdsim.reports.explorer.page import scripts as explorer_scripts
+from ssdsim.reports.explorer.page import styles as explorer_styles
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.print_style import for_pages
+from ssdsim.reports.swept import Swept
 
 # a browser makes no PDF of a part of a page: ssdsim report --figure does
 _PICTURES = "\n".join(
@@ -30,30 +33,44 @@ def html(
     grid: Mapping[str, Any] | None,
     origins: str,
     left_out: Sequence[LeftOut],
+    made_by: str | None = None,
+    follows: Swept | None = None,
 ) -> str:
-    """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's."""
+    """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
+
+    ``made_by`` is the command behind the run; ``follows`` is what the menus of a sweep move, which comes first.
+    """
     header = [
         f"<h1>{escape(title)}</h1>",
+        f"<p><code>{escape(made_by)}</code></p>" if made_by else "",
         f'<p class="unfinished">{escape(unfinished)}</p>' if unfinished else "",
+    ]
+    base = [
         f'<p class="verdict" style="--strategy: {colour}">{escape(sentence)}</p>',
         *(f"<p>{escape(line)}</p>" for line in lines),
         strategies,
     ]
+    if follows is not None:
+        header += [f"<p>{escape(line)}</p>" for line in follows.lines]
+        base = [follows.html, "<h2>At the base values</h2>", '<div class="base">', *base, "</div>"]
+    else:
+        header, base = [*header, *base], []
     footer = ["<h2>Provenance</h2>", origins, _left_out(left_out), f"<p>Made by ssdsim {__version__}.</p>"]
     return framed(
         title=title,
         brand="ssdsim report",
         header="\n".join(header),
-        main="\n".join(_sections(figures, grid)),
+        main="\n".join([*base, *_sections(figures, grid)]),
         footer="\n".join(footer),
         data={
             "figures": [figure.plot_json() for figure in figures],
             "tables": {figure.key: figure.csv() for figure in figures},
             "grid": grid,
             "print": for_pages(),
+            **({} if follows is None else {"explorer": follows.data}),
         },
-        styles=[asset("page.css")],
-        scripts=[asset("page.js")],
+        styles=[asset("page.css")] if follows is None else explorer_styles(),
+        scripts=[asset("page.js"), *([] if follows is None else explorer_scripts())],
     )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import check_memory
+from ssdsim.pricing.occupancy import Occupancy, check_memory
 from ssdsim.pricing.room import (
     Devices,
     check_context,
@@ -94,3 +94,10 @@ def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
     if not strategy.drafts or log_sd == 0.0:
         return None
     return f"round of {strategy.name}@{site.runtime.name}", log_sd
+
+
+def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
+    """What lies in which memory, whether it fits there or not; writes what the strategy derives into ``settings``."""
+    site = site.with_options(settings)
+    strategy.settle(settings, site, drafter)
+    return tuple(strategy.occupancies(site, drafter))

@@ -52,6 +52,7 @@ class KnownTokens:
         self._directions = tuple(directions(settings, 1.0)) if measured else ()
         self._of = strategy, settings.copy(), drafter
         self._by_looks: dict[tuple[Look, ...], Averages] = {}
+        self._under: dict[tuple[tuple[str, Any], ...], Averages] = {}
 
     @property
     def is_sure(self) -> bool:
@@ -82,6 +83,13 @@ class KnownTokens:
         looks = looks_at_ends(self.open)
         distinct = list(dict.fromkeys(looks))
         return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
+
+    def under(self, change: Mapping[str, Any]) -> Averages:
+        """What rounds do where these options are others; remembered, since scenarios at other prices ask the same."""
+        key = tuple(change.items())
+        if key not in self._under:
+            self._under[key] = averages_under(*self._of, change)
+        return self._under[key]
 
     def _stacked(self, looks: Iterable[Look]) -> Averages:
         names = [each.name for each in self.open]

@@ -52,6 +52,7 @@ COMMANDS: Mapping[str, str] = {
     "calibrate": f"calibrate --device cpu {' '.join(PAIR)} --b 2 --k 2 --quiet -o made.json",
     "validate": "validate rows rows.csv --quiet -o made",
     "report": "report run -o made.html",
+    "explore": "explore --t-sd 0.2 --strategies ar,sd --b 1,2 --k 2,3 --alpha 0.8 --quiet -o made.html",
     "hardware scale": "hardware scale h100-sxm --clock 2 -o made.json",
     "hardware new": "hardware new --like h100-sxm --memory 80 -o made.json",
     "bench": f"bench {SERVER} --model llama-3.1-8b --hardware h100-sxm --concurrency 1,2 --output-len 16 --requests 1 "

@@ -35,6 +35,7 @@ _COMMANDS: tuple[str, ...] = (
     "recommend --gpus 3 --k 4 --target llama-3.1-8b --tp 1",
     "recommend --gpus 2 --k 2,3 --target llama-3.1-8b --budget 9 --rank cost --gpu-hour 2",
     "report .",
+    "explore --t-sd 0.2 --strategies ar,sd --b 1 --k 2 --alpha 0.8 -o made.html",
     "models list",
     "models show llama-3.1-8b",
     "hardware list",

@@ -272,7 +272,7 @@ def test_paper_is_light_and_the_screen_comes_back(opened: Browser, page: Path, t
     opened.open(page)
     opened.evaluate("""window.onPaper = [];
         window.addEventListener('beforeprint', () => {
-            window.onPaper = [...document.querySelectorAll('.plot')].map((p) => [p._fullLayout.width,
+            window.onPaper = [...document.querySelectorAll('.plot:not(#sides .plot)')].map((p) => [p._fullLayout.width,
                 p._fullLayout.font.color]);
         });""")
     opened.print_to_pdf(tmp_path / "report.pdf")

@@ -1,0 +1,283 @@
+"""The subject against its rivals at every point: intervals, and which sentence a verdict has there.
+
+A sentence is one of a few templates with numbers in it. Which one it is rests on which numbers lie above 1: each point
+has a ``case``, the places of its numbers among :data:`THRESHOLDS`. So the page knows the template of a place between
+points from the numbers there, and no rule of verdicts is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
+from ssdsim.answers.doubts import SURE, Basis
+from ssdsim.answers.explore.interpolation import Floats
+from ssdsim.answers.explore.sides import AT_ONCE, Side
+from ssdsim.answers.explore.space import Space
+from ssdsim.answers.explore.table import Table
+from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.verdict import template
+from ssdsim.base.intervals import quantiles
+from ssdsim.scenario.scenario import Scenario
+
+THRESHOLDS: Mapping[str, tuple[float, ...]] = {
+    "ratio": (0.995, 1.0, 1.005),
+    "low": (0.995, 1.005),
+    "high": (0.995, 1.005),
+    "surely": (1.0,),
+    "hardly": (1.0,),
+    "lowest": (1.0,),
+    "highest": (1.0,),
+    "per_gpu": (1.0,),
+    "lowest_per_gpu": (1.0,),
+    "highest_per_gpu": (1.0,),
+}
+"""Of the numbers of a rival: on which side of these they lie decides the words. From 0.995 to 1.005 is ``1.00``."""
+OF_RIVAL = ("low", "high", "surely", "hardly", "lowest", "highest", "faster")
+"""Columns of a rival, relative to the ratio and as logarithms but for ``faster``, the probability.
+
+``surely`` and ``hardly`` are what the ratio is above in a share :data:`~ssdsim.answers.contest.DECIDED` of the draws,
+and below.
+"""
+
+
+@dataclass(frozen=True)
+class Contests:
+    """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
+
+    A case is its code with the template of its sentence; -1 stands for none: the subject has no room, or no rival has.
+    """
+
+    table: Table
+    sets: tuple[tuple[str, ...], ...]
+    cases: NDArray[np.int64]
+    known: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Contests], along: str) -> Contests:
+        """Parts that hold stops of one axis, in the order of its stops."""
+        known = list(dict.fromkeys(case for part in parts for case in part.known))
+        renumbered = [
+            Table(part.table.axes, part.table.columns, _renumbered(part, known).astype(float)) for part in parts
+        ]
+        table = Table.joined([part.table for part in parts], along)
+        return cls(table, parts[0].sets, Table.joined(renumbered, along).values.astype(np.int64), tuple(known))
+
+
+def _renumbered(part: Contests, known: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+    number = {case: at for at, case in enumerate(known)}
+    numbers = np.array([*(number[case] for case in part.known), -1], dtype=np.int64)
+    return numbers[part.cases]
+
+
+def rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """Rivals that may be switched on together, in their order; of many all, or one of them."""
+    if len(rivals) > _SWITCHED:
+        return (tuple(rivals), *((rival,) for rival in rivals))
+    return tuple(each for size in range(len(rivals), 0, -1) for each in combinations(rivals, size))
+
+
+def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> Contests:
+    """The subject against each set of rivals at every point of the axes ``names``.
+
+    Parameters
+    ----------
+    space : whose axes have the values of the points.
+    sides : the strategies, by name.
+    """
+    axes = [space.axis(name) for name in names]
+    rows = {name: side.rows(axes) for name, side in sides.items()}
+    numbers = {rival: _Numbers.of(sides, rows, space.subject, rival) for rival in space.rivals}
+    sets = rival_sets(space.rivals)
+    found = _Cases(space.subject, sides, rows, numbers)
+    cases, best = [], []
+    for each in sets:
+        surely = found.surely_best(each)
+        cases.append(found.numbers_of(each, surely))
+        best.append(surely)
+    columns = [f"{name}:{of}" for name in numbers for of in OF_RIVAL] + [f"best:{at}" for at in range(len(sets))]
+    ends = [f"rate of {name}:{end}" for name in sides for end in ("low", "high")]
+    values = [column for each in numbers.values() for column in each.columns()] + [np.log(each) for each in best]
+    values += [column for name, side in sides.items() for column in side.ends(rows[name])]
+    table = Table.of(axes, [*columns, *ends], np.stack(values, axis=-1))
+    return Contests(
+        table, sets, np.stack(cases, axis=-1).reshape(*table.values.shape[:-1], len(sets)), tuple(found.known)
+    )
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The subject over one rival at every point; NaN where one of them is not possible."""
+
+    ratio: Floats
+    low: Floats
+    high: Floats
+    surely: Floats
+    hardly: Floats
+    lowest: Floats
+    highest: Floats
+    faster: Floats
+    per_gpu: Floats
+
+    @classmethod
+    def of(cls, sides: Mapping[str, Side], rows: Mapping[str, NDArray[np.int64]], subject: str, rival: str) -> _Numbers:
+        own, other, at, its = sides[subject], sides[rival], rows[subject], rows[rival]
+        ratio = own.rate[at] / other.rate[its]
+        nothing = np.full(len(ratio), np.nan)
+        found = {name: nothing.copy() for name in (*OF_RIVAL, "per_gpu")}
+        found["per_gpu"] = ratio * other.gpus[its] / own.gpus[at]
+        if own.joint is not None and other.joint is not None:
+            for start in range(0, len(ratio), AT_ONCE):
+                chunk = slice(start, start + AT_ONCE)
+                mine, theirs = own.joint[at[chunk]], other.joint[its[chunk]]
+                low, surely, hardly, high = quantiles(mine / theirs, 0.025, 1.0 - DECIDED, DECIDED, 0.975)
+                found["low"][chunk], found["high"][chunk] = low, high
+                found["surely"][chunk], found["hardly"][chunk] = surely, hardly
+                known = np.flatnonzero(~np.isnan(low))
+                found["faster"][start + known] = share_fastest(mine[known], [theirs[known]])
+        if own.draws is not None or other.draws is not None:
+            for number, (mine_at, its_at) in enumerate(zip(at, its, strict=True)):
+                mine, theirs = own.across(mine_at), other.across(its_at)
+                if np.isnan(ratio[number]) or (mine is None and theirs is None):
+                    continue
+                across = (own.rate[mine_at] if mine is None else mine) / (
+                    other.rate[its_at] if theirs is None else theirs
+                )
+                found["lowest"][number] = min(ratio[number], across.min())
+                found["highest"][number] = max(ratio[number], across.max())
+        return cls(ratio=ratio, **found)
+
+    def columns(self) -> list[Floats]:
+        """Of :data:`OF_RIVAL`."""
+        return [
+            each if name == "faster" else np.log(each / self.ratio)
+            for name, each in ((name, getattr(self, name)) for name in OF_RIVAL)
+        ]
+
+    def codes(self) -> NDArray[np.str_]:
+        """Of every point, a digit a number: how many of its :data:`THRESHOLDS` it reaches; ``x`` where it is none."""
+        values = {
+            **{name: getattr(self, name) for name in THRESHOLDS if hasattr(self, name)},
+            "lowest_per_gpu": self.lowest / self.ratio * self.per_gpu,
+            "highest_per_gpu": self.highest / self.ratio * self.per_gpu,
+        }
+        return _joined([_digits(values[name], places) for name, places in THRESHOLDS.items()])
+
+    def versus(self, at: int) -> Versus:
+        """As contests have it, without what timings alone do."""
+
+        def number(of: Floats) -> float | None:
+            return None if np.isnan(of[at]) else float(of[at])
+
+        return Versus(
+            float(self.ratio[at]),
+            number(self.low),
+            number(self.high),
+            number(self.faster),
+            number(self.lowest),
+            number(self.highest),
+        )
+
+
+def _digits(values: Floats, thresholds: Sequence[float]) -> NDArray[np.str_]:
+    found = np.searchsorted(np.array(thresholds), values, side="right").astype(str)
+    return np.where(np.isnan(values), "x", found)
+
+
+def _joined(parts: Sequence[NDArray[np.str_]]) -> NDArray[np.str_]:
+    found = parts[0]
+    for part in parts[1:]:
+        found = np.char.add(found, part)
+    return found
+
+
+class _Cases:
+    """The cases of points, numbered as they come."""
+
+    def __init__(
+        self,
+        subject: str,
+        sides: Mapping[str, Side],
+        rows: Mapping[str, NDArray[np.int64]],
+        numbers: Mapping[str, _Numbers],
+    ) -> None:
+        self._subject, self._sides, self._rows, self._numbers = subject, sides, rows, numbers
+        self._codes = {rival: each.codes() for rival, each in numbers.items()}
+        self._alike: dict[Any, str] = {}
+        self.known: dict[tuple[str, str], int] = {}
+
+    def surely_best(self, rivals: Sequence[str]) -> Floats:
+        """What the smallest of the ratios to those possible is above in a share ``DECIDED`` of the draws."""
+        own, at = self._sides[self._subject], self._rows[self._subject]
+        found = np.full(len(at), np.nan)
+        if own.joint is None:
+            return found
+        for start in range(0, len(at), AT_ONCE):
+            chunk = slice(start, start + AT_ONCE)
+            others = [self._joint(rival)[self._rows[rival][chunk]] for rival in rivals]
+            fastest = np.fmax.reduce(others)
+            (found[chunk],) = quantiles(own.joint[at[chunk]] / fastest, 1.0 - DECIDED)
+        return found
+
+    def _joint(self, name: str) -> Floats:
+        joint = self._sides[name].joint
+        assert joint is not None  # errors are of all or of none
+        return joint
+
+    def numbers_of(self, rivals: Sequence[str], best: Floats) -> NDArray[np.int64]:
+        """The number of the case of every point, against these rivals."""
+        codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
+        found = np.full(len(best), -1, dtype=np.int64)
+        for at, code in enumerate(codes.tolist()):
+            present = [rival for rival in rivals if not np.isnan(self._numbers[rival].ratio[at])]
+            if present:
+                case = code, self._template(at, present, code)
+                found[at] = self.known.setdefault(case, len(self.known))
+        return found
+
+    def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
+        """Places of the rivals, the closest first."""
+        ratios = np.stack([self._numbers[rival].ratio for rival in rivals], axis=-1)
+        return _joined([each.astype(str) for each in np.argsort(ratios, axis=-1, kind="stable").T])
+
+    def _template(self, at: int, rivals: Sequence[str], code: str) -> str:
+        scenes = {name: self._scenario(name, at) for name in (self._subject, *rivals)}
+        gpus = {name: float(each.gpus) for name, each in scenes.items()}
+        if not all(each.known.is_sure for each in scenes.values()):
+            return self._doubted(at, rivals, scenes, gpus)
+        key = code, tuple(rivals), tuple(gpus.values())
+        if key not in self._alike:
+            over = {rival: self._numbers[rival].versus(at) for rival in rivals}
+            self._alike[key] = template(SURE, Contest(over, self._probability(at, rivals)), self._subject, gpus)
+        return self._alike[key]
+
+    def _probability(self, at: int, rivals: Sequence[str]) -> float | None:
+        own = self._sides[self._subject]
+        if own.joint is None:
+            return None
+        others = [self._joint(rival)[self._rows[rival][at]] for rival in rivals]
+        return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
+
+    def _doubted(
+        self, at: int, rivals: Sequence[str], scenes: Mapping[str, Scenario], gpus: Mapping[str, float]
+    ) -> str:
+        """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
+        over = {rival: self._numbers[rival].versus(at) for rival in rivals}
+        found = Contest(over, self._probability(at, rivals))
+        own, rival = scenes[self._subject], scenes[found.closest]
+        basis = Basis(inputs_of(own, rival)) if found.decided else Basis.of(own, rival, None)
+        return template(basis, found, self._subject, gpus)
+
+    def _scenario(self, name: str, at: int) -> Scenario:
+        found = self._sides[name].scenarios[self._rows[name][at]]
+        assert isinstance(found, Scenario)  # it is possible there
+        return found
+
+
+_SWITCHED = 3

@@ -1,0 +1,64 @@
+"""Between the nodes of an axis: cubic through the four nearest, and nodes where curvature asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.base.checks import FloatOrArray
+
+WIDTH = 4  # nodes that a value between them rests on: a cubic
+
+Floats = NDArray[np.float64]
+
+
+def weights(nodes: Sequence[float], at: float) -> Floats:
+    """What each node's value counts for at ``at``: Lagrange's polynomial through the nearest :data:`WIDTH` nodes.
+
+    >>> weights([0.0, 1.0, 2.0, 3.0, 4.0], 1.5).round(4).tolist()
+    [-0.0625, 0.5625, 0.5625, -0.0625, 0.0]
+    >>> weights([0.0, 1.0], 0.25).tolist()
+    [0.75, 0.25]
+    """
+    found = np.zeros(len(nodes))
+    above = int(np.searchsorted(nodes, at))
+    start = max(0, min(above - WIDTH // 2, len(nodes) - WIDTH))
+    near = range(start, min(start + WIDTH, len(nodes)))
+    for one in near:
+        found[one] = np.prod([(at - nodes[other]) / (nodes[one] - nodes[other]) for other in near if other != one])
+    return found
+
+
+def interpolated(values: FloatOrArray, axes: Sequence[tuple[Sequence[float], float]]) -> Floats:
+    """``values`` (an axis of nodes each, then whatever else) between its nodes; each axis comes with a place on it."""
+    found = np.asarray(values, dtype=float)
+    for nodes, at in axes:
+        found = np.tensordot(weights(nodes, at), found, axes=(0, 0))
+    return found
+
+
+def chosen_nodes(places: Sequence[float], values: Floats, most: int, least: int = 3) -> list[float]:
+    """So many of ``places`` that what is interpolated from them is near ``values`` at all.
+
+    Parameters
+    ----------
+    places : of an axis, many.
+    values : a row a case, a column a place; positive.
+    most, least : nodes. Another is put where the worst case but a few is farthest off.
+    """
+    at = sorted({round(way * (len(places) - 1) / (least - 1)) for way in range(least)})
+    while len(at) < most:
+        nodes = [places[each] for each in at]
+        by = np.array([weights(nodes, place) for place in places])
+        off = np.abs(np.log(values)[:, at] @ by.T - np.log(values))
+        worst = np.quantile(off, _BUT_A_FEW, axis=0)
+        if worst.max() < _NEAR:
+            break
+        at = sorted({*at, int(worst.argmax())})
+    return [places[each] for each in at]
+
+
+_BUT_A_FEW = 0.98  # a whole number of guesses makes a few cases jump, which no node mends
+_NEAR = 2e-3

@@ -1,0 +1,53 @@
+"""``ssdsim explore``."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ssdsim.answers.explore.command import words
+from ssdsim.cli.console import echo
+from ssdsim.cli.options import Verb, common_options, echo_json, grid_options
+from ssdsim.cli.output import print_out
+from ssdsim.cli.progress import shown
+from ssdsim.cli.values import OutputFile
+
+
+@click.command("explore", cls=Verb)
+@grid_options
+@click.option("-o", "--output", type=OutputFile(), default=Path("explore.html"), show_default=True, help="the page")
+@click.option("--open", "opened", is_flag=True, help="show it in the browser")
+@common_options
+def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
+    """Make one offline page whose sliders move the prediction: no server, nothing loaded, every number ssdsim's.
+
+    Batch, K, acceptance, hits, fan-out, fallback and context have sliders, which start at the values that are given.
+    A list (--b 1,8,64, --hardware h100-sxm,b200-sxm) says which stops there are; two profiles or two runtimes stand
+    side by side. Rates are interpolated between points of a grid, and the page says how far off that is.
+    """
+    from ssdsim.reports.explorer.build import explorer
+
+    given = {name: value for name, value in options.items() if value is not None}
+    alone = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
+    made_by = " ".join(["ssdsim explore", *words(alone), *(["--seed", str(seed)] if seed else [])])
+    with shown("explore", "parts", quiet) as progress:
+        page = explorer(made_by, seed, progress, **alone)
+    page.save(output)
+    if opened:
+        webbrowser.open(output.absolute().as_uri())
+    if as_json:
+        echo_json(
+            {
+                "schema": 1,
+                "page": output,
+                "verdict": {"sentence": page.sentence},
+                "points": page.points,
+                "errors": page.errors,
+            }
+        )
+        return
+    echo(page.sentence)
+    print_out(f"{output}: {page.points:,} points, {output.stat().st_size / 1e6:.1f} MB")

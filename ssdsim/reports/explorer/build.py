@@ -1,0 +1,83 @@
+"""A page to play with, of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ssdsim.answers.explore.errors import Error, interpolation_errors
+from ssdsim.answers.explore.explore import Explored, Progress, explored
+from ssdsim.answers.explore.space import side_axis
+from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.predict import predict_configured
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.reports.explorer.page import html
+from ssdsim.scenario.configuration import Configuration, configure
+
+
+@dataclass(frozen=True)
+class Explorer:
+    """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
+
+    html: str
+    sentence: str
+    points: int
+    errors: tuple[Error, ...]
+
+    def save(self, path: Path) -> None:
+        """Write the page, atomically.
+
+        Raises
+        ------
+        InputError : it cannot be written there.
+        """
+        try:
+            write_whole(path, self.html)
+        except OSError as error:
+            raise InputError(f"{path}: the page cannot be written there ({error.strerror})") from None
+
+
+def explorer(made_by: str, seed: int = 0, progress: Progress | None = None, **options: Any) -> Explorer:
+    """The page of options, of which lists are the stops of a slider.
+
+    Raises
+    ------
+    InputError : a mistake in the options, no strategy has room where the page opens, or a grid of too many points.
+    """
+    found = explored(seed, progress, **options)
+    errors = interpolation_errors(found)
+    bases = [configure(**_start(found, side)) for side in _sides(found)]
+    sentence = predict_configured(bases[0], seed).verdict.sentence
+    lines = dict.fromkeys(line for base in bases for line in _lines(base))
+    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), made_by, errors)
+    return Explorer(page, sentence, found.points, tuple(errors))
+
+
+def _sides(found: Explored) -> list[dict[str, Any]]:
+    """What stands side by side; one where nothing does."""
+    name = side_axis(found.space)
+    return [{}] if name is None else [{name: value} for value in found.space.axis(name).values]
+
+
+def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options of a side of the page as it opens."""
+    return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
+
+
+def _title(base: Configuration) -> str:
+    if base.site is None:
+        return "Unit-free"
+    hardware = dict.fromkeys((base.site.profile.name, base.site.draft_profile.name))
+    return f"{base.site.target.name} + {base.site.draft.name} on {' + '.join(hardware)}, {base.site.degrees}"
+
+
+def _lines(base: Configuration) -> list[str]:
+    """What the numbers rest on where the page opens."""
+    lines = [f"Timings of {record['profile']}: {record['summary']}" for record in base.provenance]
+    if base.runtime:
+        lines.append(f"Runtime {base.runtime}")
+    tokens = inputs_told(base.inputs)
+    return [*lines, *([f"Tokens: {tokens}"] if tokens else []), *(f"Warning: {each}" for each in base.warnings)]

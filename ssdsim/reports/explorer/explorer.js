@@ -1,0 +1,288 @@
+// The controls and the state: in the address, so that it survives a reload and can be sent; the figures follow it.
+
+const report = JSON.parse(document.getElementById("data").textContent);
+const head = report.explorer;
+const control = (name) => document.getElementById(`at-${name}`);
+const sideAxis = head.axes.find((axis) => axis.name === head.sides);
+const sides = sideAxis ? sideAxis.values.map((value, i) => ({ place: { [sideAxis.name]: value }, title: sideAxis.labels[i] })) : [{ place: {}, title: "" }];
+const template = () => report.templates[isDark() ? "dark" : "light"];
+
+const START = {
+  at: Object.fromEntries(head.axes.filter((axis) => axis !== sideAxis).map((axis) => [axis.name, axis.start])),
+  measured: !head.assumed, off: [], price: null,
+};
+let state = structuredClone(START);
+let grid = null;
+
+// The address
+
+function toAddress() {
+  const parts = new URLSearchParams();
+  for (const [name, value] of Object.entries(state.at)) {
+    if (value !== START.at[name]) parts.set(name, value === null ? "" : value);
+  }
+  if (state.measured !== START.measured) parts.set("measured", "1");
+  if (state.off.length) parts.set("off", state.off.join(","));
+  if (state.price !== null) parts.set("price", state.price);
+  history.replaceState(null, "", parts.size ? `#${parts}` : location.pathname + location.search);
+}
+
+// What cannot be shown is said, and the nearest place is shown.
+function fromAddress() {
+  state = structuredClone(START);
+  const notes = [];
+  for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
+    if (name === "measured") state.measured = true;
+    else if (name === "off") state.off = text.split(",").filter((each) => head.rivals.includes(each));
+    else if (name === "price") state.price = Number(text) >= 0 ? Number(text) : null;
+    else if (name in state.at) state.at[name] = placeOn(head.axes.find((axis) => axis.name === name), text, notes);
+    else notes.push(`this page does not know ${name}`);
+  }
+  document.getElementById("notice").textContent = notes.join("; ");
+}
+
+function placeOn(axis, text, notes) {
+  if (text === axis.best) return text;
+  const exact = axis.values.find((value) => String(value ?? "") === text);
+  if (exact !== undefined) return exact;
+  const [low, high] = [axis.values[0], axis.values.at(-1)], asked = Number(text);
+  if (axis.continuous && asked >= low && asked <= high) return asked;
+  notes.push(`${axis.title} ${text} is outside of this page's grid (${axis.continuous ? `${low} to ${high}` : axis.labels.join(", ")})`);
+  if (typeof low !== "number" || Number.isNaN(asked)) return axis.start;
+  return axis.continuous ? Math.min(high, Math.max(low, asked)) : axis.values[nearestTo(axis.values, asked)];
+}
+
+// The command whose answer this is
+
+function commandOf(side = sides[0]) {
+  const parts = ["ssdsim", "predict"], at = { ...state.at, ...side.place };
+  if (state.off.length || head.fixedStrategies) {
+    const on = head.strategies.map((each) => each.name).filter((name) => !state.off.includes(name));
+    parts.push("--strategies", on.join(","));
+    if (!head.fixed.some(([name]) => name === "subject")) parts.push("--subject", head.subject);
+  }
+  for (const [, words] of head.fixed) parts.push(...words);
+  for (const [name, { words }] of Object.entries(head.supposed)) if (state.measured && !(name in at)) parts.push(...words);
+  for (const axis of head.axes) {
+    if (axis.name in head.supposed && !state.measured) continue;
+    if (axis.name === "f" && head.budgets) {
+      const key = ["f", "k"].filter((name) => name in at).map((name) => at[name]).join("|");
+      parts.push("--budget", String(head.budgets[key]));
+      continue;
+    }
+    const i = axis.values.indexOf(at[axis.name]);
+    const word = i >= 0 && !axis.continuous ? axis.words[i] : String(at[axis.name]);
+    if (word && at[axis.name] !== null) parts.push(axis.flag, word);
+  }
+  if (head.seed) parts.push("--seed", String(head.seed));
+  return parts.join(" ");
+}
+
+// Controls
+
+function showControls() {
+  for (const axis of head.axes) {
+    const input = control(axis.name);
+    if (!input) continue;
+    const value = state.at[axis.name], i = axis.values.indexOf(value);
+    const assumed = axis.name in head.supposed && !state.measured;
+    const shown = axis.continuous ? String(value) : value === axis.best ? axis.best : axis.labels[i];
+    if (input.tagName === "SELECT") input.selectedIndex = value === axis.best ? 0 : i + (axis.best ? 1 : 0);
+    else input.value = axis.continuous ? value : i;
+    input.setAttribute("aria-valuetext", assumed ? `${shown}, assumed` : shown);
+    document.getElementById(`${input.id}-value`).textContent = input.tagName === "SELECT" ? "" : shown;
+    const mark = input.parentElement.querySelector(".standing");
+    if (mark) mark.textContent = assumed ? "assumed" : "given";
+  }
+  for (const box of document.querySelectorAll("[data-strategy]")) box.checked = !state.off.includes(box.dataset.strategy);
+  const measured = document.getElementById("measured"), price = document.getElementById("price");
+  if (measured) measured.checked = state.measured;
+  if (price && document.activeElement !== price) price.value = state.price ?? "";
+  document.getElementById("command").textContent = sides.map(commandOf).join("\n");
+}
+
+// A rate that is moved is given; so is the rest of what was assumed.
+function moved(axis, input) {
+  if (input.tagName === "SELECT") {
+    const i = input.selectedIndex - (axis.best ? 1 : 0);
+    state.at[axis.name] = i < 0 ? axis.best : axis.values[i];
+  } else state.at[axis.name] = axis.continuous ? Number(input.value) : axis.values[Number(input.value)];
+  if (axis.name in head.supposed) state.measured = true;
+  follow();
+}
+
+function listen() {
+  for (const axis of head.axes) {
+    const input = control(axis.name);
+    if (input) input.addEventListener("input", () => moved(axis, input));
+  }
+  for (const box of document.querySelectorAll("[data-strategy]")) box.addEventListener("change", () => {
+    state.off = [...document.querySelectorAll("[data-strategy]")].filter((each) => !each.checked).map((each) => each.dataset.strategy);
+    follow();
+  });
+  document.getElementById("measured")?.addEventListener("change", (event) => {
+    state.measured = event.target.checked;
+    if (!state.measured) for (const name of Object.keys(head.supposed)) if (name in state.at) state.at[name] = START.at[name];
+    follow();
+  });
+  document.getElementById("price")?.addEventListener("input", (event) => {
+    state.price = event.target.value === "" ? null : Number(event.target.value);
+    follow();
+  });
+  document.getElementById("reset").addEventListener("click", () => { state = structuredClone(START); document.getElementById("notice").textContent = ""; follow(); });
+  document.getElementById("copy").addEventListener("click", copyCommand);
+  document.getElementById("controls").addEventListener("submit", (event) => event.preventDefault());
+  window.addEventListener("hashchange", () => { fromAddress(); follow(false); });
+  document.addEventListener("theme", () => draw());
+}
+
+// Paper is white and narrower than most screens. Screens come back as they were.
+const PAPER = { autosize: false, width: 680 }, SCREEN = { autosize: true, width: null };
+
+function restyle(template, size) {
+  for (const plot of document.querySelectorAll("#sides .plot")) if (plot.data) Plotly.relayout(plot, { template, ...size });
+}
+
+window.addEventListener("beforeprint", () => restyle(report.templates.light, PAPER));
+window.addEventListener("afterprint", () => restyle(template(), SCREEN));
+
+async function copyCommand() {
+  const text = sides.map(commandOf).join("\n"), button = document.getElementById("copy");
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {  // a page from a file may not be allowed to: what is selected can be copied by hand
+    getSelection().selectAllChildren(document.getElementById("command"));
+    document.execCommand("copy");
+  }
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = "copy as command"; }, 1500);
+}
+
+// Answers
+
+const CONFIG = { responsive: true, displayModeBar: false };
+
+function makeSides() {
+  const names = Object.keys(FIGURES);
+  document.getElementById("sides").dataset.count = sides.length;
+  document.getElementById("sides").innerHTML = sides.map((side, i) => `
+    <section class="side" id="side-${i}">${side.title ? "<h2></h2>" : ""}
+    <p class="verdict" role="status"></p><p class="standing-line"></p>
+    <div class="scroll" tabindex="0" role="region" aria-label="strategies"><table class="strategies"></table></div>
+    <div class="grid">${names.map((name) => `<figure id="${name}-${i}" class="card${WIDE.includes(name) ? " wide" : ""}" aria-labelledby="${name}-${i}-title">
+      <h3 id="${name}-${i}-title"></h3><div class="plot" role="img" style="height:300px"></div></figure>`).join("")}</div></section>`).join("");
+  sides.forEach((side, i) => { if (side.title) document.querySelector(`#side-${i} h2`).textContent = side.title; });
+}
+
+function showTable(view, element) {
+  const unit = view.unit, cost = unit === "s" && state.price !== null;
+  const heads = ["", `tokens/${unit}`, "95 %", "per user", "per GPU", "GPUs", ...(cost ? ["$ per million tokens"] : [])];
+  const table = document.createElement("table");
+  table.className = "strategies";
+  table.createCaption().textContent = `At batch ${view.batch}`;
+  const row = table.createTHead().insertRow();
+  for (const text of heads) row.append(Object.assign(document.createElement("th"), { scope: "col", textContent: text }));
+  const body = table.createTBody();
+  for (const strategy of view.shown) {
+    const { rate, gpus } = view.rates[strategy.name], line = body.insertRow();
+    line.style.setProperty("--strategy", strategy.colour);
+    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: strategy.title }));
+    const why = view.grid.refused(strategy.name, view.place);
+    if (why >= 0) {
+      const cell = line.insertCell();
+      cell.colSpan = heads.length - 1;
+      cell.className = "refused";
+      cell.textContent = view.head.refused[strategy.name].reasons[why];
+      continue;
+    }
+    const [low, high] = view.contest.ends[strategy.name] ?? [NaN, NaN];
+    const ends = Number.isFinite(low) ? `${shortly(low)} to ${shortly(high)}` : "";
+    const dollars = cost ? [((state.price * gpus) / rate / 3600 * 1e6).toFixed(2)] : [];
+    for (const text of [shortly(rate), ends, shortly(rate / view.batch), shortly(rate / gpus), String(Number(gpus.toFixed(2))), ...dollars]) line.insertCell().textContent = text;
+  }
+  element.replaceWith(table);
+}
+
+function standingLine(view) {
+  const supposed = Object.entries(head.supposed);
+  if (!supposed.length) return "";
+  const said = supposed.map(([name, { value }]) => `${name.replaceAll("_", " ")} ${state.at[name] ?? value}`).join(", ");
+  return view.measured ? `As given: ${said}.` : `Nobody measured ${said}: assumed, and the interval holds where they may plausibly lie.`;
+}
+
+// The sentence and the table follow at once, and the figures in view; the others when there is time, the last state only.
+let waiting = 0;
+
+function drawSide(side, i, later) {
+  const view = new View(grid, state, side.place), section = document.getElementById(`side-${i}`);
+  const verdict = section.querySelector(".verdict");
+  verdict.textContent = view.contest.sentence;
+  verdict.style.setProperty("--strategy", head.strategies.find((each) => each.name === head.subject).colour);
+  section.querySelector(".standing-line").textContent = standingLine(view);
+  showTable(view, section.querySelector("table.strategies"));
+  for (const [name, figure] of Object.entries(FIGURES)) {
+    const card = document.getElementById(`${name}-${i}`);
+    if (isInView(card)) showFigure(card, figure(view));
+    else later.push(() => showFigure(card, figure(view)));
+  }
+}
+
+function showFigure(card, made) {
+  card.hidden = !made;
+  if (!made) return;
+  const plot = card.querySelector(".plot");
+  card.querySelector("h3").textContent = made.title;
+  plot.setAttribute("aria-label", made.title);
+  Plotly.react(plot, made.traces, { height: 300, hovermode: "closest", ...made.layout, template: template() }, CONFIG);
+}
+
+function isInView(element) {
+  const box = element.getBoundingClientRect();
+  return box.bottom > 0 && box.top < window.innerHeight;
+}
+
+function draw() {
+  if (!grid) return;
+  const later = [], begun = performance.now(), turn = ++waiting;
+  sides.forEach((side, i) => drawSide(side, i, later));
+  const root = document.documentElement.dataset;
+  root.redrawnMs = (performance.now() - begun).toFixed(1);
+  root.followed = "some";
+  const next = () => {
+    if (turn !== waiting) return;  // a slider has moved on
+    if (later.length) {
+      later.shift()();
+      setTimeout(next);
+    } else {
+      root.followed = "all";
+      if (!report.figures) root.drawn = "all";
+    }
+  };
+  setTimeout(next);
+}
+
+function follow(write = true) {
+  showControls();
+  if (write) toAddress();
+  if (document.documentElement.dataset.drawn && !report.figures) document.documentElement.dataset.drawn = "some";
+  draw();
+  bringReportAlong();
+}
+
+// The speedup charts of a report stand at other points of the same grid.
+function bringReportAlong() {
+  const menus = [...document.querySelectorAll("select[data-axis]")];
+  for (const menu of menus) {
+    const at = [...menu.options].findIndex((option) => option.textContent === String(state.at[menu.dataset.axis]));
+    if (at >= 0) menu.selectedIndex = at;
+  }
+  menus[0]?.dispatchEvent(new Event("change"));
+}
+
+(async () => {
+  grid = await Grid.of(head);
+  makeSides();
+  fromAddress();
+  listen();
+  follow(false);
+})();

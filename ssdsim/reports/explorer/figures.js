@@ -1,0 +1,199 @@
+// The figures of one side: what each shows in a sentence, its traces, and what its axes say.
+
+const NARROW = { l: 62, r: 14, t: 30, b: 46 };
+const LEGEND = { orientation: "h", x: 0, y: 1.02, xanchor: "left", yanchor: "bottom" };
+
+function shortly(value) {
+  if (!Number.isFinite(value)) return "–";
+  return value >= 1000 ? Math.round(value).toLocaleString("en") : String(Number(value.toPrecision(3)));
+}
+
+function translucent(colour, strength = 0.18) {
+  const parts = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return `rgba(${parts.join(",")},${strength})`;
+}
+
+// What every figure of a side starts from.
+class View {
+  constructor(grid, state, side) {
+    this.grid = grid;
+    this.head = grid.head;
+    this.measured = state.measured;
+    this.place = grid.resolved({ ...state.at, ...side });
+    this.asked = { ...state.at, ...side };
+    this.shown = this.head.strategies.filter((each) => !state.off.includes(each.name));
+    this.rivals = this.head.rivals.filter((name) => !state.off.includes(name));
+    this.unit = this.head.unit;
+    this.contest = grid.contest(this.place, this.measured, this.rivals);
+    this.rates = Object.fromEntries(this.shown.map(({ name }) => [name, grid.rate(name, this.place)]));
+    this.possible = this.shown.filter(({ name }) => Number.isFinite(this.rates[name].rate));
+  }
+
+  get batch() { return this.place.b ?? 1; }
+
+  titled(name) { return this.head.strategies.find((each) => each.name === name).title; }
+
+  // At another stop of some axes, as it is asked here.
+  beside(change) { return this.grid.resolved({ ...this.asked, ...change }); }
+}
+
+function ratesFigure(view) {
+  const best = (of) => view.possible.reduce((a, b) => (of(view.rates[a.name]) >= of(view.rates[b.name]) ? a : b));
+  if (!view.possible.length) return { title: "No strategy has room here", traces: [], layout: {} };
+  const user = ({ rate }) => rate / view.batch, gpu = ({ rate, gpus }) => rate / gpus;
+  const fastest = best(user), cheapest = best(gpu);
+  const bars = (of, axis) => ({
+    type: "bar", orientation: "h", xaxis: axis, yaxis: "y", showlegend: false,
+    y: view.possible.map((each) => each.title), x: view.possible.map((each) => of(view.rates[each.name])),
+    marker: { color: view.possible.map((each) => each.colour) },
+    hovertemplate: "%{y}: %{x:.4g}<extra></extra>",
+    error_x: errorBars(view, of),
+  });
+  return {
+    title: `${fastest.title} is fastest for a user, ${shortly(user(view.rates[fastest.name]))} tokens/${view.unit}; `
+      + `${cheapest.title} makes the most of a GPU, ${shortly(gpu(view.rates[cheapest.name]))}`,
+    traces: [bars(user, "x"), bars(gpu, "x2")],
+    layout: {
+      margin: NARROW, yaxis: { autorange: "reversed", automargin: true },
+      xaxis: { domain: [0, 0.46], title: { text: `tokens/${view.unit} per user` }, rangemode: "tozero", nticks: 5 },
+      xaxis2: { domain: [0.54, 1], title: { text: `tokens/${view.unit} per GPU` }, rangemode: "tozero", nticks: 5 },
+    },
+  };
+}
+
+function errorBars(view, of) {
+  const ends = view.possible.map(({ name }) => {
+    const { rate, gpus } = view.rates[name], middle = of({ rate, gpus });
+    const [low, high] = (view.contest.ends[name] ?? [NaN, NaN]).map((end) => of({ rate: end, gpus }));
+    return [high - middle, middle - low];
+  });
+  if (ends.some(([up]) => Number.isNaN(up))) return undefined;
+  return { type: "data", symmetric: false, array: ends.map(([up]) => up), arrayminus: ends.map(([, down]) => down), thickness: 1.5, width: 3, color: template().layout.font.color };
+}
+
+function roundFigure(view) {
+  const scale = view.unit === "s" ? 1e3 : 1, unit = view.unit === "s" ? "ms" : "T_v";
+  const total = (numbers) => view.head.parts.reduce((sum, part) => sum + numbers[part.name], 0);
+  const subject = view.possible.find((each) => each.name === view.head.subject) ?? view.possible[0];
+  if (!subject) return { title: "No round to show", traces: [], layout: {} };
+  const own = view.rates[subject.name];
+  const share = (own.verify / total(own)) * 100;
+  return {
+    title: `${subject.title} verifies for ${share.toFixed(0)}% of a round of ${shortly(scale * total(own))} ${unit}, `
+      + `which yields ${shortly(own.tokens_per_round)} tokens`,
+    traces: view.head.parts.map((part) => ({
+      type: "bar", orientation: "h", name: part.name, y: view.possible.map((each) => each.title),
+      x: view.possible.map((each) => scale * view.rates[each.name][part.name]),
+      marker: { color: part.colour, pattern: { shape: part.pattern, size: 5 } },
+      hovertemplate: `%{y}, ${part.name}: %{x:.3g} ${unit}<extra></extra>`,
+    })),
+    layout: { barmode: "stack", margin: NARROW, legend: LEGEND, yaxis: { autorange: "reversed", automargin: true },
+      xaxis: { title: { text: `${unit} of a round` } } },
+  };
+}
+
+function ratioFigure(view) {
+  const axis = view.grid.axes.b, subject = view.titled(view.head.subject);
+  const rival = view.rivals[0];
+  if (!axis || !rival) return null;
+  const points = axis.values.map((b) => {
+    const place = view.beside({ b });
+    return { b, ...view.grid.contest(place, view.measured, view.rivals).over[rival] };
+  }).filter((each) => Number.isFinite(each.ratio));
+  const { colour } = view.head.strategies.find((each) => each.name === view.head.subject);
+  const turns = points.slice(1).map((each, i) => [points[i], each]).filter(([a, b]) => (a.ratio > 1) !== (b.ratio > 1));
+  const traces = [{
+    type: "scatter", mode: "lines+markers", name: `${subject} / ${view.titled(rival)}`, showlegend: false,
+    x: points.map(({ b }) => b), y: points.map(({ ratio }) => ratio), line: { color: colour },
+    marker: { size: points.map(({ b }) => (b === view.place.b ? 13 : 7)) },
+    hovertemplate: "batch %{x}: %{y:.3f}x<extra></extra>",
+  }];
+  if (points.every(({ low }) => Number.isFinite(low))) traces.unshift({
+    type: "scatter", mode: "lines", fill: "toself", fillcolor: translucent(colour), line: { width: 0 },
+    hoverinfo: "skip", showlegend: false, name: "95 %",
+    x: [...points.map(({ b }) => b), ...points.map(({ b }) => b).reverse()],
+    y: [...points.map(({ high }) => high), ...points.map(({ low }) => low).reverse()],
+  });
+  const line = (x0, x1, y0, y1, dash) => ({ type: "line", x0, x1, y0, y1, line: { color: "#808080", width: 1.5, dash } });
+  const marks = turns.map(([a, b]) => Math.sqrt(a.b * b.b));
+  return {
+    title: ratioTitle(points, turns, subject, view.titled(rival)),
+    traces,
+    layout: {
+      margin: NARROW, yaxis: { title: { text: `${subject} over ${view.titled(rival)} (tokens/${view.unit})` } },
+      xaxis: { type: "log", title: { text: axis.title }, tickvals: axis.values, ticktext: axis.labels },
+      shapes: points.length ? [line(points[0].b, points.at(-1).b, 1, 1, "solid"),
+        ...turns.map(([a, b]) => ({ type: "rect", x0: a.b, x1: b.b, y0: 0, y1: 1, yref: "paper", line: { width: 0 }, fillcolor: "rgba(128,128,128,0.2)" }))] : [],
+      annotations: marks.map((x) => ({ x: Math.log10(x), y: 1, yref: "y", text: "breaks even", showarrow: false, yshift: 10 })),
+    },
+  };
+}
+
+function ratioTitle(points, turns, subject, rival) {
+  if (!points.length) return `${subject} over ${rival}: not possible here`;
+  if (turns.length) {
+    const said = turns.map(([a, b]) => `between batch ${a.b} and ${b.b}`).join(" and ");
+    return `${subject} and ${rival} break even ${said}`;
+  }
+  const ahead = points[0].ratio > 1;
+  return ahead ? `${subject} is ahead of ${rival} at every batch shown` : `${rival} is ahead of ${subject} at every batch shown`;
+}
+
+function paretoFigure(view) {
+  const axes = ["b", "k"].filter((name) => view.grid.axes[name]);
+  if (!axes.includes("b")) return null;
+  const choices = axes.reduce((found, name) => found.flatMap((each) => view.grid.axes[name].values.map((value) => ({ ...each, [name]: value }))), [{}]);
+  const points = view.shown.flatMap((strategy) => {
+    const own = choices.filter((choice) => Object.keys(choice).every((name) => view.grid.axes[name].read_by.includes(strategy.name) || choice[name] === view.grid.axes[name].values[0]));
+    return own.map((choice) => {
+      const { rate, gpus } = view.grid.rate(strategy.name, view.beside(choice));
+      const words = Object.entries(choice).filter(([name]) => view.grid.axes[name].read_by.includes(strategy.name));
+      return { strategy, user: rate / choice.b, gpu: rate / gpus, text: words.map(([name, value]) => `${name} ${value}`).join(", ") };
+    });
+  }).filter((each) => Number.isFinite(each.user));
+  if (!points.length) return null;
+  const ordered = [...points].sort((a, b) => b.user - a.user || b.gpu - a.gpu);
+  let most = -Infinity;
+  const frontier = ordered.filter((each) => each.gpu > most && ((most = each.gpu), true)).reverse();
+  const markers = (own, on) => ({
+    type: "scatter", mode: "markers", x: own.map((each) => each.user), y: own.map((each) => each.gpu),
+    text: own.map((each) => `${each.strategy.title}, ${each.text}`), hovertemplate: "%{text}<br>%{x:.4g} per user, %{y:.4g} per GPU<extra></extra>",
+    ...on,
+  });
+  const [fastest, cheapest] = [frontier.at(-1), frontier[0]];
+  return {
+    title: `Fastest for a user: ${fastest.strategy.title} (${fastest.text}), ${shortly(fastest.user)}; cheapest: ${cheapest.strategy.title} (${cheapest.text}), ${shortly(cheapest.gpu)} per GPU`,
+    traces: [
+      { type: "scatter", mode: "lines", x: frontier.map((each) => each.user), y: frontier.map((each) => each.gpu), line: { color: "#808080", width: 1.5 }, hoverinfo: "skip", showlegend: false },
+      ...view.shown.map((strategy) => markers(points.filter((each) => each.strategy === strategy), {
+        name: strategy.title, marker: { color: strategy.colour, symbol: strategy.symbol, size: points.filter((each) => each.strategy === strategy).map((each) => (frontier.includes(each) ? 10 : 6)) } })),
+    ],
+    layout: { margin: NARROW, legend: LEGEND, xaxis: { title: { text: `tokens/${view.unit} per user` }, rangemode: "tozero" },
+      yaxis: { title: { text: `tokens/${view.unit} per GPU` }, rangemode: "tozero" } },
+  };
+}
+
+function memoryFigure(view) {
+  const axis = view.grid.axes.b;
+  if (!axis || !Object.keys(view.head.memory).length) return null;
+  const limits = [];
+  const traces = view.shown.filter(({ name }) => view.head.memory[name]).map(({ name, title, colour, symbol }) => {
+    const shares = axis.values.map((b) => view.grid.nearest(view.head.memory[name], view.beside({ b }))[0]);
+    const fitting = axis.values.filter((_, i) => shares[i] <= 1);
+    limits.push(fitting.length === axis.values.length ? `${title} at every batch` : fitting.length ? `${title} up to batch ${fitting.at(-1)}` : `${title} at none`);
+    return { type: "scatter", mode: "lines+markers", name: title, x: axis.values, y: shares.map((share) => 100 * share), line: { color: colour },
+      marker: { symbol, size: axis.values.map((b) => (b === view.place.b ? 12 : 7)) }, hovertemplate: `${title}, batch %{x}: %{y:.0f} %<extra></extra>` };
+  });
+  return {
+    title: `Fits on its fullest GPU: ${limits.join(", ")}`,
+    traces,
+    layout: {
+      margin: NARROW, legend: LEGEND, xaxis: { type: "log", title: { text: axis.title }, tickvals: axis.values, ticktext: axis.labels },
+      yaxis: { title: { text: "% of usable memory" }, rangemode: "tozero" },
+      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 100, y1: 100, line: { color: "#d55e00", width: 1.5, dash: "dash" } }],
+    },
+  };
+}
+
+const FIGURES = { rates: ratesFigure, round: roundFigure, ratio: ratioFigure, memory: memoryFigure, pareto: paretoFigure };
+const WIDE = ["pareto"];

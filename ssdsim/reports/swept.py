@@ -1,0 +1,70 @@
+"""The top of a sweep's report: the page of ``ssdsim explore`` over the sweep's own grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from ssdsim.answers.explore.command import swept_words
+from ssdsim.answers.explore.explore import explored
+from ssdsim.base.errors import InputError
+from ssdsim.reports.explorer.content import content
+from ssdsim.reports.explorer.page import panel
+from ssdsim.reports.study import Study
+from ssdsim.runs.named_files import located
+from ssdsim.runs.report_folder import RunFolder
+
+MOST_POINTS = 20_000
+
+
+@dataclass(frozen=True)
+class Swept:
+    """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them."""
+
+    html: str
+    data: Mapping[str, Any]
+    lines: tuple[str, ...]
+
+
+def swept(study: Study) -> Swept | None:
+    """None where there is no grid of the closed form, or where the strategies themselves are an axis."""
+    folder = study.folder
+    if folder.results is None or folder.engine != "closed" or not folder.axes:
+        return None
+    if {"strategies", "subject", "drafter"} & folder.axes.keys():
+        return None
+    grid, thinned = _thinned(folder.axes, study.base)
+    single = {name: value for name, value in study.base.items() if name not in grid}
+    try:
+        found = explored(study.seed, exact=True, start=study.base, **located(folder.path, {**single, **grid}))
+    except InputError:  # an option that only some points of the grid read
+        return None
+    data = content(found)
+    return Swept("\n".join(panel(data)), data, tuple(thinned))
+
+
+def made_by(folder: RunFolder) -> str:
+    """The command that makes the run again, but for its engine and its folder."""
+    return " ".join(["ssdsim sweep", *swept_words(folder.options, folder.grid)])
+
+
+def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
+    """Fewer values of the longest axes until the page can hold all points; their ends and the base value stay."""
+    kept = {name: list(values) for name, values in axes.items()}
+    while prod(map(len, kept.values())) > MOST_POINTS:
+        name = max(kept, key=lambda each: len(kept[each]))
+        values = kept[name]
+        ends = (values[0], values[-1], base[name])
+        kept[name] = [value for at, value in enumerate(values) if at % 2 == 0 or value in ends]
+        if len(kept[name]) == len(values):
+            kept[name] = [value for value in values if value in ends]
+    said = [
+        f"{name} {len(kept[name])} of its {len(values)} values"
+        for name, values in axes.items()
+        if len(kept[name]) < len(values)
+    ]
+    whole = prod(map(len, axes.values()))
+    told = f"The sweep's {whole:,} points are thinned to {prod(map(len, kept.values())):,} for this page: "
+    return kept, [told + ", ".join(said) + "."] if said else []

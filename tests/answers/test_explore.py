@@ -1,0 +1,116 @@
+"""The grid behind the page: its axes, what it holds at its points, between them, and its sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim import predict
+from ssdsim.answers.explore.errors import interpolation_errors
+from ssdsim.answers.explore.explore import Explored, explored
+from ssdsim.answers.explore.interpolation import chosen_nodes, interpolated, weights
+from ssdsim.answers.explore.space import space_of
+from ssdsim.base.errors import InputError
+
+SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
+
+
+@pytest.fixture(scope="module")
+def small() -> Explored:
+    return explored(**SMALL)
+
+
+def test_a_cubic_is_interpolated_exactly_and_weights_sum_to_one() -> None:
+    nodes = [0.1, 0.3, 0.4, 0.8, 0.9]
+    cubic = np.poly1d([2.0, -1.0, 0.5, 3.0])
+    for at in (0.1, 0.35, 0.65, 0.9):
+        assert weights(nodes, at).sum() == pytest.approx(1.0)
+        assert interpolated(cubic(nodes), [(nodes, at)]) == pytest.approx(cubic(at))
+
+
+def test_nodes_stand_where_a_curve_bends() -> None:
+    places = np.linspace(0.0, 1.0, 65)
+    curve = 1.0 + np.maximum(0.0, places - 0.8) ** 2 * 20.0
+    nodes = chosen_nodes(places.tolist(), curve[None, :], most=9)
+    assert sum(node >= 0.7 for node in nodes) > len(nodes) / 2
+
+
+def test_axes_follow_what_is_given() -> None:
+    space = space_of({"p_hit": 0.8, "b": 5})
+    names = [axis.name for axis in space.axes]
+    assert {"p_hit", "alpha", "b", "k"} <= {*names}
+    assert not {"f", "hit_c"} & {*names}
+    assert space.axis("b").start == 5
+    assert 5 in space.axis("b").values
+    assert space.assumed == {"alpha": 0.8}
+    unit_free = space_of({"t_sd": 0.2, "alpha": [0.6, 0.9]})
+    assert unit_free.unit_free
+    assert unit_free.axis("alpha").values == (0.6, 0.9)
+    assert "context" not in [axis.name for axis in unit_free.axes]
+    assert space_of({"strategies": "ar,sd"}).read["ar"] == ("b", "context")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"hardware": ["h100-sxm", "h1000"]}, "h1000"),
+        ({"f": [2, 4], "strategies": "ar,sd"}, "--f has no effect with --strategies ar,sd"),
+        ({"b": 0}, "--b must be a whole number"),
+        ({"optoin": 1}, "unknown option"),
+        ({"strategies": "ar"}, "names only ar"),
+        ({"spread": 0.1}, "needs constant durations"),
+    ],
+)
+def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        space_of(options)
+
+
+def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
+    for b, k, backup in ((1, 6, "jit"), (16, 3, "fast")):
+        options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4}
+        exact = predict(**options, hit_r=0.7)
+        table = small.rates["ssd"].table.at(options)
+        assert np.exp(table["log_rate"]) == pytest.approx(exact.estimates["ssd"].tokens_per_second, rel=1e-9)
+        ends = small.given.table.at(options)
+        over = exact.verdict.over["sd"]
+        assert over.ratio * np.exp(ends["sd:low"]) == pytest.approx(over.low, rel=1e-6)
+        assert over.ratio * np.exp(ends["sd:high"]) == pytest.approx(over.high, rel=1e-6)
+        assert small.assumed is not None
+        assumed = predict(b=b, k=k, f=3, backup=backup)
+        found = small.assumed.table.at(options)
+        for name, value in (("low", assumed.verdict.over["sd"].low), ("lowest", assumed.verdict.over["sd"].lowest)):
+            assert assumed.verdict.over["sd"].ratio * np.exp(found[f"sd:{name}"]) == pytest.approx(value, rel=1e-6)
+
+
+def test_a_point_without_room_says_why() -> None:
+    found = explored(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
+    at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4}
+    assert np.isnan(found.rates["ssd"].table.at(at)["log_rate"])
+    assert any("needs" in reason for reason in found.rates["ssd"].reasons)
+    assert found.memory["ssd"].at(at)["share"] > 1.0
+
+
+def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
+    errors = {each.what: each for each in interpolation_errors(small, points=300)}
+    assert errors["tokens/s of SSD"].worst < 0.005
+    assert errors["SSD over SD"].worst < 0.005
+    assert errors["lower end of SSD over SD"].worst < 0.01
+    assert errors["upper end of SSD over SD"].worst < 0.01
+
+
+def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
+    found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
+    assert found.assumed is None
+    assert np.isnan(found.given.table.column("sd:low")).all()
+    assert any(sentence.startswith("Yes") for _, sentence in found.given.known)
+
+
+def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
+    found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], b=[1, 4], k=[3, 5], f=[3])
+    assert found.assumed is not None
+    at = {"t_sd": 0.1, "alpha": 0.6, "b": 4, "k": 5, "f": 3, "backup": "jit"}
+    exact = predict(t_sd=0.1, alpha=0.6, b=4, k=5, f=3, backup="jit").verdict.over["sd"]
+    assert exact.ratio * np.exp(found.assumed.table.at(at)["sd:low"]) == pytest.approx(exact.low, rel=1e-6)
