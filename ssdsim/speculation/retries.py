@@ -10,6 +10,8 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 
+_NOTHING = 1e-200  # a chance below it is none: arithmetic on the smallest numbers takes a hundred times as long
+_AGREE = 1e-14  # of the rows, once the start is forgotten
 _DOUBLINGS = 64  # of the rounds after which the chain has forgotten its start: 2^64
 
 
@@ -39,7 +41,10 @@ class Retrying:
         lazy = (np.eye(self.batch + 2) + self._chain) / 2.0
         for _ in range(_DOUBLINGS):
             lazy = lazy @ lazy
+            lazy[lazy < _NOTHING] = 0.0
             lazy /= lazy.sum(axis=1, keepdims=True)
+            if np.ptp(lazy, axis=0).max() < _AGREE:
+                break
         return np.asarray(lazy[-1])
 
     @cached_property
@@ -89,6 +94,12 @@ class Retrying:
         between = 1.0 - self.retries
         begins = self.retries * (1.0 - float(self._chain[-1, -1]))
         return float(self._chain[-1, -1]), begins / between if between > 0.0 else 1.0
+
+
+@lru_cache(maxsize=256)
+def retrying_of(batch: int, after_drafts: float, after_none: float, ratio: float, least: int) -> Retrying:
+    """Worked out once: settings, tokens and draws ask for the same batch."""
+    return Retrying(batch, after_drafts, after_none, ratio, least)
 
 
 @lru_cache(maxsize=4096)

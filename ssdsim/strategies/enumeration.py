@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, OneOf
 from ssdsim.base.option import Option
-from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, prespeculation
@@ -33,7 +33,7 @@ _ROWS = ("padded", "ragged")
 
 
 class Enumeration(Cached):
-    """``R = b (pi E + 1 - pi) / max(T_v(rows), T_p + messages)``, with ``pi = p_m / (1 - p + p_m)``.
+    """``R = b (pi E + 1 - pi) / max(T_v(rows) + host, T_p + messages)``, with ``pi = p_m / (1 - p + p_m)``.
 
     The draft sends every outcome's tokens to the target before the target's pass ends. The target's GPU takes those
     that fit. A sequence whose outcome was not among them decodes one token in the next pass: nobody waits for it. ``p``
@@ -88,6 +88,9 @@ class Enumeration(Cached):
             settings.derive("t_p", settings["t_sd"], "same as t_sd")
         if settings["enum_rows"] == "ragged":
             hits = self.kernel(settings, drafter).averages.inside["hit"]
+            for rate in ("p_hit", "p_hit_backup"):  # which the kernel derives anew, by accepted length
+                if settings.source(rate) != GIVEN:
+                    settings.settle(rate, None, DEFAULT)
             settings.derive("enum_verified", 1.0 + settings["k"] * float(hits), "one, and K of those that hit")
 
     def lookahead(self, options: Mapping[str, Any]) -> int:

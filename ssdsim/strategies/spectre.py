@@ -22,7 +22,7 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.speculation.retries import Retrying
+from ssdsim.speculation.retries import Retrying, retrying_of
 
 PEARLS, RETRIES = "rounds are PEARL's", "most rounds are retried"
 _ALIKE = 1e-9  # all of a batch are retried, or none
@@ -136,9 +136,10 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
 def _retrying(settings: Mapping[str, Any], alone: Kernel, most: int | None = _MOST) -> Retrying:
     """Of the batch, or of the ``most`` sequences that stand for it."""
     after_none, after_drafts = alone.transitions[:, 1].tolist()
-    rule = float(settings["spectre_ratio"]), int(settings["spectre_least"])
-    batch = int(settings["b"])
-    return Retrying(batch if most is None else min(batch, most), after_drafts, after_none, *rule)
+    ratio, least, batch = float(settings["spectre_ratio"]), int(settings["spectre_least"]), int(settings["b"])
+    never = batch <= least
+    stands_for_it = batch if most is None else min(batch, most)
+    return retrying_of(stands_for_it, after_drafts, after_none, ratio, stands_for_it if never else 0)
 
 
 def _row(alone: Kernel, retrying: Retrying, state: str) -> Mapping[str, Array]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
 from ssdsim.scenario.configuration import configure
@@ -109,6 +110,21 @@ def test_ragged_rows_cost_less_on_hardware() -> None:
         for rows in ("padded", "ragged")
     )
     assert rate(ragged) > rate(padded)
+
+
+def test_ragged_rows_change_no_law_of_tokens_and_no_input_that_is_open() -> None:
+    """The rows' mean asks for the hits before the tokens do; hits by position and their ranges stay."""
+    given: dict[str, Any] = {"hit_c": 0.3, "hit_c_all": 0.95, "b": 8, "target": "llama-3.1-8b", "tp": 1}
+    padded, ragged = (
+        configure(strategies="enumeration", enum_rows=rows, **given).scenarios["enumeration"]
+        for rows in ("padded", "ragged")
+    )
+    assert np.array_equal(padded.tokens.p, ragged.tokens.p)  # type: ignore[union-attr]
+    sure = {"target": "llama-3.1-8b", "tp": 1, "b": 16, "strategies": "ar,enumeration", "subject": "enumeration"}
+    wide, open_ = (predict(**sure, enum_rows=rows).verdict.over["ar"] for rows in ("padded", "ragged"))
+    assert open_.lowest is not None
+    assert wide.lowest is not None
+    assert open_.highest - open_.lowest > 0.5 * (wide.highest - wide.lowest)
 
 
 def test_heads_of_the_target_are_refused() -> None:

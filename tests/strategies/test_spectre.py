@@ -122,6 +122,13 @@ CASES = [
 
 
 @pytest.mark.long
+def test_a_batch_for_which_another_stands_is_retried_by_its_own_number() -> None:
+    """More than 256 sequences are held against --spectre-least as they are."""
+    few, many, never = (rate(spectre(0.8, 6, 300, spectre_least=least)) for least in (4, 280, 300))
+    assert many == pytest.approx(few)
+    assert never != pytest.approx(few, rel=1e-3)
+
+
 @pytest.mark.parametrize("engine", ["closed", "mc", "des"])
 def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
     off = []
