@@ -1,4 +1,4 @@
-"""The passes that strategies run, before anything says how long they take."""
+"""The list of passes that a calibration times: those that strategies run, before anything has a price."""
 
 from __future__ import annotations
 

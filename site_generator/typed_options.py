@@ -22,22 +22,8 @@ from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
-from ssdsim.base.kinds import (
-    Flag,
-    HitRates,
-    Kind,
-    ListOf,
-    Member,
-    Name,
-    Names,
-    Number,
-    NumberOrWord,
-    OneOf,
-    OneOrByPosition,
-    PassTimes,
-    Ranges,
-    Whole,
-)
+from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
+from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option
 from ssdsim.base.option_record import options_of
 from ssdsim.scenario.options import ALL, ranged

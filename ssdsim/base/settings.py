@@ -62,11 +62,6 @@ class Settings(Mapping[str, Any]):
         self._values[name] = value
         self._sources[name] = source
 
-    def settle_all(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-        """:meth:`settle` many."""
-        self._values.update(values)
-        self._sources.update(sources)
-
     @property
     def read(self) -> frozenset[str] | None:
         """The options that were read; None where that is not noted."""
@@ -127,10 +122,6 @@ class Watched(Settings):
     def settle(self, name: str, value: Any, source: str) -> None:
         super().settle(name, value, source)
         self.writes[name], self.sources[name] = value, source
-
-    def settle_all(self, values: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-        for name, value in values.items():
-            self.settle(name, value, sources[name])
 
 
 class Choosing(Watched):

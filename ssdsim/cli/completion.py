@@ -17,7 +17,8 @@ from click.shell_completion import (
 )
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Member, Names
+from ssdsim.base.kinds import Member
+from ssdsim.base.kinds_of_lists import Names
 from ssdsim.cli.main import COMPLETION
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 from ssdsim.runtimes.catalog import runtime_names

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from ssdsim.base import kinds
+from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
 from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
@@ -75,7 +76,7 @@ def chosen_options(
         shown = option.told(f"default: {own[option.name]}") if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
             return placed(option, is_flag=True, help=option.help)
-        if isinstance(option.kind, kinds.Ranges):
+        if isinstance(option.kind, Ranges):
             return _again_for_each(option, shown)
         return placed(option, type=several_of(option) if several else _single(option), help=shown)
 
@@ -132,11 +133,11 @@ def _single(option: Option) -> OfKind:
 def several_of(option: Option) -> OfKind:
     """The type of several values of an option; where lists are values, rates by position are not."""
     match option.kind:
-        case kinds.Names():  # they make one comparison
+        case Names():  # they make one comparison
             return OfKind(option.kind)
-        case kinds.ListOf() | kinds.HitRates() | kinds.PassTimes():
-            return OfKind(kinds.Lists(option.kind))
-    return OfKind(kinds.Several(option.kind))
+        case ListOf() | HitRates() | PassTimes():
+            return OfKind(Lists(option.kind))
+    return OfKind(Several(option.kind))
 
 
 def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:

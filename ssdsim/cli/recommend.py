@@ -13,7 +13,8 @@ from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
-from ssdsim.base.kinds import MOST_VALUES, Kind, Several, Whole
+from ssdsim.base.kinds import Kind, Whole
+from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
 from ssdsim.cli.progress import shown

@@ -36,7 +36,7 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
         out.print()
-        out.print(_headline(serving, point), style="bold")
+        out.print(_headline(point), style="bold")
         out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
         _notes(out, point)
     if len(serving.points) == 1 and serving.points[0].metrics:
@@ -90,7 +90,7 @@ def _bounds(interval: Interval | None) -> str:
     return f" ({interval.low:.1f}-{interval.high:.1f})" if interval else ""
 
 
-def _headline(serving: Serving, point: Point) -> str:
+def _headline(point: Point) -> str:
     workload = point.workload
     load = f"{workload.concurrency} in flight" if point.rate is None else f"{point.rate:.3g} requests/s"
     if point.rate is None and workload.concurrency is None:

@@ -12,7 +12,8 @@ import click
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.base.kinds import Name, Percent, Several
+from ssdsim.base.kinds import Name, Percent
+from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import FILLED, by_column, row_options

@@ -10,7 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.kinds import Kind, Number, Several, Whole
+from ssdsim.base.kinds import Kind, Number, Whole
+from ssdsim.base.kinds_of_lists import Several
 
 
 class OfKind(click.ParamType[Any]):

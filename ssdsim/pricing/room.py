@@ -1,4 +1,4 @@
-"""Does a strategy fit at a site: dtypes, context and devices."""
+"""Devices that a strategy occupies at a site, and whether it fits there: dtypes, context, sequences, places."""
 
 from __future__ import annotations
 

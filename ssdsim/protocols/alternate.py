@@ -74,7 +74,7 @@ class Alternate(Strategy):
         if not is_apart(options, drafter):
             return {"target": _alternates}
         targets, together = sharing_of(self.options, options)
-        return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": _drafts}
+        return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": drafts}
 
 
 def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
@@ -110,7 +110,8 @@ def _verifies(me: Actor) -> Generator[Any, Any, None]:
         me.end_round()
 
 
-def _drafts(me: Actor) -> Generator[Any, Any, None]:
+def drafts(me: Actor) -> Generator[Any, Any, None]:
+    """A draft of its own devices, in rounds that end when it hears the outcome."""
     for _ in me.rounds():
         yield me.do("draft")
         yield me.send("target", "speculation")

@@ -1,4 +1,4 @@
-"""What strategies share whose sequences find something to verify in some rounds, each for itself, and else nothing."""
+"""Rounds in which some sequences of a batch find something to verify and others do not: their kernel and share."""
 
 from __future__ import annotations
 

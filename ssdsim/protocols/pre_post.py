@@ -11,6 +11,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
+from ssdsim.protocols.alternate import drafts
 from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
@@ -60,7 +61,7 @@ class PrePost(Strategy):
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": _draft}
+        return {"target": _target, "draft": drafts}
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:
@@ -70,10 +71,3 @@ def _target(me: Actor) -> Generator[Any, Any, None]:
         yield me.do("sample")
         yield me.send("draft", "outcome", me.outcome())
         me.end_round()
-
-
-def _draft(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("draft")
-        yield me.send("target", "speculation")
-        yield me.receive("outcome")

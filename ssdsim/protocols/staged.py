@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import SHARE, ListOf, Name, Whole
+from ssdsim.base.kinds import SHARE, Name, Whole
+from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Group, Needs, Option
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.vocabularies import one_vocabulary, other_vocabulary

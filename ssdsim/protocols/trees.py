@@ -12,7 +12,8 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import SHARE, ListOf, Number, NumberOrWord, Whole
+from ssdsim.base.kinds import SHARE, Number, NumberOrWord, Whole
+from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_transformer

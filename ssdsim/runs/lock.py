@@ -1,4 +1,4 @@
-"""One process at a time at the same work."""
+"""A lock in a file, by which one process at a time works on an output."""
 
 from __future__ import annotations
 

@@ -57,7 +57,6 @@ def _load(path: Path) -> AcceptanceCard:
 
 
 ACCEPTANCE = Shelf("acceptance", "acceptance", ".toml", _load, ("or a .toml, .csv or .jsonl file",))
-acceptance_names = ACCEPTANCE.names
 
 
 def kinds_of_rates(rates: Iterable[float], weights: Iterable[float], k: int) -> RequestKinds:

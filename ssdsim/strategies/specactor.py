@@ -16,6 +16,7 @@ from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
+from ssdsim.protocols.alternate import drafts
 from ssdsim.protocols.axes import Lookahead, Numbers
 from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.strategy import Strategy, late
@@ -118,7 +119,7 @@ class SpecActor(Strategy):
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": _draft}
+        return {"target": _target, "draft": drafts}
 
 
 def _counts(options: Mapping[str, Any]) -> tuple[int, int]:
@@ -133,10 +134,3 @@ def _target(me: Actor) -> Generator[Any, Any, None]:
         yield me.do("sample")
         yield me.send("draft", "outcome", me.outcome())
         me.end_round()
-
-
-def _draft(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("draft")
-        yield me.send("target", "speculation")
-        yield me.receive("outcome")

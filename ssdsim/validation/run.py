@@ -14,7 +14,8 @@ import numpy as np
 from calibration.answer import Timed, calibrate_on
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import ListOf, OneOf, Text, Whole
+from ssdsim.base.kinds import OneOf, Text, Whole
+from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
 from ssdsim.engine.trace import Trace

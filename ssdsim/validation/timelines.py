@@ -1,4 +1,4 @@
-"""Readings of real ranks' timelines: the parts of a round, and a picture."""
+"""Readings of real ranks' timelines: seconds of each part of a round, and tracks of a trace."""
 
 from __future__ import annotations
 

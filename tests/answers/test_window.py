@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import ssdsim
 from ssdsim import InputError, configure
 from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
-from ssdsim.base.kinds import Kind, Name, Number, Several, Whole
+from ssdsim.base.kinds import Kind, Name, Number, Whole
+from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.main import cli
 from ssdsim.cli.values import WHOLES
 from ssdsim.hardware.what_if import scale

@@ -160,10 +160,10 @@ def test_a_strategy_without_room_is_told_of_beside_the_others(verb: str) -> None
 )
 def test_an_output_without_its_folder_is_refused_before_any_work(arguments: str) -> None:
     path = "absent/made.jsonl"
-    try:
+    with pytest.raises((click.ClickException, InputError)) as refused:
         CliRunner().invoke(cli, [*arguments.split(), path], standalone_mode=False, catch_exceptions=False)
-    except (click.ClickException, InputError) as error:
-        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    error = refused.value
+    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
     assert f"'{path}' cannot be written: there is no folder absent" in message
     assert "\n" not in message
 

@@ -8,7 +8,8 @@ import pytest
 
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import SHARE, Several, Whole
+from ssdsim.base.kinds import SHARE, Whole
+from ssdsim.base.kinds_of_lists import Several
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name, hardware_names, transformer_names
 from tests.cli.in_process import asked
 

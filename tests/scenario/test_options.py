@@ -17,6 +17,7 @@ from ssdsim.answers import roofline, window
 from ssdsim.answers.schedule.candidates import fixed_options
 from ssdsim.base import kinds
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.cli.main import cli
 from ssdsim.scenario.given import checked
@@ -30,20 +31,19 @@ GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
     kinds.Name: "some-name",
     kinds.NumberOrWord: 2,
     kinds.OneOrByPosition: 0.5,
-    kinds.ListOf: [1, 1],
-    kinds.HitRates: [(1, 0.6), (2, 0.7)],
-    kinds.PassTimes: [(16, 1.0), (64, 2.0)],
-    kinds.Names: ("sd", "ssd"),
+    ListOf: [1, 1],
+    HitRates: [(1, 0.6), (2, 0.7)],
+    PassTimes: [(16, 1.0), (64, 2.0)],
+    Names: ("sd", "ssd"),
     kinds.Flag: True,
-    kinds.Ranges: (("alpha", 0.75, 0.85),),
+    Ranges: (("alpha", 0.75, 0.85),),
 }
-# that mean those values
 TEXTS = {
-    kinds.ListOf: "1,1",
-    kinds.HitRates: "1:0.6,2:0.7",
-    kinds.PassTimes: "16:1,64:2",
-    kinds.Names: "sd,ssd",
-    kinds.Ranges: "alpha=0.75:0.85",
+    ListOf: "1,1",
+    HitRates: "1:0.6,2:0.7",
+    PassTimes: "16:1,64:2",
+    Names: "sd,ssd",
+    Ranges: "alpha=0.75:0.85",
 }  # that mean those values
 ODD = st.one_of(
     *(st.integers(), st.floats(), st.text(max_size=8), st.booleans(), st.complex_numbers(), st.binary(max_size=3)),
@@ -98,7 +98,7 @@ def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, o
     if said:
         assert option.spelling in said
         assert "\n" not in said
-    elif isinstance(option.kind, kinds.Names):
+    elif isinstance(option.kind, Names):
         assert checked(call)[option.name] == tuple(odd.split(","))
     else:
         assert checked(call)[option.name] is odd
@@ -123,7 +123,7 @@ def test_a_value_from_the_command_line_is_what_the_record_checks(option: Option)
     """A text of the kind becomes a value that the record takes, alone and as one of several."""
     text = TEXTS.get(type(option.kind), str(value(option)))
     for verb, lists in (("predict", False), ("sweep", True)):
-        several = lists and not isinstance(option.kind, kinds.Names | kinds.Ranges | kinds.Flag)  # one comparison
+        several = lists and not isinstance(option.kind, Names | Ranges | kinds.Flag)  # one comparison
         command = cli.get_command(click.Context(cli), verb)
         assert command is not None
         parameter = next(p for p in command.get_params(click.Context(command)) if p.name == option.name)

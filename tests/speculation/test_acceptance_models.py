@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.acceptance_models import acceptance_names, beta_kinds, load_acceptance
+from ssdsim.speculation.acceptance_models import ACCEPTANCE, beta_kinds, load_acceptance
 from ssdsim.speculation.contexts import context_pmf
 
 
@@ -30,7 +30,7 @@ def test_a_concentrated_beta_is_one_rate() -> None:
 
 
 def test_every_bundled_card_can_be_used() -> None:
-    for name in acceptance_names():
+    for name in ACCEPTANCE.names():
         assert load_acceptance(Path(name), 6).weights.sum() == pytest.approx(1.0)
 
 

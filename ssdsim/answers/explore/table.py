@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,11 +54,3 @@ class Table:
     def column(self, name: str) -> Floats:
         """Over all axes."""
         return np.asarray(self.values[..., self.columns.index(name)])
-
-
-def as_rows(found: Mapping[int, Iterable[float]], points: int, columns: int) -> Floats:
-    """A row a point; NaN at points that are not there."""
-    rows = np.full((points, columns), np.nan)
-    for number, values in found.items():
-        rows[number] = list(values)
-    return rows

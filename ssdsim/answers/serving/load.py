@@ -13,7 +13,8 @@ from ssdsim.answers.serving.from_log import Cut, OfSlice, workload_of
 from ssdsim.answers.serving.lengths import Lengths, OfLengths, constant
 from ssdsim.answers.serving.workload import MOST_REQUESTS, SLOWEST, Arrivals, Workload, synthetic
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import File, Number, OneOf, Several, Whole
+from ssdsim.base.kinds import File, Number, OneOf, Whole
+from ssdsim.base.kinds_of_lists import Several
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.measured.request_logs.log import RequestLog

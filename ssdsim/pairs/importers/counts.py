@@ -225,12 +225,14 @@ def with_steps(counts: Counts, steps: float | None) -> Counts:
     return replace(counts, undrafted=max(0.0, steps - counts.rounds))
 
 
+def total_of(counts: Sequence[Counts], name: str) -> float | None:
+    """The sum over all; None where one does not say it."""
+    values = [getattr(each, name) for each in counts]
+    return None if any(value is None for value in values) else float(sum(values))
+
+
 def pooled(where: str, counts: Sequence[Counts]) -> Counts:
     """All of them together, as far as every one says it."""
-
-    def total(name: str) -> float | None:
-        values = [getattr(each, name) for each in counts]
-        return None if any(value is None for value in values) else float(sum(values))
 
     def totals(name: str) -> tuple[float, ...] | None:
         told = [row for each in counts if (row := getattr(each, name)) is not None]
@@ -238,7 +240,7 @@ def pooled(where: str, counts: Sequence[Counts]) -> Counts:
             return None
         return tuple(sum(column) for column in zip(*told, strict=True))
 
-    rounds, accepted = total("rounds"), total("accepted")
+    rounds, accepted = total_of(counts, "rounds"), total_of(counts, "accepted")
     known = {each.k for each in counts}
     return Counts(
         where,
@@ -246,11 +248,11 @@ def pooled(where: str, counts: Sequence[Counts]) -> Counts:
         accepted,
         1.0 + accepted / rounds if rounds and accepted is not None else counts[0].length,
         k=known.pop() if len(known) == 1 else None,
-        drafted=total("drafted"),
+        drafted=total_of(counts, "drafted"),
         survived=totals("survived"),
         tried=totals("tried"),
         varied=any(each.varied for each in counts) or len(known) > 1,
-        undrafted=total("undrafted"),
+        undrafted=total_of(counts, "undrafted"),
     )
 
 

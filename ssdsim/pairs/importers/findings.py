@@ -11,7 +11,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, wilson_interval
 from ssdsim.pairs.file import Findings, Length, Mean, Requests
-from ssdsim.pairs.importers.counts import Counts
+from ssdsim.pairs.importers.counts import Counts, total_of
 from ssdsim.pairs.requests import fit_requests
 from ssdsim.speculation.acceptance import rate_of
 
@@ -81,8 +81,8 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
 
 def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool) -> Found:
     """One rate for all positions: from the pooled length, under the assumption that positions are alike."""
-    drafted = _total(counts, "drafted")
-    rounds = _total(counts, "rounds")
+    drafted = total_of(counts, "drafted")
+    rounds = total_of(counts, "rounds")
     said = {each.k for each in counts if each.k is not None}
     varied = adaptive or len(said) > 1 or any(each.varied for each in counts)
     warnings = []
@@ -204,7 +204,7 @@ def _length(counts: Sequence[Counts], k: int, survived: Array, rounds: Array, co
         histogram=histogram,
         rounds=(sum(histogram) if histogram else round(drafting)) if counted else None,
         k=k,
-        drafted=None if (drafted := _total(counts, "drafted")) is None else round(drafted),
+        drafted=None if (drafted := total_of(counts, "drafted")) is None else round(drafted),
         accepted=round(float(accepted.sum())) if counted else None,
         undrafted=undrafted,
     )
@@ -237,19 +237,13 @@ def _differ(counts: Sequence[Counts], where: str) -> list[str]:
     mean = _mean_of_requests([each.length for each in counts], counts)
     if mean is None:
         return []
-    pooled = _pooled(counts, _total(counts, "rounds"))
+    pooled = _pooled(counts, total_of(counts, "rounds"))
     if abs(mean / pooled - 1.0) <= _DIFFER:
         return []
     return [
         f"{where}: {pooled:.2f} tokens a round over all rounds, {mean:.2f} as the mean of requests: requests differ, "
         "and those that accept less have more rounds"
     ]
-
-
-def _total(counts: Sequence[Counts], name: str) -> float | None:
-    """The sum over all; None where one does not say it."""
-    values = [getattr(each, name) for each in counts]
-    return None if any(value is None for value in values) else float(sum(values))
 
 
 def _pooled(counts: Sequence[Counts], rounds: float | None) -> float:
@@ -261,7 +255,7 @@ def _pooled(counts: Sequence[Counts], rounds: float | None) -> float:
 
 def _undrafted(counts: Sequence[Counts]) -> int | None:
     """Steps that drafted nothing; None where one does not say it."""
-    total = _total(counts, "undrafted")
+    total = total_of(counts, "undrafted")
     return None if total is None else round(total)
 
 
@@ -273,7 +267,7 @@ def _over_all(length: float | None, rounds: float | None, undrafted: int | None)
 
 
 def _length_bounds(counts: Sequence[Counts]) -> tuple[float | None, float | None]:
-    if not _resampled(counts) or _total(counts, "rounds") is None:
+    if not _resampled(counts) or total_of(counts, "rounds") is None:
         return None, None
     rounds = np.array([float(each.rounds or 0.0) for each in counts])
     accepted = np.array([(each.length - 1.0) * float(each.rounds or 0.0) for each in counts])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ssdsim.base.kinds import SHARE, HitRates, ListOf, Number, NumberOrWord, OneOf, Whole
+from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
+from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 # Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ssdsim.base.kinds import Number, NumberOrWord, PassTimes
+from ssdsim.base.kinds import Number, NumberOrWord
+from ssdsim.base.kinds_of_lists import PassTimes
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 DURATIONS = (

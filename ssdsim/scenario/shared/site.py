@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ssdsim.base.kinds import Flag, ListOf, Name, Number, OneOf, Whole
+from ssdsim.base.kinds import Flag, Name, Number, OneOf, Whole
+from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 from ssdsim.drafters.model import DRAFT
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name

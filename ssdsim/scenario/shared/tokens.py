@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ssdsim.base.kinds import SHARE, Flag, Name, Number, OneOrByPosition, Ranges, Whole
+from ssdsim.base.kinds import SHARE, Flag, Name, Number, OneOrByPosition, Whole
+from ssdsim.base.kinds_of_lists import Ranges
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 MOST_OUTPUT_TOKENS = 131_072

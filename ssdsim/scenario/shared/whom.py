@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ssdsim import drafters, strategies
-from ssdsim.base.kinds import Member, Names, Whole
+from ssdsim.base.kinds import Member, Whole
+from ssdsim.base.kinds_of_lists import Names
 from ssdsim.base.option import Group, Option, Section
 
 WHOM = (
