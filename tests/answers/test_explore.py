@@ -107,7 +107,7 @@ def test_a_measured_pair_keeps_its_rates() -> None:
 
 
 def test_more_points_than_can_be_worked_out_are_refused() -> None:
-    with pytest.raises(InputError, match="points of sd, at most 10,000 with --pair: give fewer"):
+    with pytest.raises(InputError, match="points of sd, at most 3,000 with --pair: give fewer"):
         explored(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
 
 

@@ -23,7 +23,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
-MOST_OF_PAIR = 10_000  # each takes some 25 ms: rounds under every rate of the pair that may be off
+MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
 _RATE_NODES = {"alpha": 10}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less

@@ -34,7 +34,7 @@ STOPS: Mapping[str, tuple[Any, ...]] = {
 """Of a page for which nobody says others: all are exact."""
 OF_PAIR: Mapping[str, tuple[Any, ...]] = {
     **STOPS,
-    "b": (1, 4, 16, 64),
+    "b": (1, 8, 64),
     "k": (2, 4, 6),
     "f": (3, 6),
     "context": (1024, 4096, 16384),
