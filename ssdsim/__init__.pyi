@@ -31,6 +31,8 @@ from ssdsim.hardware.catalog import find_transformer as find_transformer
 from ssdsim.hardware.profile import HardwareProfile as HardwareProfile
 from ssdsim.reports.build import Report as Report
 from ssdsim.reports.build import report as report
+from ssdsim.reports.explorer.build import Explorer as Explorer
+from ssdsim.reports.explorer.build import explore as explore
 from ssdsim.scenario.configuration import Configuration as Configuration
 from ssdsim.scenario.configuration import configure as configure
 from ssdsim.transformer.card import Transformer as Transformer

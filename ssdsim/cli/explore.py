@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.explore.command import words
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options
 from ssdsim.cli.output import print_out
@@ -28,13 +27,12 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
     A list (--b 1,8,64, --hardware h100-sxm,b200-sxm) says which stops there are; two profiles or two runtimes stand
     side by side. Rates are interpolated between points of a grid, and the page says how far off that is.
     """
-    from ssdsim.reports.explorer.build import explorer
+    from ssdsim.reports.explorer.build import explore
 
     given = {name: value for name, value in options.items() if value is not None}
     alone = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
-    made_by = " ".join(["ssdsim explore", *words(alone), *(["--seed", str(seed)] if seed else [])])
     with shown("explore", "parts", quiet) as progress:
-        page = explorer(made_by, seed, progress, **alone)
+        page = explore(seed, progress, **alone)
     page.save(output)
     if opened:
         webbrowser.open(output.absolute().as_uri())

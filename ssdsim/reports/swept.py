@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 from ssdsim.answers.explore.command import swept_words
-from ssdsim.answers.explore.explore import explored
+from ssdsim.answers.explore.explore import explored, most_points
 from ssdsim.base.errors import InputError
 from ssdsim.reports.explorer.content import content
 from ssdsim.reports.explorer.page import panel
@@ -53,7 +53,8 @@ def made_by(folder: RunFolder) -> str:
 def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
     """Fewer values of the longest axes until the page can hold all points; their ends and the base value stay."""
     kept = {name: list(values) for name, values in axes.items()}
-    while prod(map(len, kept.values())) > MOST_POINTS:
+    most = min(MOST_POINTS, most_points(base))
+    while prod(map(len, kept.values())) > most:
         name = max(kept, key=lambda each: len(kept[each]))
         values = kept[name]
         ends = (values[0], values[-1], base[name])

@@ -99,7 +99,8 @@ def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, cu
     k = pmf.size - 1
     if given is not None:
         if len(given) != k + 1:
-            raise InputError(f"a fan-out list needs K + 1 = {k + 1} numbers, got {len(given)}")
+            slashes = "; commas stand between the numbers of a list" if len(given) == 1 else ""  # of 4/3/2: three lists
+            raise InputError(f"a fan-out list needs K + 1 = {k + 1} numbers, got {len(given)}{slashes}")
         return np.asarray(given, dtype=np.int64)
     return _planned(options["fan_out_policy"], options["budget"], tuple(rates_of(pmf).tolist()), curve, curve_all)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from ssdsim.answers.explore.interpolation import chosen_nodes, interpolated, wei
 from ssdsim.answers.explore.space import space_of
 from ssdsim.base.errors import InputError
 
+PAIR = Path(__file__).parents[2] / "models/pairs/smollm2-135m-28-layers.json"
 SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
 
 
@@ -61,6 +63,7 @@ def test_axes_follow_what_is_given() -> None:
         ({"optoin": 1}, "unknown option"),
         ({"strategies": "ar"}, "names only ar"),
         ({"spread": 0.1}, "needs constant durations"),
+        ({"fl": [[4], [3], [2], [1]]}, "commas stand between the numbers of a list"),
     ],
 )
 def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
@@ -83,6 +86,29 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
         found = small.assumed.table.at(options)
         for name, value in (("low", assumed.verdict.over["sd"].low), ("lowest", assumed.verdict.over["sd"].lowest)):
             assert assumed.verdict.over["sd"].ratio * np.exp(found[f"sd:{name}"]) == pytest.approx(value, rel=1e-6)
+
+
+def test_a_measured_pair_keeps_its_rates() -> None:
+    options: dict[str, Any] = {"pair": str(PAIR), "pair_set": "chat", "temperature": 1.0, "k": 3, "backup": "jit"}
+    space = space_of({"pair": str(PAIR)})
+    names = {axis.name for axis in space.axes}
+    assert {"pair_set", "temperature"} <= names
+    assert not {"alpha", "hit_c"} & names
+    found = explored(**{**options, "b": [4, 16], "k": [3], "f": [3], "context": [1024]})
+    for b in (4, 16):
+        exact = predict(**options, b=b, f=3)
+        at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024}
+        over, ends = exact.verdict.over["sd"], found.given.table.at(at)
+        assert np.exp(found.rates["ssd"].table.at(at)["log_rate"]) == pytest.approx(
+            exact.estimates["ssd"].tokens_per_second, rel=1e-9
+        )
+        assert over.ratio * np.exp(ends["sd:low"]) == pytest.approx(over.low, rel=1e-6)
+        assert over.ratio * np.exp(ends["sd:high"]) == pytest.approx(over.high, rel=1e-6)
+
+
+def test_more_points_than_can_be_worked_out_are_refused() -> None:
+    with pytest.raises(InputError, match="points of sd, at most 3,000 with --pair: give fewer"):
+        explored(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
 
 
 def test_a_point_without_room_says_why() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ssdsim.answers.predict import predict
 from ssdsim.reports.build import report
-from ssdsim.reports.explorer.build import Explorer, explorer
+from ssdsim.reports.explorer.build import Explorer, explore
 from tests.cli.in_process import asked
 from tests.reports.browser import CHROMIUM, Browser
 from tests.reports.contrast import FAINT_TEXTS
@@ -29,7 +29,7 @@ KEYS = {"ArrowRight": 39, "ArrowLeft": 37, "End": 35, "Home": 36}
 
 @pytest.fixture(scope="module")
 def made() -> Explorer:
-    return explorer("ssdsim explore", **STOPS)
+    return explore(**STOPS)
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_no_request_leaves_the_page(opened: Browser) -> None:
 
 def test_two_profiles_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
     options: dict[str, Any] = {"hardware": ["h100-sxm", "b200-sxm"], "b": [1, 16], "k": [3, 6], "f": [3], "alpha": 0.8}
-    explorer("ssdsim explore", hit_c=[0.4], hit_r=0.7, context=[1024], **options).save(tmp_path / "two.html")
+    explore(hit_c=[0.4], hit_r=0.7, context=[1024], **options).save(tmp_path / "two.html")
     browser.problems.clear()
     browser.screen(1400, 900)
     browser.open(tmp_path / "two.html")

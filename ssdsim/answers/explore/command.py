@@ -28,14 +28,11 @@ def swept_words(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -
     """The words of a sweep's options and of the lists of its ``grid``.
 
     >>> " ".join(swept_words({"t_sd": 0.2}, {"b": [1, 2], "fl": [[4, 3], [2, 2]]}))
-    '--t-sd 0.2 --b 1,2 --fl 4/3,2/2'
+    '--t-sd 0.2 --b 1,2 --fl 4,3/2,2'
     """
-    lists = {
-        name: ",".join(spelled_value(value).replace(",", "/") for value in values) for name, values in grid.items()
-    }
-    single = {name: spelled_value(v).replace(",", "/") if ALL[name].kind.depth else v for name, v in options.items()}
-    single |= {name: options[name] for name in ("strategies",) if name in options}
-    return words({**single, **lists})
+    between = {name: "/" if ALL[name].kind.depth else "," for name in grid}
+    lists = {name: between[name].join(map(spelled_value, values)) for name, values in grid.items()}
+    return words({**options, **lists})
 
 
 def spelled_value(value: Any) -> str:

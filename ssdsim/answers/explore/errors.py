@@ -21,6 +21,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import SideBySide, estimate
 
 POINTS = 2000
+OF_OTHERS = 400  # where other strategies than the default ones are compared: some search a tree at each point
 Place = Mapping[str, Any]
 
 
@@ -40,9 +41,11 @@ class Error:
         return cls(what, float(off.max()), float(np.quantile(off, 0.99)), len(off))
 
 
-def interpolation_errors(found: Explored, points: int = POINTS) -> list[Error]:
+def interpolation_errors(found: Explored, points: int | None = None) -> list[Error]:
     """Of tokens/s, of ratios and of the ends of their intervals; none where nothing is interpolated."""
     space = found.space
+    if points is None:
+        points = POINTS if {*space.names} <= {*strategies.default()} else OF_OTHERS
     if not any(axis.continuous for axis in space.axes):
         return []
     rng, evaluator = np.random.default_rng(found.seed), Evaluator()

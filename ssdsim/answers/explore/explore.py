@@ -23,6 +23,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
+MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
 _RATE_NODES = {"alpha": 10}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
@@ -164,11 +165,18 @@ def _split_axis(space: Space) -> str | None:
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
 
+def most_points(options: Mapping[str, Any]) -> int:
+    """So many points of a strategy a page can hold."""
+    return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
+
+
 def _check_size(space: Space) -> None:
+    most = most_points({**space.fixed, **space.start})
     for name in space.names:
         points = int(np.prod([len(space.axis(each).values) for each in space.read[name]], dtype=float))
-        if points > MOST_POINTS:
-            raise InputError(f"the page would hold {points:,} points of {name}, at most {MOST_POINTS:,}: give fewer")
+        if points > most:
+            pair = " with --pair" if most < MOST_POINTS else ""
+            raise InputError(f"the page would hold {points:,} points of {name}, at most {most:,}{pair}: give fewer")
 
 
 def _some(values: Sequence[Any], most: int) -> tuple[Any, ...]:

@@ -62,13 +62,11 @@ class Side:
             rate[at], gpus[at] = means.tokens_per_second, means.gpus
         if errors is None or joint is None:
             return cls(tuple(map(space.axis, axes)), found, rate, gpus, None, None)
-        if all(row.known.is_sure for row in rows):
-            joint[at] = drawn_rates(rows, errors)
-        else:
-            draws = [None] * len(found)
+        joint[at] = drawn_rates(rows, errors)
+        if any(row.known.open for row in rows):
+            of_errors, draws = Rates(errors), [None] * len(found)
             for number, row in zip(at, rows, strict=True):
-                drawn = draws[number] = Drawn.of(row, errors)
-                joint[number] = drawn.joint
+                draws[number] = Drawn.of(row, errors, of_errors)
         return cls(tuple(map(space.axis, axes)), found, rate, gpus, joint, draws)
 
     def rows(self, axes: Sequence[Axis]) -> NDArray[np.int64]:

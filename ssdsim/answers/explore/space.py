@@ -32,6 +32,14 @@ STOPS: Mapping[str, tuple[Any, ...]] = {
     "context": (1024, 2048, 4096, 8192, 16384),
 }
 """Of a page for which nobody says others: all are exact."""
+OF_PAIR: Mapping[str, tuple[Any, ...]] = {
+    **STOPS,
+    "b": (1, 8, 64),
+    "k": (2, 4, 6),
+    "f": (3, 6),
+    "context": (1024, 4096, 16384),
+}
+"""Of a page of a measured pair: fewer, since every point has rounds of its own for each rate that may be off."""
 RANGES: Mapping[str, tuple[float, float]] = {
     "alpha": (0.3, 0.95),
     "p_hit": (0.3, 1.0),
@@ -131,15 +139,15 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     ------
     InputError : a mistake in the options, or no strategy has room where the page opens.
     """
-    said = {name: _plain(value) for name, value in given.items() if value is not None}
+    said = {name: plain_value(value) for name, value in given.items() if value is not None}
     check_names(said)
     check_owners(said)
-    lists = {name: value for name, value in said.items() if _is_list_of(name, value)}
+    lists = {name: value for name, value in said.items() if is_list_of(name, value)}
     axes = [_listed(name, values, exact) for name, values in lists.items()]
     axes = [replace(axis, start=start[axis.name]) if start.get(axis.name) in axis.values else axis for axis in axes]
     if not exact:
         varied = [name for name in (*STOPS, *RANGES) if name not in lists and _is_varied(name, said)]
-        axes += [_varied(name, said.get(name)) for name in varied]
+        axes += [_varied(name, said.get(name), OF_PAIR if "pair" in said else STOPS) for name in varied]
         axes += _of_pair(said)
     fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
     given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
@@ -231,20 +239,23 @@ def _is_listed(axis: Axis) -> bool:
     return axis.name not in STOPS and axis.name not in RANGES
 
 
-def _plain(value: Any) -> Any:
+def plain_value(value: Any) -> Any:
+    """Arrays, tuples and ranges as lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, tuple | range) else value
 
 
-def _is_list_of(name: str, value: Any) -> bool:
+def is_list_of(name: str, value: Any) -> bool:
+    """Whether it is several values of an option, the stops of an axis."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], list) == (ALL[name].kind.depth > 0)
 
 
 def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
-    """By itself: a number or a word, not rates by position."""
+    """By itself: a number or a word, not rates by position. What a measured pair knows stays as it was measured."""
     if name not in said:
-        return name not in ONLY_GIVEN and not (name == "f" and "p_hit" in said)
+        measured = name in RANGES and "pair" in said
+        return name not in ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)
     return isinstance(said[name], int | float) if name in RANGES else said[name] != "window"
 
 
@@ -256,12 +267,12 @@ def _listed(name: str, values: Sequence[Any], exact: bool) -> Axis:
     return Axis(name, tuple(values), start)
 
 
-def _varied(name: str, given: Any) -> Axis:
+def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> Axis:
     start = DEFAULTS[name] if given is None else given
     if name in RANGES:
         low, high = RANGES[name]
         return Axis(name, (min(low, start), max(high, start)), start, continuous=True)
-    stops = STOPS[name]
+    stops = of[name]
     if start not in stops:
         stops = tuple(sorted((*stops, start)))
     return Axis(name, stops, start)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ssdsim.answers.explore.command import swept_words
 from ssdsim.answers.explore.errors import Error, interpolation_errors
 from ssdsim.answers.explore.explore import Explored, Progress, explored
-from ssdsim.answers.explore.space import side_axis
+from ssdsim.answers.explore.space import is_list_of, plain_value, side_axis
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
 from ssdsim.base.errors import InputError
@@ -22,7 +23,7 @@ from ssdsim.scenario.configuration import Configuration, configure
 class Explorer:
     """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
 
-    html: str
+    html: str = field(repr=False)
     sentence: str
     points: int
     errors: tuple[Error, ...]
@@ -40,8 +41,19 @@ class Explorer:
             raise InputError(f"{path}: the page cannot be written there ({error.strerror})") from None
 
 
-def explorer(made_by: str, seed: int = 0, progress: Progress | None = None, **options: Any) -> Explorer:
-    """The page of options, of which lists are the stops of a slider.
+def explore(seed: int = 0, progress: Progress | None = None, **options: Any) -> Explorer:
+    """One offline page whose sliders move the prediction.
+
+    Parameters
+    ----------
+    seed : of the draws behind intervals.
+    progress : called with the parts done and all parts.
+    options : those of :func:`ssdsim.configure`; a list says which stops a slider has, or between which ends a rate is
+        interpolated.
+
+    Returns
+    -------
+    Explorer : the page, which :meth:`Explorer.save` writes, and the verdict with which it opens.
 
     Raises
     ------
@@ -52,8 +64,16 @@ def explorer(made_by: str, seed: int = 0, progress: Progress | None = None, **op
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
-    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), made_by, errors)
+    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), _made_by(options, seed), errors)
     return Explorer(page, sentence, found.points, tuple(errors))
+
+
+def _made_by(options: Mapping[str, Any], seed: int) -> str:
+    """The command that makes the page again."""
+    given = {name: plain_value(value) for name, value in options.items() if value is not None}
+    lists = {name: value for name, value in given.items() if is_list_of(name, value)}
+    single = {name: value for name, value in given.items() if name not in lists}
+    return " ".join(["ssdsim explore", *swept_words(single, lists), *(["--seed", str(seed)] if seed else [])])
 
 
 def _sides(found: Explored) -> list[dict[str, Any]]:
