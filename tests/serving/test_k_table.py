@@ -157,6 +157,12 @@ def test_a_schedule_and_a_table_cannot_both_say_k(tmp_path: Any) -> None:
         policies(dict(GIVEN), requests(8), _batching("1-:4"), tmp_path / "plan.json")
 
 
+def test_an_engine_that_lacks_sd_has_no_table_of_its_k() -> None:
+    given = {**GIVEN, "strategies": "ar", "runtime": "sglang", "drafter": "medusa"}
+    with pytest.raises(InputError, match="--k-table varies K of SD, which SGLang does not"):
+        policies_of(requests(8), _batching("1-:4"), **given)
+
+
 def test_without_a_table_nothing_is_beside() -> None:
     assert policy("sd", requests(8), **SMALL).counts_scheduled is False
     assert serve(rate=4.0, engine="closed", **GIVEN).points[0].best_k is None

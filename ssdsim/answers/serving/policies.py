@@ -99,6 +99,8 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     if plan is not None:
         by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
     elif batching.k_table is not None:
+        if (why := engine.lacks("sd")) is not None:
+            raise InputError(f"--k-table varies K of SD, {why}")
         table = batching.k_table if isinstance(batching.k_table, KTable) else None
         chosen = by_k(table, AUTO, options, batching, tables)
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
