@@ -12,10 +12,10 @@ from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
-from ssdsim.answers.serving.serve import Point, Serving
+from ssdsim.answers.serving.serve import Point, Serving, measured_tpot
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.base.intervals import Interval
+from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
@@ -38,6 +38,7 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
         out.print()
         out.print(_headline(point), style="bold")
         out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
+        _beside_fixed_k(out, point)
         _notes(out, point)
     if len(serving.points) == 1 and serving.points[0].metrics:
         out.print()
@@ -156,6 +157,25 @@ def _closed(serving: Serving, point: Point) -> Table:
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
         table.add_row(title(serving, name), counted(serving.policies.by_name[name].gpus), *cells)
     return table
+
+
+def _beside_fixed_k(out: Console, point: Point) -> None:
+    """The best of the Ks that the table switches between, where it has run for good."""
+    if point.best_k is None:
+        return
+    if AUTO in point.metrics:
+        of_table = measured_tpot(point.metrics[AUTO])
+    else:
+        of_table = Measured(1e3 * float(point.closed[AUTO].tpot_s), np.nan, np.nan)
+    best = "K 0, without a draft," if point.best_k == 0 else f"K {point.best_k}"
+    fixed = _tpot(point.fixed_k[point.best_k])
+    out.print(f"K by the table: mean TPOT {_tpot(of_table)}; of its Ks for good {best} is the best: {fixed}")
+
+
+def _tpot(ms: Measured) -> str:
+    if not np.isfinite(ms.value):
+        return "saturated"
+    return f"{ms.value:.2f} ms" + ("" if np.isnan(ms.low) else f" ({ms.low:.2f}-{ms.high:.2f})")
 
 
 def _notes(out: Console, point: Point) -> None:

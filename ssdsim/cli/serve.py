@@ -129,6 +129,8 @@ def _compare(
     path: Path, load: Load, batching: Batching, scenario: dict[str, Any], seed: int, output: Path | None, as_json: bool
 ) -> None:
     """One strategy, the subject, against what a benchmark saw of the model that it names."""
+    if batching.k_table is not None:
+        raise InputError("--k-table has no effect with --compare, which is about one strategy with one K")
     requests, log = load.logged(seed)
     scenario = scenario | {"target": _measured_model(path, log, scenario["target"])}
     chosen = policies(scenario | {"subject": None}, requests, batching)

@@ -78,6 +78,28 @@ class Speculative(Alternate):
         return super().programs(options, drafter) if always else {"target": _looks_first}
 
 
+class Paused(Speculative):
+    """SD that drafts nothing for now: a step of decoding, after a pass of the draft over what the target made.
+
+    Engines that vary K run that pass at K 0 too, so that the draft's cache is there when K rises again (vLLM PR 32374).
+    What looks up instead of drafting has no cache, and no pass.
+    """
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        return 0
+
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        return Kernel.of_tokens(np.ones(1))
+
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        apart = is_apart(site.options, drafter)
+        drafting = drafting_at(site, self.options) if apart else site
+        synced = drafting.speculate(drafter, 1, beside=not apart) if drafter.needs_device else ()
+        steps = self.round_steps(site, drafter, Step("draft", synced), site.verify_step("decode", 1))
+        nothing_told = Step("communicate")
+        return {**steps, "sample": site.sampling_step(speculates=False), "speculation": nothing_told}
+
+
 def _now_and_then(pmf: Array, share: float) -> Kernel:
     """A drafter that proposes in a share of rounds, each for itself; the others are steps of decoding."""
     nothing = np.eye(pmf.size)[0]

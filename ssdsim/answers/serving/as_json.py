@@ -75,7 +75,8 @@ def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, 
         }
         for name, policy in serving.policies.by_name.items()
     }
-    return {"rate": point.rate, "workload": point.workload.described(), "strategies": strategies}
+    fixed_k = {"fixed_k": point.fixed_k, "best_k": point.best_k} if point.fixed_k else {}
+    return {"rate": point.rate, "workload": point.workload.described(), "strategies": strategies, **fixed_k}
 
 
 def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ssdsim.answers.serving.k_table import KTable, OfKTable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, OneOf, Whole
 from ssdsim.base.option import Section
@@ -28,7 +30,8 @@ class Batching(OptionRecord):
     ``first_speculation``: what a request that was just prefilled finds in a speculation cache: nothing, as in the SSD
     engine, whose cache knows no such request, or, with ``prefill``, what the draft guessed while it processed the
     prompt. ``tax`` is the share by which a schedule's rounds are longer than a fixed strategy's (vLLM issue 49548), and
-    a schedule changes its strategy once another one is asked for ``hold`` rounds in a row.
+    a schedule changes its strategy once another one is asked for ``hold`` rounds in a row. ``k_table`` makes a schedule
+    of SD's K alone.
     """
 
     section, prominence = Section.BATCHING, 0
@@ -50,6 +53,9 @@ class Batching(OptionRecord):
     )
     tax: float = asked(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
     hold: int = asked(Whole(), "rounds before a schedule switches", 1)
+    k_table: KTable | str | Sequence[Sequence[int]] | None = asked(
+        OfKTable(), "SD's K by the number of requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, or throughput"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

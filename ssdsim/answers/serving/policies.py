@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.by_k import by_k
 from ssdsim.answers.serving.closed_form import requests_per_s
+from ssdsim.answers.serving.k_table import KTable
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
 from ssdsim.answers.serving.workload import Workload
@@ -43,7 +45,8 @@ def taken() -> tuple[str, ...]:
 class Policies:
     """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
-    ``apart`` are the strategies that the engine does not run, which nobody switches to.
+    ``apart`` are the strategies that the engine does not run, which nobody switches to; ``fixed_k`` the Ks between
+    which a table of them switches, each for good.
     """
 
     by_name: Mapping[str, Policy]
@@ -51,6 +54,7 @@ class Policies:
     configuration: Configuration
     engine: Engine
     apart: Mapping[str, Policy]
+    fixed_k: Mapping[int, Policy] = field(default_factory=dict)
 
     @property
     def fixed(self) -> dict[str, Policy]:
@@ -58,7 +62,8 @@ class Policies:
 
 
 def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None) -> Policies:
-    """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file.
+    """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file, or by
+    a table of K.
 
     Raises
     ------
@@ -67,8 +72,8 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     options = {name: value for name, value in given.items() if value is not None}
     refuse_others("serve", options, taken())
     names, switches = _named(options.pop("strategies", None))
-    if plan is not None:
-        switches = True
+    if plan is not None and batching.k_table is not None:
+        raise InputError("--k-table has no effect with --schedule (which says K, too)")
     context = workload.context
     options["context"] = max(1, round(context))
     if {"alpha_concentration", "acceptance", "pair"} & options.keys():
@@ -90,13 +95,18 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     by_name = of_each(tuple(configuration.scenarios))
     lacking = [name for name in names if name not in ranked]
     apart = of_each(_with_room(lacking, options))
-    if switches:
-        by_name[AUTO] = (
-            _fastest(by_name, options, workload, batching, tables)
-            if plan is None
-            else _scheduled(plan, options, batching, configuration, tables, engine)
-        )
-    return Policies(by_name, configuration.no_room, configuration, engine, apart)
+    fixed_k: Mapping[int, Policy] = {}
+    if plan is not None:
+        by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
+    elif batching.k_table is not None:
+        if (why := engine.lacks("sd")) is not None:
+            raise InputError(f"--k-table varies K of SD, {why}")
+        table = batching.k_table if isinstance(batching.k_table, KTable) else None
+        chosen = by_k(table, AUTO, options, batching, tables)
+        by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
+    elif switches:
+        by_name[AUTO] = _fastest(by_name, options, workload, batching, tables)
+    return Policies(by_name, configuration.no_room, configuration, engine, apart, fixed_k)
 
 
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -45,6 +45,7 @@ class Variant:
 class Policy:
     """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
     first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
+    One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Policy:
     contexts: Sequence[int]
     cells: Mapping[tuple[int, int], int]
     is_schedule: bool = False
+    counts_scheduled: bool = False
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property

@@ -54,7 +54,8 @@ class Replica:
         self._kinds = [variant.rows.kind_of(workload.kind) for variant in policy.variants]
         self._number = 0
         self._wanted, self._asked_for = 0, 0
-        self._settled_at = -1  # sequences for which what runs was wanted, whatever their context
+        self._settled_at = -1  # requests for which what runs was wanted, whatever their context
+        self._scheduled = 0  # requests of the last pass
         self._variant = policy.variants[0]
         self._forced = False
         self.shares_draft = False
@@ -202,6 +203,7 @@ class Replica:
             seconds *= 1.0 + self.batching.tax
         start = self.now
         end = self.now = start + seconds
+        self._scheduled = running + len(chunks)
         of_prompts = sum(chunk.tokens for chunk in chunks) if chunks else 0
         held, still = self._running + len(self._prefilling), 0 if running else self._running
         self.rounds.append((start, end, running, held, bits, self._number, of_prompts, still))
@@ -356,13 +358,14 @@ class Replica:
 
     def _choose(self, running: int) -> None:
         """What the policy wants for what runs; another strategy starts as new requests do."""
-        if running == self._settled_at:
+        counted = self._scheduled if self.policy.counts_scheduled else running
+        if counted == self._settled_at:
             return
         context = self._cached / running if running else float(self.policy.contexts[0])
-        wanted = self.policy.number(max(1, running), context)
+        wanted = self.policy.number(max(1, counted), context)
         if wanted == self._number:
             self._asked_for = 0
-            self._settled_at = running if len(self.policy.contexts) == 1 else -1
+            self._settled_at = counted if len(self.policy.contexts) == 1 else -1
             return
         self._settled_at = -1
         self._asked_for = self._asked_for + 1 if wanted == self._wanted else 1

@@ -28,7 +28,7 @@ from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import Interval
+from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.option_record import taken
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
@@ -45,13 +45,20 @@ DRAWS = 200  # of what is not known behind capacities and crossings
 @dataclass(frozen=True)
 class Point:
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
-    there, and what a run of each measured.
+    there, and what a run of each measured. ``fixed_k`` is the time per output token, in ms, of each K between which a
+    table switches, for good (infinite where it is saturated).
     """
 
     rate: float | None
     workload: Workload
     closed: Mapping[str, Served]
     metrics: Mapping[str, Metrics]
+    fixed_k: Mapping[int, Measured] = field(default_factory=dict)
+
+    @property
+    def best_k(self) -> int | None:
+        """The fixed K of the least time per output token; None where nothing switches between Ks."""
+        return min(self.fixed_k, key=lambda k: self.fixed_k[k].value) if self.fixed_k else None
 
 
 @dataclass(frozen=True)
@@ -168,13 +175,18 @@ class _Asked:
         sides = {name: self._side(name, policy) for name, policy in policies.by_name.items()}
         sharings = {name: side.sharing for name, side in sides.items()}
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
-        made = runs(policies.by_name, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
+        fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
+        each_policy = {**policies.by_name, **fixed_k}
+        made = runs(each_policy, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
         points = [
             Point(
                 rate=load.offered,
                 workload=load,
                 closed=_closed(sides, load.offered, fleet.replicas),
                 metrics={name: made[at, name] for name in policies.by_name} if made else {},
+                fixed_k={k: measured_tpot(made[at, _run_of(k)]) for k in policies.fixed_k}
+                if made
+                else self._closed_tpot(load.offered),
             )
             for at, load in enumerate(loads)
         ]
@@ -200,6 +212,15 @@ class _Asked:
             },
             requests=None if self.kept is None or not made else lines(policies.by_name, loads, self.how, self.kept),
         )
+
+    def _closed_tpot(self, rate: float | None) -> dict[int, Measured]:
+        """Of each fixed K by the closed form."""
+        if rate is None:
+            return {}
+        a_replica = rate / self.how.fleet.replicas
+        sharings = {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
+        each = {k: 1e3 * float(made.served(a_replica).tpot_s) for k, made in sharings.items()}
+        return {k: Measured(tpot_ms, np.nan, np.nan) for k, tpot_ms in each.items()}
 
     def _side(self, name: str, policy: Policy) -> Side:
         errors = self.policies.configuration.errors(DRAWS, self.how.seed)
@@ -243,6 +264,17 @@ def _warnings(policies: Policies, workload: Workload, batching: Batching) -> lis
     longest = int(workload.input_tokens.max())
     tokens = min(longest, batching.token_budget) if batching.prefill == "chunked" else longest
     return sorted({*policies.configuration.warnings, *prompt_warnings(site, tokens)})
+
+
+def _run_of(k: int) -> str:
+    """What the run of a fixed K is kept by."""
+    return f"K {k}"
+
+
+def measured_tpot(metrics: Metrics) -> Measured:
+    """The mean time per output token of a run, in ms; infinite where it is saturated."""
+    tpot = metrics.of_requests["tpot"]
+    return Measured(np.inf, np.nan, np.nan) if metrics.saturated or tpot is None else tpot.mean
 
 
 def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:

@@ -11,6 +11,7 @@ from typing import Literal, TypedDict
 
 from ssdsim.answers.serving.batching import FirstSpeculation, Prefill
 from ssdsim.answers.serving.effort import ServeEngine
+from ssdsim.answers.serving.k_table import KTable
 from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.answers.serving.replicas import Router
 from ssdsim.answers.serving.slo import Slo
@@ -71,6 +72,8 @@ class ServeOptions(TypedDict, total=False):
     """share by which a schedule's rounds are longer [default: 0.0]"""
     hold: int
     """rounds before a schedule switches [default: 1]"""
+    k_table: KTable | str | Sequence[Sequence[int]]
+    """SD's K by the number of requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, or throughput"""
     slo: Slo | str
     """what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100"""
     capacity: bool

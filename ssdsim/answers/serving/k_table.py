@@ -1,0 +1,85 @@
+"""K by the number of requests: vLLM's table, as a text or as the list that an export writes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ssdsim.base.errors import InputError, told
+from ssdsim.base.kinds import Kind
+
+THROUGHPUT = "throughput"
+"""The table of the most tokens a second at each batch, by ssdsim's own prices."""
+_LARGEST_K = 64
+_OPEN_END = 1_000_000
+
+
+@dataclass(frozen=True)
+class KTable:
+    """``ranges`` of requests, first and last one included, each with its K; 0 drafts nothing.
+
+    As in vLLM (``vllm/v1/spec_decode/dynamic/utils.py``) they begin at 1, do not overlap, and a gap has the K before.
+    """
+
+    ranges: tuple[tuple[int, int, int], ...]
+
+    @staticmethod
+    def of(ranges: Any) -> KTable:
+        """Of lists of three whole numbers; ValueError where they make no table."""
+        rows = [tuple(row) if isinstance(row, list | tuple) else () for row in ranges]
+        if not rows or not all(len(row) == 3 and all(type(number) is int for number in row) for row in rows):
+            raise ValueError("each range is a first and a last number of requests, and a K")
+        rows.sort()
+        if rows[0][0] != 1:
+            raise ValueError("the first range begins at 1")
+        if any(last < first for first, last, _ in rows) or any(b[0] <= a[1] for a, b in pairwise(rows)):
+            raise ValueError("ranges rise and do not overlap")
+        if not all(0 <= k <= _LARGEST_K for _, _, k in rows):
+            raise ValueError(f"K is from 0 to {_LARGEST_K}")
+        return KTable(tuple(rows))
+
+    @staticmethod
+    def parse(text: str) -> KTable:
+        """``1-4:5,5-16:3,17-:0``, or JSON's ``[[1, 4, 5], [5, 16, 3], [17, 512, 0]]``; ValueError at others."""
+        if text.lstrip().startswith("["):
+            return KTable.of(json.loads(text))
+        return KTable.of([_range(part) for part in text.split(",")])
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """The numbers of requests from which each K holds."""
+        return tuple(first for first, _, _ in self.ranges)
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """Every K once, the largest first."""
+        return tuple(sorted({k for _, _, k in self.ranges}, reverse=True))
+
+
+@dataclass(frozen=True)
+class OfKTable(Kind):
+    """:class:`KTable`, its text or its list, or the word for the one of the most tokens a second."""
+
+    form = f"first-last:K[,...]|{THROUGHPUT}"
+    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list of them, or {THROUGHPUT}"
+
+    def checked(self, said: str, value: Any) -> KTable | str:
+        if isinstance(value, KTable):
+            return value
+        if value == THROUGHPUT:
+            return THROUGHPUT
+        try:
+            return KTable.parse(value) if isinstance(value, str) else KTable.of(value)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{said} must {self.must}, got {told(value)}: {error}") from None
+
+
+def _range(part: str) -> tuple[int, int, int]:
+    """``5-16:3``, ``17-:0`` without an end, or ``1:5`` of one number of requests."""
+    requests, colon, k = part.partition(":")
+    first, dash, last = requests.partition("-")
+    if not colon:
+        raise ValueError(f"'{part}' has no K")
+    return int(first), int(last or _OPEN_END) if dash else int(first), int(k)
