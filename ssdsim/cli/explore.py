@@ -9,21 +9,22 @@ from typing import Any
 import click
 
 from ssdsim.cli.console import echo
+from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, common_options, echo_json, grid_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
 
 
-@click.command("explore", cls=Verb)
+@click.command("explore", cls=Verb, example="ssdsim explore --b 1,8,64 -o page.html --open")
 @grid_options
-@click.option("-o", "--output", type=OutputFile(), default=Path("explore.html"), show_default=True, help="the page")
-@click.option("--open", "opened", is_flag=True, help="show it in the browser")
+@output_option("-o", "--output", type=OutputFile(), default=Path("explore.html"), show_default=True, help="the page")
+@output_option("--open", "opened", is_flag=True, help="show it in the browser")
 @common_options
 def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Make one offline page whose sliders move the prediction: no server, nothing loaded, every number ssdsim's.
 
-    Batch, K, acceptance, hits, fan-out, fallback and context have sliders, which start at the values that are given.
+    Batch, K, acceptance, hits, fan-out, backup and context have sliders, which start at the values that are given.
     A list (--b 1,8,64, --hardware h100-sxm,b200-sxm) says which stops there are; two profiles or two runtimes stand
     side by side. Rates are interpolated between points of a grid, and the page says how far off that is.
     """

@@ -70,7 +70,7 @@ def test_every_option_has_a_type() -> None:
 def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     predict = ssdsim.predict(t_sd=0.2, alpha=0.9, k=5, p_hit=0.85)
     title, header, *rows = repr(predict).splitlines()
-    assert title == "Unit-free (T_v = 1): T_SD 0.2, T_p 0.2, T_b 0.2; batch 1, K 5, alpha 0.9, jit fallback"
+    assert title == "Unit-free (T_v = 1): T_SD 0.2, T_p 0.2, T_b 0.2; batch 1, K 5, alpha 0.9, jit backup"
     assert header.split()[:2] == ["tokens/T_v", "per"]
     assert [row.split()[0] for row in rows[:3]] == ["AR", "SD", "SSD"]
     assert rows[3].startswith("Yes for latency")

@@ -80,7 +80,7 @@ class Apart:
         return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Serving:
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
@@ -104,6 +104,10 @@ class Serving:
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
+
+    def __repr__(self) -> str:
+        """What a person reads at the prompt; the numbers are in ``points``."""
+        return f"<Serving: {self.verdict.sentence}>"
 
 
 def serve(
