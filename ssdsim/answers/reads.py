@@ -54,10 +54,10 @@ def check_read(
     Nothing is said of more than some hundred points, or where one of them is not possible. ``known`` is the
     configuration of the only point.
 
-    >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])
+    >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    ssdsim.base.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD read it here
+    ssdsim.base.errors.InputError: --f has no effect with --strategies ar: only SSD, Tree SSD, ... read it here
     """
     unread, asked = [name for name, value in with_ranges(given).items() if value is not None], dict[str, None]()
     looked_at = list(islice(points, _MOST_LOOKED_AT + 1))

@@ -438,7 +438,7 @@ def test_what_an_engine_fixes_is_noted() -> None:
         ("json", {"alpha": 2.0}, r"--alpha must lie in \[0, 1\]"),
         ("json", {"p_hit": 0.8, "f": 3}, "--f has no effect with --p-hit"),
         ("json", {"target": "lama"}, "unknown transformer 'lama'"),
-        ("json", {"draft_hardware": "h100"}, "unknown hardware 'h100'"),
+        ("json", {"draft_hardware": "x100"}, "unknown hardware 'x100'"),
         ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
         ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine pairs models of one family, not llama with a qwen draft"),
     ],

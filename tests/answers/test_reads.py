@@ -18,9 +18,15 @@ UNIT_FREE: dict[str, Any] = {"t_sd": 0.2}
     [
         ({"strategies": "ar", "k": 5}, "--k has no effect with --strategies ar: only SD, SSD, PEARL,.* read it"),
         ({"strategies": "ar", "alpha": 0.8}, "--alpha has no effect with --strategies ar: only SD, SSD, .* read it"),
-        ({"strategies": "ar,sd", "f": 3}, "--f has no effect with --strategies ar,sd: only SSD, Tree SSD read"),
+        (
+            {"strategies": "ar,sd", "f": 3},
+            "--f has no effect with --strategies ar,sd: only SSD, Tree SSD, SSD by enumeration read",
+        ),
         ({"strategies": "ssd", "sd_k": 3}, "--sd-k has no effect with --strategies ssd: only SD reads it"),
-        ({"strategies": "ar,pearl", "budget": 8}, "--budget has no effect with .* ar,pearl: only SSD, Tree SSD read"),
+        (
+            {"strategies": "ar,pearl", "budget": 8},
+            "--budget has no effect with .* ar,pearl: only SSD, Tree SSD, SSD by enumeration read",
+        ),
         ({"strategies": "ar,sd", "t_b": 0.1}, "--t-b has no effect with .* ar,sd: only SSD, Tree SSD read"),
     ],
 )
@@ -35,7 +41,8 @@ def test_what_no_strategy_reads_is_refused_by_predict_and_sweep(given: dict[str,
 def test_the_command_line_refuses_it_in_one_line(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "ar,sd", "--draft-gpus", "2")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --draft-gpus has no effect with --strategies ar,sd: only SSD, Tree SSD read it here\n"
+    only = "only SSD, Tree SSD, SSD by enumeration read it here"
+    assert done.stderr == f"error: --draft-gpus has no effect with --strategies ar,sd: {only}\n"
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,9 @@ def test_what_one_of_them_reads_is_no_mistake(given: dict[str, Any]) -> None:
 def test_of_a_grid_some_point_has_to_read_it() -> None:
     table = sweep(**UNIT_FREE, strategies=[["ar"], ["ar", "ssd"]], f=[1, 2])
     assert list(table["ssd_tokens_per_second"].isna()) == [True, True, False, False]
-    with pytest.raises(InputError, match="--f has no effect with --strategies ar,sd: only SSD, Tree SSD read it"):
+    with pytest.raises(
+        InputError, match="--f has no effect with --strategies ar,sd: only SSD, Tree SSD, SSD by enumeration read it"
+    ):
         sweep(**UNIT_FREE, strategies=[["ar"], ["ar", "sd"]], f=[1, 2])
 
 

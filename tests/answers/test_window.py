@@ -114,7 +114,7 @@ def test_a_weaker_draft_device_makes_a_smaller_window(tmp_path: Path) -> None:
         ({"tp": []}, "--tp is an empty list"),
         ({"b": [0, 1]}, "--b must be a whole number of at least 1"),
         ({"target": ["llama-3.1-70b", "lama"]}, "unknown transformer 'lama'"),
-        ({"draft_hardware": "h100"}, "unknown hardware 'h100'"),
+        ({"draft_hardware": "x100"}, "unknown hardware 'x100'"),
     ],
 )
 def test_mistakes_are_errors_and_not_rows(options: dict[str, object], message: str) -> None:

@@ -118,7 +118,7 @@ def test_runtimes_are_listed_and_shown() -> None:
     for name in runtime_names():
         assert Runtime.model_validate(answered("runtimes", "show", name)).name == name
         assert re.search(r"per_step_s +[\d.]+ [um]s", asked("runtimes", "show", name).stdout)
-    assert "SSD paper, table B.3" in asked("runtimes", "list").stdout
+    assert "SSD paper, table B.3" in asked("runtimes", "list", "--json").stdout
 
 
 def rows_off_by(factor: float, path: Path) -> Path:

@@ -41,6 +41,12 @@ def _is_written(param: click.Parameter) -> bool:
 SERVER = "http://127.0.0.1:PORT"
 """Stands for a server that is started for the trial."""
 
+UNTRIED: Mapping[str, str] = {
+    "validate run": "its rounds are of real ranks, minutes long",
+    "validate pair": "its rounds are of real models, minutes long",
+}
+"""Verbs that write and have no trials, and why."""
+
 COMMANDS: Mapping[str, str] = {
     "recommend": "recommend --gpus 2 --target llama-3.1-8b --k 2,3 --tp 1 --quiet -o made",
     "simulate": "simulate --t-sd 0.2 --rounds 4000 --trace made.json",
@@ -50,7 +56,7 @@ COMMANDS: Mapping[str, str] = {
     "measure": "measure --target model --draft draft --prompts prompts.jsonl --requests 8 --max-new-tokens 16 --k 1:3 "
     "--f 1:3 --b 2 --quiet --device cpu -o made.json",
     "calibrate": f"calibrate --device cpu {' '.join(PAIR)} --b 2 --k 2 --quiet -o made.json",
-    "validate": "validate rows rows.csv --quiet -o made",
+    "validate rows": "validate rows rows.csv --quiet -o made",
     "report": "report run -o made.html",
     "explore": "explore --t-sd 0.2 --strategies ar,sd --b 1,2 --k 2,3 --alpha 0.8 --quiet -o made.html",
     "hardware scale": "hardware scale h100-sxm --clock 2 -o made.json",

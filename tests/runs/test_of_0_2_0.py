@@ -18,13 +18,13 @@ from tests.pairs import sample
 OLD = Path(__file__).parent / "of_0_2_0"
 
 
-def test_a_sweep_is_shown_and_worked_out_anew(tmp_path: Path) -> None:
+def test_a_sweep_is_shown_and_not_gone_on_with(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     shutil.copytree(OLD / "sweep", folder)
     page = report(folder)
     assert "ssd" in page.sentence.lower()
-    again = sweep(t_sd=[0.2, 0.3], b=[1, 4], folder=folder)
-    assert len(again) == 4
+    with pytest.raises(InputError, match=r"holds another sweep \(version differ\); choose another folder or remove it"):
+        sweep(t_sd=[0.2, 0.3], b=[1, 4], folder=folder)
 
 
 def test_a_hardware_profile_is_read() -> None:

@@ -87,7 +87,10 @@ def _toys() -> Iterator[None]:
 
 @pytest.mark.ranks
 @pytest.mark.usefixtures("_toys")
-def test_any_strategy_is_measured_predicted_and_held_against_its_rival(calibration: Path, tmp_path: Path) -> None:
+def test_any_strategy_is_measured_predicted_and_held_against_its_rival(
+    calibration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PEARL, "rival", "ar")
     here, trace = bench(str(calibration / "validation-profile.json"), "float32"), Trace()
     (compared,) = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, trace)
     assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("pearl", (1, 1))]
