@@ -21,6 +21,7 @@ from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
+from ssdsim.speculation.hit_models import uniform_fan_out
 
 DRAFT_DEVICES = DraftDevices(
     option="draft_gpus",
@@ -44,6 +45,9 @@ class Cached(Strategy):
         if not drafter.needs_device:
             return Devices(tp)
         return Devices(tp, options["draft_gpus"], *sharing_of(self.options, options))
+
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])

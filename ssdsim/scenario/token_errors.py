@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.settings import DEFAULT, Settings
+from ssdsim.base.settings import Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
@@ -25,6 +25,7 @@ from ssdsim.rounds.kernel import Averages, stacked, taken
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.scenario.standing import token_inputs
 from ssdsim.scenario.token_ranges import LOOKS, Look, looks_at_ends, looks_over
+from ssdsim.speculation.caching import forget_derived_hits
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import HitLaw, Mean
@@ -149,11 +150,7 @@ def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, cha
     for outcomes, given in (("fan_outs", "fl"), ("fan_outs_after_miss", "flm")):
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
-    for rate in ("p_hit", "p_hit_backup"):
-        if (
-            rate not in change and rate in changed and not is_given(changed, rate)
-        ):  # else what was derived before would stay
-            changed.settle(rate, None, DEFAULT)
+    forget_derived_hits(changed, but=change)
     return strategy.kernel(changed, drafter).averages
 
 

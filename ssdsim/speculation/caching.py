@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
 from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
 
@@ -45,6 +45,16 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
     backup_hit = _given_accepted(after_miss, curve, curve_all)
     settings.derive("p_hit_backup", float(backup_pmf @ backup_hit), "from the fan-out and the hit curve")
     return hit, backup_hit
+
+
+def forget_derived_hits(settings: Settings, but: Collection[str] = ()) -> None:
+    """Hit rates that :func:`hits_given_accepted` derived are to be derived anew: else they would stay, as if given.
+
+    Those whose names are among ``but`` stay.
+    """
+    for rate in ("p_hit", "p_hit_backup"):
+        if rate not in but and settings.get(rate) is not None and settings.source(rate) != GIVEN:
+            settings.settle(rate, None, DEFAULT)
 
 
 def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:

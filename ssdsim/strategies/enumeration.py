@@ -10,11 +10,11 @@ import numpy as np
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, OneOf
 from ssdsim.base.option import Option
-from ssdsim.base.settings import DEFAULT, GIVEN, Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, prespeculation
-from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes
@@ -26,8 +26,7 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
-from ssdsim.speculation.caching import hits_given_accepted
-from ssdsim.speculation.hit_models import uniform_fan_out
+from ssdsim.speculation.caching import forget_derived_hits, hits_given_accepted
 
 _ROWS = ("padded", "ragged")
 
@@ -88,16 +87,8 @@ class Enumeration(Cached):
             settings.derive("t_p", settings["t_sd"], "same as t_sd")
         if settings["enum_rows"] == "ragged":
             hits = self.kernel(settings, drafter).averages.inside["hit"]
-            for rate in ("p_hit", "p_hit_backup"):  # which the kernel derives anew, by accepted length
-                if settings.source(rate) != GIVEN:
-                    settings.settle(rate, None, DEFAULT)
+            forget_derived_hits(settings)  # the kernel of the priced rounds derives them anew, by accepted length
             settings.derive("enum_verified", 1.0 + settings["k"] * float(hits), "one, and K of those that hit")
-
-    def lookahead(self, options: Mapping[str, Any]) -> int:
-        return int(options["k"])
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp, options["draft_gpus"]) if drafter.needs_device else Devices(tp)
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         """States: did the last outcome hit.
@@ -123,9 +114,6 @@ class Enumeration(Cached):
             return ByState(made.states, made.p, rows=rows) if rows["miss"] == 1 else made
 
         return tokens_of(accepted, kernel)
-
-    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
-        return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k, budget = self.lookahead(site.options), site.options["budget"]

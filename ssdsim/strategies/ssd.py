@@ -22,7 +22,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.caching import hits_given_accepted
-from ssdsim.speculation.hit_models import uniform_fan_out
 
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
@@ -111,9 +110,6 @@ class SSD(Cached):
         cached = [drafter.accepted(settings, k, unseen=length + 1) for length in range(k + 1)]
         backup = (backup_pmf, backup_hit) if fast else None
         return tokens_of_each([accepted, *cached], lambda pmfs: _self_conditioned(pmfs[0], pmfs[1:], hit, backup))
-
-    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
-        return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         return cannot_share(self.options, options, caches=True)
