@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 
 _WIDTH = 100
 
@@ -28,6 +27,8 @@ class Told:
 
     def html(self) -> str:
         """A table with its title as the caption; the notebook has the style."""
+        from html import escape  # here, as below: a notebook alone asks for it
+
         caption = f'<caption style="text-align: left">{escape(self.title)}</caption>'
         head = f"<thead><tr>{_cells('th', self.header)}</tr></thead>"
         body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in self.rows)
@@ -58,4 +59,6 @@ def _aligned(cell: str, width: int, place: int) -> str:
 
 
 def _cells(tag: str, row: Iterable[str]) -> str:
+    from html import escape
+
     return "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -82,7 +83,7 @@ class LongSpec(_CacheReader):
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         draft = super().draft(target, named, options)
-        return Draft(_windowed(draft.card, options), draft.published, draft.ranks, draft.published_for)
+        return replace(draft, card=_windowed(draft.card, options))
 
     def recipe(self, target: Transformer) -> Transformer:
         return cache_reader(target, self.name, WINDOW, own_lm_head=False)

@@ -28,10 +28,9 @@ from ssdsim.rounds.outcomes import (
     OutcomeSource,
     ReplayedOutcomes,
     outcomes_until,
-    rounds_to_run_in,
     steps_one_by_one,
 )
-from ssdsim.rounds.source import outcome_source
+from ssdsim.rounds.source import long_run_source, outcome_source
 from ssdsim.rounds.states import Always
 from ssdsim.scenario.scenario import Scenario
 
@@ -126,10 +125,7 @@ def simulate(
     outcome_seed, step_seed, *other_seeds = np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
     tokens = scenario.drawn_from
     lanes = _MC_LANES if engine == "mc" and steps_one_by_one(tokens) else 1
-    outcomes = outcome_source(tokens, scenario.batch, outcome_seed, lanes)
-    run_in = rounds_to_run_in(tokens)
-    if run_in:
-        outcomes.block(run_in * lanes)
+    outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: Mapping[str, float] = {}
     if engine == "des":
@@ -203,12 +199,7 @@ def simulate_requests(
 
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
     """The outcomes of targets beside the first one that share its draft."""
-    tokens = scenario.drawn_from
-    outcome_sources = [outcome_source(tokens, scenario.batch, seed) for seed in seeds]
-    run_in = rounds_to_run_in(tokens)
-    for source in outcome_sources if run_in else ():
-        source.block(run_in)
-    return outcome_sources
+    return [long_run_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
 
 
 def _check_countable(scenario: Scenario) -> None:

@@ -16,10 +16,10 @@ from ssdsim.executor.messages import Mail
 from ssdsim.executor.plan import RankPlan
 from ssdsim.executor.post import Post
 from ssdsim.executor.timeline import Timeline
-from ssdsim.pricing.repeated import Repeats, drawn_rounds
+from ssdsim.pricing.repeated import Repeats, deepest, drawn_rounds
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.outcomes import OutcomeBlock, rounds_to_run_in
-from ssdsim.rounds.source import outcome_source
+from ssdsim.rounds.outcomes import OutcomeBlock
+from ssdsim.rounds.source import long_run_source
 
 Action = Callable[[], object]
 
@@ -54,11 +54,7 @@ def drive(program: Program, actor: Driven) -> Timeline:
 def outcomes_of(plan: RankPlan, seed: int, rounds: int, target: int = 0) -> OutcomeBlock:
     """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed, of one of the targets."""
     of_first, _, *of_others = np.random.SeedSequence(seed).spawn(1 + plan.devices.targets)
-    source = outcome_source(plan.tokens, plan.batch, (of_first, *of_others)[target])
-    run_in = rounds_to_run_in(plan.tokens)
-    if run_in:
-        source.block(run_in)
-    return source.block(rounds)
+    return long_run_source(plan.tokens, plan.batch, (of_first, *of_others)[target]).block(rounds)
 
 
 class Messages(Protocol):
@@ -150,13 +146,13 @@ class RankActor(MailActor):
         works = self._steps[step, rows]
         counts = self._drawn(step, works)
         for work in works:
-            again = work.times if work.drawn is None else work.drawn.each * counts[len(work.drawn.rounds) - 1]
+            again = work.times if work.drawn is None else work.drawn.times(counts)
             for _ in range(again):
                 self.timeline.record(step, work.name, work.action)
 
     def _drawn(self, step: str, works: Sequence[Work]) -> list[int]:
         """The rounds of each level within this step of this round."""
-        rounds = max((work.drawn.rounds for work in works if work.drawn is not None), key=len, default=())
+        rounds = deepest(work.drawn for work in works)
         if not rounds:
             return []
         rng = np.random.default_rng([self._seed, self._round, *step.encode()])

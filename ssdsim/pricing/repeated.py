@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,15 @@ class Repeats:
     @property
     def mean(self) -> float:
         return self.each * prod(float(np.arange(len(pmf)) @ pmf) for pmf in self.rounds)
+
+    def times(self, counts: Sequence[Any]) -> Any:
+        """How often it runs, by how many rounds of each level there are: numbers, or arrays of them."""
+        return self.each * counts[len(self.rounds) - 1]
+
+
+def deepest(drawn: Iterable[Repeats | None]) -> tuple[Pmf, ...]:
+    """The rounds within rounds of the innermost; none where nothing is drawn."""
+    return max((each.rounds for each in drawn if each is not None), key=len, default=())
 
 
 def drawn_rounds(rounds: Sequence[Pmf], rng: np.random.Generator, steps: int) -> list[Array]:

@@ -13,7 +13,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.pricing.repeated import Pmf, Repeats, drawn_rounds
+from ssdsim.pricing.repeated import Pmf, Repeats, deepest, drawn_rounds
 from ssdsim.pricing.rows import RowTable
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
@@ -103,14 +103,14 @@ class Step:
     @cached_property
     def rounds(self) -> tuple[Pmf, ...]:
         """The rounds within rounds that it draws; none where it always takes as long."""
-        return max((piece.drawn.rounds for piece in self.pieces if piece.drawn is not None), key=len, default=())
+        return deepest(piece.drawn for piece in self.pieces)
 
     def drawn_s(self, rng: np.random.Generator, steps: int) -> Array:
         """Durations of so many steps, each with its own number of rounds."""
         counts = drawn_rounds(self.rounds, rng, steps)
         filled = np.zeros(steps)
         for piece in self.pieces:
-            again = piece.times if piece.drawn is None else piece.drawn.each * counts[len(piece.drawn.rounds) - 1]
+            again = piece.times if piece.drawn is None else piece.drawn.times(counts)
             filled += piece.cost.seconds * again
         return filled
 

@@ -24,9 +24,9 @@ _ENDLESS = 1 << 62  # tokens of a request that never ends
 _FORGOTTEN = 1e-6  # of a chain's start
 _LEVELS = 4096  # of a chance that slots share
 _CERTAIN = 1e-9  # from 0 or 1
-_STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
-_LOW = _STATE - 1
-MOST_TOKENS_A_ROUND = _LOW  # over the batch, whose draws are added up
+STATE = 1 << 16  # a draw is tokens in the low half, and the number of the next state in the high half
+LOW = STATE - 1
+MOST_TOKENS_A_ROUND = LOW  # over the batch, whose draws are added up
 
 Draws = NDArray[np.uint32]
 
@@ -58,7 +58,7 @@ class OutcomeBlock:
     @property
     def tokens(self) -> NDArray[np.int64]:
         """Tokens of each sequence and round, shape ``(b, rounds)``: the accepted ones and the bonus token."""
-        return (self.draws & _LOW).astype(np.int64)
+        return (self.draws & LOW).astype(np.int64)
 
     @cached_property
     def _ones(self) -> list[int]:
@@ -68,12 +68,12 @@ class OutcomeBlock:
     def one(self, round_: int) -> tuple[int, bool]:
         """Of the one sequence: tokens less 1, and whether the round ends in the first state."""
         draw = self._ones[round_]
-        return (draw & _LOW) - 1, draw < _STATE
+        return (draw & LOW) - 1, draw < STATE
 
     def shortened_to(self, accepted: list[int]) -> OutcomeBlock:
         """Where rounds of the one sequence accept no more than so many tokens."""
         tokens = np.asarray(accepted, dtype=np.uint32) + np.uint32(1)
-        return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(_LOW)))[None, :], self.first)
+        return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(LOW)))[None, :], self.first)
 
     def until(self, rounds: int) -> OutcomeBlock:
         """The first so many rounds."""
@@ -96,8 +96,8 @@ class OutcomeBlock:
     @cached_property
     def total_tokens(self) -> Draws:
         """Tokens of each round over the batch, shape ``(rounds,)``."""
-        packed = self._packed if len(self.states) <= 2 else (self.draws & _LOW).sum(axis=0, dtype=np.uint32)
-        return np.asarray(packed & _LOW, dtype=np.uint32)
+        packed = self._packed if len(self.states) <= 2 else (self.draws & LOW).sum(axis=0, dtype=np.uint32)
+        return np.asarray(packed & LOW, dtype=np.uint32)
 
     def count_to(self, state: str) -> Draws:
         """How many sequences end each round in ``state``, shape ``(rounds,)``."""
@@ -140,26 +140,27 @@ class OutcomeTable:
     def __init__(self, row: Array) -> None:
         tokens, states = np.arange(1, row.shape[0], dtype=np.uint32), range(row.shape[1])
         # by states first: then two rows' first states from the same bits are nested, as chain_states needs
-        self.outcomes = np.concatenate([tokens + np.uint32(_STATE * state) for state in states])
+        self.outcomes = np.concatenate([tokens + np.uint32(STATE * state) for state in states])
         probabilities = np.concatenate([row[1:, state] for state in states])
         self.cdf = np.cumsum(probabilities) / probabilities.sum()
 
     @cached_property  # a millisecond, which rounds that are drawn one after the other never need
     def of_bits(self) -> Draws:
-        return self._outcome(np.arange(_BUCKETS) / _BUCKETS)
+        return self.outcome(np.arange(_BUCKETS) / _BUCKETS)
 
     @cached_property
     def straddles(self) -> NDArray[np.bool_]:
-        last = self._outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
+        last = self.outcome(np.arange(1, _BUCKETS + 1) / _BUCKETS - 2.0**-53)
         return np.not_equal(self.of_bits, last)
 
-    def _outcome(self, uniform: Array) -> Draws:
+    def outcome(self, uniform: Array) -> Draws:
+        """Of numbers in [0, 1), however many."""
         index = np.searchsorted(self.cdf, uniform, side="right")
         return self.outcomes[np.minimum(index, self.outcomes.size - 1)]
 
     def refine(self, draws: Draws, where: NDArray[np.intp], uniform: Array) -> Draws:
         """Replace the draws at flat positions ``where`` by the outcomes of full-precision numbers."""
-        draws.ravel()[where] = self._outcome(uniform)
+        draws.ravel()[where] = self.outcome(uniform)
         return draws
 
 
@@ -191,7 +192,7 @@ class CertainOutcomes:
     def __init__(self, kernel: Kernel, batch: int) -> None:
         self._states, self._batch = kernel.states, batch
         _, tokens, state = np.argwhere(kernel.p)[0]
-        self._draw = np.uint32(tokens + _STATE * state)
+        self._draw = np.uint32(tokens + STATE * state)
         self._most_accepted = kernel.p.shape[1] - 2
 
     def block(self, rounds: int) -> OutcomeBlock:
@@ -255,7 +256,7 @@ class ChainedOutcomes(Buffered):
 
     def _chunk(self, rounds: int) -> Draws:
         from_first, from_second = self._sampler.draw(self._in_first.size, rounds)
-        after = chain_states(from_first < _STATE, from_second < _STATE, self._in_first, self._negates)
+        after = chain_states(from_first < STATE, from_second < STATE, self._in_first, self._negates)
         before = np.concatenate([self._in_first[:, None], after[:, :-1]], axis=1)
         self._in_first = after[:, -1].copy()
         return np.where(before, from_first, from_second)
@@ -361,7 +362,7 @@ class SteppedOutcomes:
         index = (uniform[:, None] >= self._cdf[self._state, self._kind]).sum(axis=1)
         draws = self._outcomes[np.minimum(index, self._outcomes.size - 1)]
         state = draws >> 16
-        tokens = np.minimum(draws & _LOW, self._left).astype(np.uint32)
+        tokens = np.minimum(draws & LOW, self._left).astype(np.uint32)
         self._left -= tokens
         done = np.flatnonzero(self._left == 0)
         self._state = state.copy()
@@ -369,7 +370,7 @@ class SteppedOutcomes:
             self._state[done] = 0  # a new request starts in the first state
             self._left[done] = self._output_tokens
             self._kind[done] = self._new_kinds(done.size)
-        return np.asarray(tokens + np.uint32(_STATE) * state)
+        return np.asarray(tokens + np.uint32(STATE) * state)
 
     def _new_kinds(self, count: int) -> NDArray[np.intp]:
         """As :meth:`numpy.random.Generator.choice` draws them; it looks at the weights anew at every call."""
@@ -427,7 +428,7 @@ def outcomes_until(source: OutcomeSource, tokens: int) -> OutcomeBlock:
     after = np.minimum(np.cumsum(block.tokens, axis=1), tokens)
     before = np.concatenate([np.zeros((after.shape[0], 1), dtype=np.int64), after[:, :-1]], axis=1)
     states = (block.draws >> 16) * (before < tokens)
-    draws = (after - before).astype(np.uint32) + np.uint32(_STATE) * states.astype(np.uint32)
+    draws = (after - before).astype(np.uint32) + np.uint32(STATE) * states.astype(np.uint32)
     rounds = int((before < tokens).any(axis=0).sum())
     return replace(block, draws=draws).until(rounds)
 

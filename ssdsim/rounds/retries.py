@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeTable
+from ssdsim.rounds.outcomes import LOW, STATE, Buffered, Draws, OutcomeTable
 from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
-
-_STATE = 1 << 16
 
 
 class RetriedOutcomes(Buffered):
@@ -25,17 +23,13 @@ class RetriedOutcomes(Buffered):
         batch = self._with_drafts.size
         filled = np.empty((rounds, batch), dtype=np.uint32)
         again, pre, post = map(self._rule.states.index, (AGAIN, PRE, POST))
-        if_none, if_drafts = (self._drawn(table, (rounds, batch)) for table in self._tables)
+        if_none, if_drafts = (table.outcome(self._random.random((rounds, batch))) for table in self._tables)
         for row in range(rounds):
             drawn = np.where(self._with_drafts, if_drafts[row], if_none[row])
-            kept = drawn >= _STATE
+            kept = drawn >= STATE
             if batch - int(kept.sum()) > self._rule.most_failed:
-                filled[row], kept = (drawn & (_STATE - 1)) + _STATE * again, np.ones(batch, dtype=bool)
+                filled[row], kept = (drawn & LOW) + STATE * again, np.ones(batch, dtype=bool)
             else:
-                filled[row] = (drawn & (_STATE - 1)) + _STATE * np.where(kept, post, pre).astype(np.uint32)
+                filled[row] = (drawn & LOW) + STATE * np.where(kept, post, pre).astype(np.uint32)
             self._with_drafts = kept
         return filled.T
-
-    def _drawn(self, table: OutcomeTable, shape: tuple[int, int]) -> Draws:
-        index = np.searchsorted(table.cdf, self._random.random(shape), side="right")
-        return np.asarray(table.outcomes[np.minimum(index, table.outcomes.size - 1)], dtype=np.uint32)

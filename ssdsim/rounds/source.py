@@ -13,6 +13,7 @@ from ssdsim.rounds.outcomes import (
     OutcomeSource,
     SteppedOutcomes,
     WalkedOutcomes,
+    rounds_to_run_in,
     steps_one_by_one,
 )
 from ssdsim.rounds.ragged import ChosenOutcomes, RowsByState
@@ -30,6 +31,14 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
         return RetriedOutcomes(tokens, batch, seed)
     drawn = _drawn(tokens, batch, seed, lanes)
     return RowsByState(drawn, tokens.rows) if isinstance(tokens, ByState) else drawn
+
+
+def long_run_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
+    """The stream once it has forgotten its start."""
+    source = outcome_source(tokens, batch, seed, lanes)
+    if run_in := rounds_to_run_in(tokens):
+        source.block(run_in * lanes)
+    return source
 
 
 def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int) -> OutcomeSource:

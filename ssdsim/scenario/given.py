@@ -97,9 +97,14 @@ def _value(name: str, value: Any) -> Any:
         return error
 
 
+def possible(errors: Sequence[InputError | None]) -> Rows:
+    """Points that nothing is wrong with."""
+    return np.array([row for row, error in enumerate(errors) if error is None], dtype=np.intp)
+
+
 def _combinations(columns: Columns, errors: Sequence[InputError | None]) -> dict[int, InputError]:
     """Points at which an option changes nothing: a mistake, not a preference."""
-    rows = np.array([row for row, error in enumerate(errors) if error is None], dtype=np.intp)
+    rows = possible(errors)
     if not rows.size:
         return {}
     first, group = columns.groups(decisive(), rows, columns.whose_options(rows))

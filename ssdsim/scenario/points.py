@@ -28,7 +28,7 @@ from ssdsim.scenario.drafting import (
     settle_draft,
     vocabulary_warnings,
 )
-from ssdsim.scenario.given import of_points
+from ssdsim.scenario.given import of_points, possible
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
 from ssdsim.scenario.options import members
@@ -158,12 +158,7 @@ class Points:
 
     def _taken(self, step: Remembered[T], *arguments: Whose[Any]) -> Whose[T]:
         """A step at every point that is possible."""
-        rows = np.array([row for row, error in enumerate(self.errors) if error is None], dtype=np.intp)
-        found = step.each(self.columns, rows, *_together(rows, arguments))
-        for place, error in found.errors():
-            self.errors[rows[place]] = error
-        settle_all(self.columns, rows, found.made, found.of)
-        return Whose.of_found(found, rows, len(self.errors))
+        return _taken(step, self.columns, self._possible, arguments, self.errors.__setitem__)
 
     def reads(self, row: int) -> frozenset[str]:
         """Options that whom it compares and where rest on."""
@@ -177,7 +172,7 @@ class Points:
 
     @property
     def _possible(self) -> Rows:
-        return np.array([row for row, error in enumerate(self.errors) if error is None], dtype=np.intp)
+        return possible(self.errors)
 
     def asking(self, name: str) -> Rows:
         """Points that are possible at which a strategy is asked for."""
@@ -290,21 +285,34 @@ class Scenarios:
         return made, numbers
 
 
+def _taken(
+    step: Remembered[T],
+    columns: Columns,
+    rows: Rows,
+    arguments: Sequence[Whose[Any]],
+    refuse: Callable[[int, InputError], None],
+) -> Whose[T]:
+    """A step at the points ``rows``, which writes into ``columns``; ``refuse`` hears where it is not possible."""
+    found = step.each(columns, rows, *_together(rows, arguments))
+    for place, error in found.errors():
+        refuse(int(rows[place]), error)
+    settle_all(columns, rows, found.made, found.of)
+    return Whose.of_found(found, rows, columns.size)
+
+
 def scenarios(points: Points, steps: OfStrategy, rows: Rows) -> Scenarios:
     """A strategy's scenarios at the points ``rows``."""
-    size = len(points.errors)
     no_room: dict[int, NoRoom] = {}
     errors: dict[int, InputError] = {}
 
+    def refuse(row: int, error: InputError) -> None:
+        if isinstance(error, NoRoom):
+            no_room.setdefault(row, error)
+        else:
+            errors.setdefault(row, error)
+
     def taken(step: Remembered[T], columns: Columns, rows: Rows, *arguments: Whose[Any]) -> tuple[Whose[T], Rows]:
-        found = step.each(columns, rows, *_together(rows, arguments))
-        for place, error in found.errors():
-            if isinstance(error, NoRoom):
-                no_room.setdefault(int(rows[place]), error)
-            else:
-                errors.setdefault(int(rows[place]), error)
-        settle_all(columns, rows, found.made, found.of)
-        whose = Whose.of_found(found, rows, size)
+        whose = _taken(step, columns, rows, arguments, refuse)
         return whose, rows[whose.of[rows] >= 0]
 
     choosing, rows = taken(steps.choices, points.columns.copy(), rows)

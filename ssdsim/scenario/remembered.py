@@ -114,7 +114,7 @@ class Remembered(Generic[T]):
 def _key(settings: Settings, way: _Read, arguments: tuple[Any, ...]) -> Any:
     """What a step that reads so knows of a point."""
     names, asked = way
-    values = settings.several(names, settings.defaults_of(names))
+    values = settings.several(names)
     return _hashable((*map(id, arguments), *values, *map(settings.source, asked)))
 
 

@@ -131,7 +131,7 @@ class DSI(Strategy):
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
-        return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
+        return with_rest("draft", super().clocked(outcomes, t, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         targets = int(options["dsi_targets"])

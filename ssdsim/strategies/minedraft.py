@@ -100,7 +100,7 @@ class MineDraft(Strategy):
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
         """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
-        return with_rest("draft", RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s))
+        return with_rest("draft", super().clocked(outcomes, t, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
         numbers = range(1, _groups(options) + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -222,9 +223,13 @@ class _Asked:
         if rate is None:
             return {}
         a_replica = rate / self.how.fleet.replicas
-        sharings = {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
-        each = {k: 1e3 * float(made.served(a_replica).tpot_s) for k, made in sharings.items()}
+        each = {k: 1e3 * float(made.served(a_replica).tpot_s) for k, made in self._fixed_sharings.items()}
         return {k: Measured(tpot_ms, np.nan, np.nan) for k, tpot_ms in each.items()}
+
+    @cached_property
+    def _fixed_sharings(self) -> Mapping[int, Sharing]:
+        """Of each fixed K, which no rate changes."""
+        return {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
 
     def _side(self, name: str, policy: Policy) -> Side:
         errors = self.policies.configuration.errors(DRAWS, self.how.seed)
