@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-import plotly.graph_objects as go
-
 from ssdsim.reports.theme import DARK, LIGHT
 
 TEMPLATES = "assets/templates.js"
@@ -18,13 +16,6 @@ _SCRIPTS = ("plotly.min.js", "templates.js", "figures.js")
 def place(figure: Mapping[str, Any], label: str) -> str:
     """Where a figure is drawn; ``label`` is what a screen reader says of it."""
     return f'<div class="figure" role="img" aria-label="{escape(label)}">{held(figure)}</div>'
-
-
-def document(plot: go.Figure) -> dict[str, Any]:
-    """Traces and layout for plotly.js, whose theme is the page's."""
-    document: dict[str, Any] = json.loads(plot.to_json())
-    document["layout"].pop("template", None)
-    return {"data": document["data"], "layout": document["layout"]}
 
 
 def held(data: Mapping[str, Any]) -> str:

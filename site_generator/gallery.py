@@ -20,11 +20,11 @@ from typing import Any
 import plotly.graph_objects as go
 from click.testing import CliRunner
 
-from site_generator.drawn import document, place, scripts
+from site_generator.drawn import place, scripts
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.reports.build import figure
-from ssdsim.reports.figure import Figure
+from ssdsim.reports.figure import Figure, bare
 
 _MODELS = Path(__file__).parents[1] / "models"
 _BLOCK = re.compile(r"^(#+ [^\n]*)$|^```(sh|python)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
@@ -95,4 +95,4 @@ def _says(figure: Figure) -> str:
 
 
 def _drawn(plot: go.Figure, label: str) -> str:
-    return place(document(plot), label)
+    return place(bare(plot), label)

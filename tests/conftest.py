@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
@@ -18,6 +19,9 @@ from hypothesis import settings
 from tests import examples
 from tests.calibration.process import SHORT_GRID, ctrl_c_interrupts, stop_and_resume
 from tests.cores import Cores
+
+if TYPE_CHECKING:
+    from tests.reports.browser import Browser
 
 # Before numpy comes: on a busy core OpenBLAS's threads spin for each other, and fits take five times the work.
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -73,3 +77,12 @@ def _made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path]
             make(beginning := factory.mktemp(name))
             beginning.rename(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser of the tests of one file."""
+    from tests.reports.browser import Browser
+
+    with Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running

@@ -11,7 +11,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from site_generator.drawn import document, held
+from site_generator.drawn import held
+from ssdsim.reports.figure import bare
 
 Drawn = tuple[go.Figure, str]
 """A figure, and a sentence that says what it shows."""
@@ -42,8 +43,8 @@ class Slides:
         for slider, place in zip(self.sliders, start, strict=True):
             at = at * len(slider.values) + place
         first, sentence = drawn[at]
-        frames = [_moved(document(plot)) for plot, _ in drawn]
-        data = {**document(first), "frames": frames, "sentences": [said for _, said in drawn]}
+        frames = [_moved(bare(plot)) for plot, _ in drawn]
+        data = {**bare(first), "frames": frames, "sentences": [said for _, said in drawn]}
         moved = "".join(_input(slider, place) for slider, place in zip(self.sliders, start, strict=True))
         return (
             f'<div class="touch" id="touch-{key}"><p class="touch-title">{escape(self.title)}</p>'

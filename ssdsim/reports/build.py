@@ -13,7 +13,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
-from ssdsim.reports.header import origins, strategies_table, verdict_lines
+from ssdsim.reports.header import origins, site_title, strategies_table, verdict_lines
 from ssdsim.reports.measured import measured_lines
 from ssdsim.reports.page import html
 from ssdsim.reports.serving import serving_lines, serving_title
@@ -162,5 +162,4 @@ def _title(study: Study) -> str:
     if site is None:
         durations = (("T_SD", "t_sd"), ("T_p", "t_p"), ("T_b", "t_b"))
         return "Unit-free: " + ", ".join(f"{what} {settings[name]:g}" for what, name in durations if name in settings)
-    hardware = dict.fromkeys((site.profile.name, site.draft_profile.name))
-    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, {site.degrees}"
+    return site_title(site)

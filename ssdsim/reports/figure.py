@@ -43,11 +43,8 @@ class Figure:
 
     def plot_json(self) -> dict[str, Any]:
         """Traces and layout for plotly.js, without Python's own template (the page has one for light, one for dark)."""
-        document: dict[str, Any] = json.loads(self.plot.to_json())
-        document["layout"].pop("template", None)
         paper = {"columns": self.columns, "height": height_for_print(self.plot, self.columns)}
-        shown = {"data": document["data"], "layout": document["layout"], "paper": paper}
-        return {"key": self.key, "axis": self.axis, **shown}
+        return {"key": self.key, "axis": self.axis, **bare(self.plot), "paper": paper}
 
     def csv(self) -> str:
         """The table, rounded."""
@@ -63,6 +60,13 @@ class LeftOut:
 
     what: str
     why: str
+
+
+def bare(plot: go.Figure) -> dict[str, Any]:
+    """Traces and layout for plotly.js, whose template is the page's."""
+    document: dict[str, Any] = json.loads(plot.to_json())
+    document["layout"].pop("template", None)
+    return {"data": document["data"], "layout": document["layout"]}
 
 
 def numbered(key: str, number: int) -> str:

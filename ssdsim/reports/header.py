@@ -10,10 +10,17 @@ import pandas as pd
 from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.pricing.room import counted
+from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
 from ssdsim.rounds.estimate import Estimate
+
+
+def site_title(site: Site) -> str:
+    """Models, hardware and degrees."""
+    hardware = dict.fromkeys((site.profile.name, site.draft_profile.name))
+    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, {site.degrees}"
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:

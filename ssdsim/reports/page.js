@@ -4,7 +4,6 @@
 // picture for print and its data as a table or a CSV file.
 const report = JSON.parse(document.getElementById("data").textContent);
 const plotOf = (key) => document.querySelector(`#${CSS.escape(key)} .plot`);
-const PAPER_WIDTH = 680;  // CSS pixels between the margins of A4
 
 const template = (dark = isDark()) => report.templates[dark ? "dark" : "light"];
 
@@ -20,14 +19,12 @@ document.addEventListener("theme", () => restyle(isDark()));
 // Paper is white and narrower than most screens. Screens come back as they were.
 window.addEventListener("beforeprint", () => {
   showTheme(false);
-  restyle(false, { autosize: false, width: PAPER_WIDTH });
+  restyle(false, PAPER);
 });
 window.addEventListener("afterprint", () => {
   showTheme();
-  restyle(isDark(), { autosize: true, width: null });
+  restyle(isDark(), SCREEN);
 });
-
-const CONFIG = { responsive: true, displayModeBar: false };
 
 async function drawAll() {
   for (const figure of report.figures) {

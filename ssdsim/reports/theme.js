@@ -2,9 +2,10 @@
 // The theme is the system's until a reader presses the button. Pages hear of a change by the event "theme".
 const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
 const themeButton = document.getElementById("theme");
+let systemDark = prefersDark.matches;  // kept: who reads it between a change and the next frame gets no event of it
 let chosenDark = null;  // what the button says against the system
 
-const isDark = () => (chosenDark === null ? prefersDark.matches : chosenDark);
+const isDark = () => chosenDark ?? systemDark;
 
 function showTheme(dark = isDark()) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
@@ -13,8 +14,16 @@ function showTheme(dark = isDark()) {
 }
 
 themeButton.addEventListener("click", () => {
-  chosenDark = isDark() === prefersDark.matches ? !prefersDark.matches : null;
+  systemDark = prefersDark.matches;
+  chosenDark = isDark() === systemDark ? !systemDark : null;
   showTheme();
 });
-prefersDark.addEventListener("change", () => showTheme());
+prefersDark.addEventListener("change", (event) => {
+  systemDark = event.matches;
+  showTheme();
+});
 showTheme();
+
+// How plots are drawn, and fitted to paper (CSS pixels between the margins of A4) and back to the screen.
+const CONFIG = { responsive: true, displayModeBar: false };
+const PAPER = { autosize: false, width: 680 }, SCREEN = { autosize: true, width: null };

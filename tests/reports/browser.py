@@ -103,9 +103,9 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", features=[scheme])
 
-    def open(self, page: Path) -> None:
-        """Load a file and wait until every figure of the report is drawn."""
-        self.send("Page.navigate", url=page.absolute().as_uri())
+    def open(self, page: Path | str) -> None:
+        """Load a file or an address, and wait until every figure is drawn."""
+        self.send("Page.navigate", url=page if isinstance(page, str) else page.absolute().as_uri())
         self.wait_until("document.documentElement?.dataset.drawn === 'all'")
 
     def mouse(self, kind: str, x: float, y: float) -> None:

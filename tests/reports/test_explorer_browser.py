@@ -39,12 +39,6 @@ def page(made: Explorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
-
-
 @pytest.fixture
 def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     """The page, freshly loaded; afterwards nothing may have gone wrong or been asked of a network."""

@@ -44,12 +44,6 @@ def page(made: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(tmp_path_factory.mktemp("profile")) as found:
-        yield found
-
-
 @pytest.fixture
 def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     """The page, freshly loaded on a light desktop; afterwards nothing may have gone wrong or been fetched."""
@@ -175,11 +169,12 @@ def test_the_keyboard_goes_through_the_page_in_its_order(opened: Browser) -> Non
     opened.evaluate("window.scrollTo(0, 0)")
     at = "document.activeElement.id || document.activeElement.className || document.activeElement.dataset.axis || ''"
     walked = []
-    for _ in range(8):
+    for _ in range(16):
         for kind in ("keyDown", "keyUp"):
             opened.send("Input.dispatchKeyEvent", type=kind, key="Tab", code="Tab", windowsVirtualKeyCode=9)
         walked.append(opened.evaluate(at))
-    assert walked[:3] == ["skip", "theme", "at-b"]  # the panel's sliders come first
+    panel = ["at-b", "at-k", "at-alpha", *2 * [""], "measured", "price", "reset", "copy"]  # two strategies to tick
+    assert walked == ["skip", "theme", *panel, "scroll", "scroll", "picture", "picture", "csv"]
     assert opened.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
 
 

@@ -143,12 +143,9 @@ class _Numbers:
                 found["faster"][start + known] = share_fastest(mine[known], [theirs[known]])
         if own.draws is not None or other.draws is not None:
             for number, (mine_at, its_at) in enumerate(zip(at, its, strict=True)):
-                mine, theirs = own.across(mine_at), other.across(its_at)
-                if np.isnan(ratio[number]) or (mine is None and theirs is None):
+                if np.isnan(ratio[number]):
                     continue
-                across = (own.rate[mine_at] if mine is None else mine) / (
-                    other.rate[its_at] if theirs is None else theirs
-                )
+                across = own.across(mine_at) / other.across(its_at)
                 found["lowest"][number] = min(ratio[number], across.min())
                 found["highest"][number] = max(ratio[number], across.max())
         return cls(ratio=ratio, **found)
@@ -253,9 +250,12 @@ class _Cases:
             return self._doubted(at, rivals, scenes, gpus)
         key = code, tuple(rivals), tuple(gpus.values())
         if key not in self._alike:
-            over = {rival: self._numbers[rival].versus(at) for rival in rivals}
-            self._alike[key] = template(SURE, Contest(over, self._probability(at, rivals)), self._subject, gpus)
+            self._alike[key] = template(SURE, self._contest(at, rivals), self._subject, gpus)
         return self._alike[key]
+
+    def _contest(self, at: int, rivals: Sequence[str]) -> Contest[str]:
+        over = {rival: self._numbers[rival].versus(at) for rival in rivals}
+        return Contest(over, self._probability(at, rivals))
 
     def _probability(self, at: int, rivals: Sequence[str]) -> float | None:
         own = self._sides[self._subject]
@@ -268,8 +268,7 @@ class _Cases:
         self, at: int, rivals: Sequence[str], scenes: Mapping[str, Scenario], gpus: Mapping[str, float]
     ) -> str:
         """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
-        over = {rival: self._numbers[rival].versus(at) for rival in rivals}
-        found = Contest(over, self._probability(at, rivals))
+        found = self._contest(at, rivals)
         own, rival = scenes[self._subject], scenes[found.closest]
         basis = Basis(inputs_of(own, rival)) if found.decided else Basis.of(own, rival, None)
         return template(basis, found, self._subject, gpus)

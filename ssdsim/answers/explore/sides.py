@@ -87,11 +87,6 @@ class Side:
         low, high = bounds_95(self.joint)
         return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
 
-    def is_open(self, row: int) -> bool:
-        """Whether its rate moves with tokens that may lie anywhere in a range."""
-        drawn = None if self.draws is None else self.draws[row]
-        return drawn is not None and drawn.across is not None
-
     def across(self, row: int) -> Floats:
         """Its rate over the ranges of tokens; one number where it reads none of them."""
         drawn = None if self.draws is None else self.draws[row]

@@ -16,6 +16,7 @@ from ssdsim.answers.predict import predict_configured
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.reports.explorer.page import html
+from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
 
 
@@ -88,10 +89,7 @@ def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _title(base: Configuration) -> str:
-    if base.site is None:
-        return "Unit-free"
-    hardware = dict.fromkeys((base.site.profile.name, base.site.draft_profile.name))
-    return f"{base.site.target.name} + {base.site.draft.name} on {' + '.join(hardware)}, {base.site.degrees}"
+    return "Unit-free" if base.site is None else site_title(base.site)
 
 
 def _lines(base: Configuration) -> list[str]:

@@ -137,8 +137,6 @@ function listen() {
 }
 
 // Paper is white and narrower than most screens. Screens come back as they were.
-const PAPER = { autosize: false, width: 680 }, SCREEN = { autosize: true, width: null };
-
 function restyle(template, size) {
   for (const plot of document.querySelectorAll("#sides .plot")) if (plot.data) Plotly.relayout(plot, { template, ...size });
 }
@@ -159,8 +157,6 @@ async function copyCommand() {
 }
 
 // Answers
-
-const CONFIG = { responsive: true, displayModeBar: false };
 
 function makeSides() {
   const names = Object.keys(FIGURES);
