@@ -150,7 +150,7 @@ def calibrate(
     ------
     InputError : an option or a file that is none, or ranks that died.
     """
-    refuse_others("calibrate", options, [option.name for option in options_of(Timed).values()])
+    refuse_others("calibrate", options, options_of(Timed))
     timed = Timed(**options)
     check_torch()
     return calibrate_on(Path(output), timed.devices(), timed, minutes=minutes, seed=seed, told=told)

@@ -6,7 +6,7 @@ import json
 import platform
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 from typing import Any
@@ -17,6 +17,7 @@ from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan
 from calibration.topology import driver_version
 from calibration.visits import wanted
+from ssdsim.base.progress import Progress
 from ssdsim.machine.machine import device_names
 from ssdsim.machine.ranks import Ranks
 
@@ -54,7 +55,7 @@ def measure(
     *,
     minutes: float,
     seed: int,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> list[Point]:
     """Time every point of the plan as often as :func:`wanted`, in random order, while there is time; returns the plan.
 

@@ -84,6 +84,6 @@ def _parsed(line: str) -> dict[str, Any] | None:
 def _is_visit(record: Mapping[str, Any]) -> bool:
     """Whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
     result = record.get("result")
-    event = result.get("seconds") if isinstance(result, dict) else None
-    numbers = (record.get("at_s"), event)
+    seconds = result.get("seconds") if isinstance(result, dict) else None
+    numbers = (record.get("at_s"), seconds)
     return isinstance(record.get("key"), str) and all(type(number) in (int, float) for number in numbers)

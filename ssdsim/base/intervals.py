@@ -23,8 +23,8 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
 
 def median(draws: Draws) -> Draws:
     """Along the last axis."""
-    (median,) = quantiles(draws, 0.5)
-    return median
+    (middle,) = quantiles(draws, 0.5)
+    return middle
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:

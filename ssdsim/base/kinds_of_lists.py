@@ -100,9 +100,8 @@ class PassTimes(Kind):
     def checked(self, said: str, value: Any) -> Any:
         pairs = [tuple(pair) if isinstance(pair, list | tuple) else () for pair in _list(said, value)]
         numbers = all(len(pair) == 2 and all(isinstance(each, int | float) for each in pair) for pair in pairs)
-        if not numbers or any(not 0.0 <= each <= 1e9 for pair in pairs for each in pair):
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
-        if any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
+        in_bounds = numbers and all(0.0 <= each <= 1e9 for pair in pairs for each in pair)
+        if not in_bounds or any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
             raise InputError(f"{said} must {self.must}, got {told(value)}")
         return value
 
@@ -181,12 +180,10 @@ class Several(Kind):
             raise ValueError("an empty name")
         if self._number is not None and ":" in part:
             return _steps(part, self._number)
-        if not isinstance(self.of, OneOf):
-            return [self.of.parse(part)]
         try:
             return [self.of.parse(part)]
         except ValueError as error:
-            raise ValueError(f"'{part}' is {error}") from None
+            raise (ValueError(f"'{part}' is {error}") if isinstance(self.of, OneOf) else error) from None
 
 
 def _steps(part: str, of: Whole | Number) -> list[Any]:

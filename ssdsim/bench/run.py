@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.files import replaced
+from ssdsim.base.progress import Progress
 from ssdsim.bench.answer import Answer, answered
 from ssdsim.bench.connection import Connection, connected, wait_for
 from ssdsim.bench.dialects import Dialect, dialect_of
@@ -124,7 +125,7 @@ def measure(
     work: Work,
     path: Path,
     begins: Begins = lambda work, server, points: None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    progress: Progress = lambda done, total: None,
 ) -> Measured:
     """Measure the points that ``path`` has no row of yet, and add each to it when it is done.
 
@@ -139,7 +140,7 @@ async def _measure(
     work: Work,
     path: Path,
     begins: Begins,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> Measured:
     kept = read_rows(path) if path.exists() and path.stat().st_size else []
     async with connected(work.url, work.key, work.timeout_s, work.most) as connection:

@@ -10,7 +10,7 @@ import click
 
 from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json, grid_options
+from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
@@ -30,10 +30,8 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
     """
     from ssdsim.reports.explorer.build import explore
 
-    given = {name: value for name, value in options.items() if value is not None}
-    alone = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in given.items()}
     with shown("explore", "parts", quiet) as progress:
-        page = explore(seed, progress, **alone)
+        page = explore(seed, progress, **given_of_grid(options))
     page.save(output)
     if opened:
         webbrowser.open(output.absolute().as_uri())

@@ -16,7 +16,7 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.groups import Group
 from ssdsim.cli.held import held_json, print_decision, print_held, refused
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.measured_files import FILLED, by_column, row_options, rows_of
+from ssdsim.cli.measured_files import FILLED, by_column, row_options
 from ssdsim.cli.options import echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
@@ -70,9 +70,10 @@ def runtime(
     With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
     """
     from calibration.runtimes.fit import fit_runtime
+    from ssdsim.measured.files import rows_of_files
     from ssdsim.validation.held import predict_aside
 
-    every = rows_of(files, by_column(given))
+    every = rows_of_files(files, by_column(given))
     held = _put_aside(every, hold, within) if hold is not None else None
     rows = every if held is None else list(held.fitted)
     base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))

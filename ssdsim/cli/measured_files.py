@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,7 @@ from ssdsim.cli.values import OfKind
 from ssdsim.scenario.options import ALL
 
 if TYPE_CHECKING:
-    from ssdsim.measured.row import Row
+    from ssdsim.cli.help_page import Adds
 
 _WHOLE = click.IntRange(1)
 
@@ -38,7 +37,7 @@ PARAMETERS = {"model": "target", "batch": "b"}
 """What the options of a scenario call some of them, whose spellings they share."""
 
 
-def row_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def row_options(*names: str) -> Adds:
     """Add options for columns that a file may leave out; one that is not given arrives as None."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,15 +54,3 @@ def by_column(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """What was given of :data:`FILLED`, among the parameters of a command."""
     names = {name: PARAMETERS.get(name, name) for name in FILLED}
     return {name: parameters[parameter] for name, parameter in names.items() if parameter in parameters}
-
-
-def rows_of(files: Iterable[Path], given: Mapping[str, Any]) -> list[Row]:
-    """All rows of the files.
-
-    Raises
-    ------
-    InputError : one cannot be read, or lacks what is not given.
-    """
-    from ssdsim.measured.files import read_measured
-
-    return [row for file in files for row in read_measured(file, **given)]

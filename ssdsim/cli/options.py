@@ -14,7 +14,7 @@ from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes
 from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
-from ssdsim.cli.help_page import Placed, more_of, output_option, rare_option, write_options
+from ssdsim.cli.help_page import Adds, Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OfKind, Output
 from ssdsim.scenario.options import ALL, heading, ranged
@@ -55,7 +55,7 @@ class Verb(click.Command):
         write_options(self.get_params(ctx), ctx, formatter)
 
 
-def late_options(makes: Makes) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def late_options(makes: Makes) -> Adds:
     """Add what ``makes`` returns whenever the verb, a :class:`Verb`, is asked."""
     return click.option(cls=_Late, makes=makes)
 
@@ -65,7 +65,7 @@ def chosen_options(
     several: bool = False,
     defaults: bool = True,
     instead: Callable[[], Mapping[str, Any]] = dict,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Adds:
     """Add scenario options to a :class:`Verb`, with ``several`` as lists or ranges; one not given arrives as None.
 
     ``defaults`` shows the scenario's in --help: not for a verb that has its own; ``instead`` has a verb's own of some.
@@ -83,7 +83,7 @@ def chosen_options(
     return late_options(lambda: [one(ALL[name], instead()) for name in names()])
 
 
-def record_options(record: type[OptionRecord]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def record_options(record: type[OptionRecord]) -> Adds:
     """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
 
     def one(option: Option) -> click.Option:
@@ -143,6 +143,12 @@ def several_of(option: Option) -> OfKind:
 def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add every scenario option as a list or range; one that is not given arrives as None."""
     return chosen_options(lambda: ALL, several=True)(command)
+
+
+def given_of_grid(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of :func:`grid_options`; of a list of one its value."""
+    given = {name: values for name, values in options.items() if values is not None}
+    return {name: each[0] if isinstance(each, list) and len(each) == 1 else each for name, each in given.items()}
 
 
 def scenario_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ from ssdsim.base.option import Group
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb, common_options, echo_json, grid_options, work_options
+from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, work_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
@@ -73,7 +73,7 @@ def command(
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
     check_workers(jobs, cluster)
-    given = {name: _alone(values) for name, values in options.items() if values is not None}
+    given = given_of_grid(options)
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     plan = plan_of(preset, given, **how)
     _check_shown(plan, sort, top, as_json)
@@ -86,11 +86,6 @@ def command(
     if output is not None:
         print_out(f"{len(results)} rows in {output}/results.parquet")
     print_warnings(results.attrs["warnings"], quiet)
-
-
-def _alone(values: Any) -> Any:
-    """The value of a list of one."""
-    return values[0] if isinstance(values, list) and len(values) == 1 else values
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:

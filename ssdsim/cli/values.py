@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from os.path import exists, isdir, isfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from ssdsim.base.checks import is_text
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import Several
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class OfKind(click.ParamType[Any]):
@@ -33,6 +35,8 @@ class OfKind(click.ParamType[Any]):
         return self.name if self.kind.words else None
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem  # here: a shell alone asks for it
+
         return [CompletionItem(word) for word in self.kind.words if word.startswith(incomplete)]
 
 

@@ -233,10 +233,10 @@ class GemmLaw(Law[Gemm]):
 
     def _on_nodes(self, taken: str, n: int, k: int) -> Lattice:
         """Of a matrix, worked out once: batches differ in ``m`` alone."""
-        event = self._nodes.get((taken, n, k))
-        if event is None:
-            event = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
-        return event
+        lattice = self._nodes.get((taken, n, k))
+        if lattice is None:
+            lattice = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
+        return lattice
 
     def model(self, dtype: str) -> GemmModel:
         """That of one format; InputError where none were timed."""

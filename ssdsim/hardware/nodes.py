@@ -103,16 +103,16 @@ def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_]
     So they go on, too, where the first are not ``inside`` what was timed.
     """
     more = [(0, 0)] * (seconds.ndim - 1) + [(0, len(nodes) - seconds.shape[axis])]
-    padded = np.pad(np.moveaxis(seconds, axis, -1), more)
+    filled = np.pad(np.moveaxis(seconds, axis, -1), more)
     of_timings = np.broadcast_to(True if inside is None else inside, seconds.shape)
     timed = np.pad(np.moveaxis(of_timings, axis, -1), more)
-    slope = np.zeros(padded.shape[:-1])
+    slope = np.zeros(filled.shape[:-1])
     for node in range(1, len(nodes)):
         last, before = node - 1, max(0, node - 1 - _SLOPE_NODES)
         if last > before:
-            rise = (padded[..., last] - padded[..., before]) / (nodes[last] - nodes[before])
-            honest = np.clip(rise, 0.0, padded[..., last] / nodes[last])
+            rise = (filled[..., last] - filled[..., before]) / (nodes[last] - nodes[before])
+            honest = np.clip(rise, 0.0, filled[..., last] / nodes[last])
             slope = np.where(timed[..., last], honest, slope)
-        on_line = padded[..., last] + slope * (nodes[node] - nodes[last])
-        padded[..., node] = np.where(timed[..., node], padded[..., node], on_line)
-    return np.moveaxis(padded, -1, axis)
+        on_line = filled[..., last] + slope * (nodes[node] - nodes[last])
+        filled[..., node] = np.where(timed[..., node], filled[..., node], on_line)
+    return np.moveaxis(filled, -1, axis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from zlib import crc32
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.models import CausalModel, keeps_a_window
 from ssdsim.measure.positions import positions_of
@@ -107,7 +108,7 @@ def collect(
     asked: Sequence[Asked],
     work: Workload,
     folder: RecordFolder,
-    progress: Callable[[int, int], None],
+    progress: Progress,
 ) -> None:
     """Every answer that the folder lacks, each kept as soon as it is there."""
     began, done, total = time.monotonic(), 0, len(asked) * len(work.temperatures)

@@ -85,8 +85,8 @@ class CausalModel:
         The logits stay where the model is.
         """
         out = self.model(input_ids=self._ids([list(text)]), use_cache=False, logits_to_keep=last)
-        tensor: torch.Tensor = out.logits[0, -last:, : self.vocabulary].float()
-        return tensor
+        logits: torch.Tensor = out.logits[0, -last:, : self.vocabulary].float()
+        return logits
 
     def branches(self, text: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Branches:
         """All suffixes in one batch over the text that is kept."""

@@ -94,9 +94,9 @@ def _top(logits: torch.Tensor, top: int) -> torch.Tensor:
     if int(chosen.sum()) > len(logits) * top:  # of those that are as likely as the last one the first by token number
         above, equal = logits > least, logits == least
         chosen = above | (equal & (equal.cumsum(-1) <= top - above.sum(-1, keepdim=True)))
-    view = chosen.nonzero()[:, 1].view(-1, top)
-    order = logits.gather(-1, view).argsort(dim=-1, descending=True, stable=True)
-    return view.gather(-1, order)
+    tokens = chosen.nonzero()[:, 1].view(-1, top)
+    order = logits.gather(-1, tokens).argsort(dim=-1, descending=True, stable=True)
+    return tokens.gather(-1, order)
 
 
 def _scaled_overlap(p: torch.Tensor, q: torch.Tensor) -> torch.Tensor:

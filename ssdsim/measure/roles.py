@@ -106,10 +106,10 @@ class Speculator:
 
     def look_up(self, verdict: Verified) -> bool:
         """Whether the outcome was foreseen, whose branch is then the next speculation."""
-        event = self.cache.get((verdict.accepted, verdict.bonus))
-        if event is not None:
-            self.current = event
-        return event is not None
+        branch = self.cache.get((verdict.accepted, verdict.bonus))
+        if branch is not None:
+            self.current = branch
+        return branch is not None
 
     def fall_back(self) -> None:
         self.current = self.draft() if self._backup is None else self.look_up_tokens()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +60,8 @@ def _rows(record: Any, given: Mapping[str, Any], where: str) -> Sequence[Row]:
                 return form.rows_of(record, given, where)
     known = ", ".join(form.name for form in FORMATS)
     raise InputError(f"{where}: no result that is known here (those of {known}, or a CSV file of rows)")
+
+
+def rows_of_files(files: Iterable[str | Path], given: Mapping[str, Any]) -> list[Row]:
+    """All rows of the files; raises as :func:`read_measured`."""
+    return [row for file in files for row in read_measured(file, **given)]

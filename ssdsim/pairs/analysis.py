@@ -173,15 +173,15 @@ def _backups(table: Table, asked: Questions, vocabulary: int, most: int) -> tupl
     return looks, {each.name: ssd_chain(table, each, most) for each in looks}
 
 
-def _backup(looked_up: LookedUp) -> Backup:
-    counted = looked_up.counted
-    judged = np.minimum(looked_up.accepted + 1, looked_up.proposed)[counted].sum()
+def _backup(look: LookedUp) -> Backup:
+    counted = look.counted
+    judged = np.minimum(look.accepted + 1, look.proposed)[counted].sum()
     return Backup(
-        coverage=float((looked_up.proposed[counted] > 0).mean()),
-        alpha=float(looked_up.accepted[counted].sum() / judged) if judged else None,
-        alpha_k=tuple(looked_up.rate_by_position()),
-        length=float(looked_up.tokens[counted].mean()),
-        k=looked_up.k,
+        coverage=float((look.proposed[counted] > 0).mean()),
+        alpha=float(look.accepted[counted].sum() / judged) if judged else None,
+        alpha_k=tuple(look.rate_by_position()),
+        length=float(look.tokens[counted].mean()),
+        k=look.k,
     )
 
 

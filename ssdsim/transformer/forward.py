@@ -170,9 +170,8 @@ def forward_pass(
     fused : of a draft head, the tokens of each sequence that come with hidden states of the target; none by default.
     logits : tokens of each sequence whose logits are needed; all by default.
     data_parallel : each of the ``tp`` devices has sequences of its own and the whole model but for its experts
-    (data-parallel
-        attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``): all-to-alls
-        bring each token to the devices of its experts and back.
+        (data-parallel attention); the pass is that of the fullest. Experts lie apart on all of them (``ep`` is ``tp``):
+        all-to-alls bring each token to the devices of its experts and back.
     drafts : of a block drafter, into how many blocks the tokens of a sequence whose logits are needed part.
     rows : tokens in flight of the whole batch where sequences have different numbers of them, at most ``batch *
         queries``, over which attention is; by default those.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.drift import Drift, mean_drift, time_drift
@@ -143,7 +144,7 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
 
 
 def run_grid(
-    bench: Bench, grid: Sequence[GridPoint], log: Path, progress: Callable[[int, int], None], trace: Trace | None
+    bench: Bench, grid: Sequence[GridPoint], log: Path, progress: Progress, trace: Trace | None
 ) -> Iterator[list[Comparison]]:
     """Measure and predict every grid point, a list of comparisons each; done ones are read from ``log``.
 

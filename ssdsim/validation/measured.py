@@ -15,7 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.plain import document, picked
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.measured.files import read_measured
+from ssdsim.measured.files import rows_of_files
 from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
@@ -282,7 +282,7 @@ def validate_rows(
     whole("--seed", seed, 0)
     names = [runtime] if isinstance(runtime, str) else list(runtime or ())
     chosen = [of_engine if name == OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
-    rows = [row for file in files for row in read_measured(file, **given)]
+    rows = rows_of_files(files, given)
     return ValidatedRows(*check_what_can_be(rows, chosen, seed), several=len(names) > 1)
 
 

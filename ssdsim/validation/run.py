@@ -20,6 +20,7 @@ from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
 from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.scenario.options import ALL, files, refuse_others
@@ -203,7 +204,7 @@ def validate(
         raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
     if output.suffix != ".jsonl":
         output.mkdir(parents=True, exist_ok=True)
-        log, where = output / "validation.jsonl", where or output / "measured_trace.json"
+        log, where = output / VALIDATION, where or output / MEASURED_TRACE
     real.check()
     return _run(real.bench(real.hardware or real.calibrated(log, told)), real.points, log, where, told)
 
@@ -212,8 +213,8 @@ def _run(bench: Bench, points: Sequence[GridPoint], log: Path, where: Path | Non
     from ssdsim.machine.ranks import RankError
     from ssdsim.validation.bench import run_grid
 
-    if log.name == "validation.jsonl":
-        _write_config(log.with_name("config.toml"), bench.options(points[0]))
+    if log.name == VALIDATION:
+        _write_config(log.with_name(CONFIG), bench.options(points[0]))
     trace = Trace("ssdsim validate") if where else None
     warnings = ["ranks share a device; predictions, for which each has its own, do not hold"] if bench.shared else []
     try:

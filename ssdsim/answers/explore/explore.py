@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.workers import worked_out
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
@@ -30,8 +31,6 @@ _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
 _CASES = 60  # at which the curvature is looked at
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

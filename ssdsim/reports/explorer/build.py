@@ -9,12 +9,13 @@ from typing import Any
 
 from ssdsim.answers.explore.command import swept_words
 from ssdsim.answers.explore.errors import Error, interpolation_errors
-from ssdsim.answers.explore.explore import Explored, Progress, explored
+from ssdsim.answers.explore.explore import Explored, explored
 from ssdsim.answers.explore.space import is_list_of, plain_value, side_axis
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
+from ssdsim.base.progress import Progress
 from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
