@@ -56,7 +56,9 @@ def _formatted(path: str, text: str) -> str:
 
 def options_module() -> str:
     """A TypedDict of options with a value each, and one of options of which several values may be given."""
-    one = "".join(f"    {name}: {annotation(option)}\n{_about(option)}" for name, option in ALL.items())
+    served = set(taken_by_serving())
+    shared = "".join(map(_field, (option for name, option in ALL.items() if name in served)))
+    own = "".join(map(_field, (option for name, option in ALL.items() if name not in served)))
     several = "".join(f"    {name}: {_axis(option)}\n" for name, option in ALL.items() if name != _BATCH)
     return f'''"""Options as types, for editors and mypy: ``**options: Unpack[Options]``.
 
@@ -69,10 +71,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypedDict
 
 
-class Options(TypedDict, total=False):
+class SharedOptions(TypedDict, total=False):
+    """A scenario's options that serving takes too, where load and time decide the others."""
+
+{shared}
+
+class Options(SharedOptions, total=False):
     """One scenario: a value for each option that is given."""
 
-{one}
+{own}
 
 class Searched(TypedDict, total=False):
     """Several scenarios: for each option that is given a value, or all values to try."""
@@ -88,7 +95,8 @@ class Axes(Searched, total=False):
 
 def serving_module() -> str:
     """A TypedDict of the options of ``serve``: those of its records, and those of a scenario that it takes."""
-    imports = {("collections.abc", name) for name in ("Mapping", "Sequence")} | {("pathlib", "Path")}
+    imports = {("collections.abc", "Sequence"), ("pathlib", "Path")}
+    imports.add(("ssdsim.scenario.typed_options", "SharedOptions"))
     own = ""
     for record in (Load, Fleet, Batching, Goal, Effort):
         options = options_of(record)
@@ -98,7 +106,6 @@ def serving_module() -> str:
             imports |= {(_home(record, name), name) for name in names}
             own += f"    {option.name if option else each.name}: {written.removesuffix(' | None')}\n"
             own += _about(option) if option else ""
-    scenario = "".join(f"    {name}: {annotation(ALL[name])}\n{_about(ALL[name])}" for name in taken_by_serving())
     lines = [f"from {module} import {name}" for module, name in sorted(imports)]
     return f'''"""The options of ``serve`` as types, for editors and mypy.
 
@@ -108,15 +115,17 @@ Made by ``python -m site_generator.typed_options`` from the records; change thos
 from __future__ import annotations
 
 {chr(10).join(lines)}
-from typing import Literal, TypedDict
 
 
-class ServeOptions(TypedDict, total=False):
+class ServeOptions(SharedOptions, total=False):
     """Which requests come, who serves them, how batches are made, what is good, who works; and a scenario."""
 
 {own}
-{scenario}
 '''
+
+
+def _field(option: Option) -> str:
+    return f"    {option.name}: {annotation(option)}\n{_about(option)}"
 
 
 def _home(record: type, name: str) -> str:

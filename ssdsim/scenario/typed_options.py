@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, TypedDict
 
 
-class Options(TypedDict, total=False):
-    """One scenario: a value for each option that is given."""
+class SharedOptions(TypedDict, total=False):
+    """A scenario's options that serving takes too, where load and time decide the others."""
 
     strategies: str | Sequence[str]
     """strategies to compare [default: ar,sd,ssd]"""
@@ -19,8 +19,6 @@ class Options(TypedDict, total=False):
     else the last of them]"""
     drafter: str
     """what drafts: a model, a head, a look-up (ssdsim models drafters) [default: model]"""
-    b: int
-    """batch: sequences decoded together [default: 1]"""
     k: int
     """lookahead K: drafted tokens that a round verifies [default: 6]"""
     sd_k: int
@@ -41,8 +39,6 @@ class Options(TypedDict, total=False):
     acceptance: str
     """what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length [such as
     synthetic:3.3]"""
-    output_tokens: int
-    """tokens of a request, where requests differ [default: 512]"""
     alpha_backup: float | str
     """acceptance rate of the fast backup's tokens (0: random tokens) [default: 0.0]"""
     p_hit: float | str
@@ -122,8 +118,6 @@ class Options(TypedDict, total=False):
     """draft devices of SSD, which share the branches [default: 1]"""
     sd_draft: Literal["colocated", "separate"]
     """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
-    context: int
-    """tokens of a sequence in the KV cache [default: 1024]"""
     temperature: float
     """sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each [default:
     0.0]"""
@@ -176,18 +170,6 @@ class Options(TypedDict, total=False):
     """of the draft's weights [default: --dtype]"""
     budget: int
     """cached outcomes a sequence, in place of --f"""
-    spread: float | Literal["profile"]
-    """standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured [default:
-    0.0]"""
-    t_sd: float
-    """unit-free mode: SD's drafting time in units of T_v; no hardware is read"""
-    t_v: Sequence[Sequence[float]]
-    """unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond [default: 1,
-    whatever its rows]"""
-    t_p: float
-    """unit-free mode: pre-speculation time [default: --t-sd]"""
-    t_b: float
-    """unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"""
     targets: int
     """targets that share the draft's devices, each with a batch of its own [default: 1]"""
     draft_serves: Literal["auto", "together", "in-turn"]
@@ -322,6 +304,29 @@ class Options(TypedDict, total=False):
     """tokens of the context that the target keeps in the cache that it drafts with [default: 512]"""
     longspec_window: int
     """tokens that LongSpec's own attention sees (its code: 512) [default: 512]"""
+
+
+class Options(SharedOptions, total=False):
+    """One scenario: a value for each option that is given."""
+
+    b: int
+    """batch: sequences decoded together [default: 1]"""
+    output_tokens: int
+    """tokens of a request, where requests differ [default: 512]"""
+    context: int
+    """tokens of a sequence in the KV cache [default: 1024]"""
+    spread: float | Literal["profile"]
+    """standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured [default:
+    0.0]"""
+    t_sd: float
+    """unit-free mode: SD's drafting time in units of T_v; no hardware is read"""
+    t_v: Sequence[Sequence[float]]
+    """unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond [default: 1,
+    whatever its rows]"""
+    t_p: float
+    """unit-free mode: pre-speculation time [default: --t-sd]"""
+    t_b: float
+    """unit-free mode: the backup's time [default: --t-sd with jit, 0 with fast]"""
 
 
 class Searched(TypedDict, total=False):
