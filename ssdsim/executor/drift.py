@@ -13,13 +13,13 @@ import numpy as np
 from ssdsim.executor.plan import role_of
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.ranks import Ranks
-from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Pass, PassKey
 from ssdsim.rounds.actor import kind_of
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.operations import Gemm
 
-Drift = Mapping[str, float]
-"""How many times slower each pass is, by its name."""
+Drift = Mapping[PassKey, float]
+"""How many times slower each pass is."""
 
 _AT_LEAST_S = 0.1  # of each pass: a mood of the machine that lasts less would pass for a drift
 _FEWEST = 3
@@ -41,7 +41,7 @@ def time_drift(scenarios: Mapping[str, Scenario], first_ranks: Mapping[str, int]
             key = first_ranks[kind_of(role)], gemms
             if key not in known:
                 known[key] = _slower(ranks, *key, work.profile)
-            drift[work.name] = known[key]
+            drift[work.key] = known[key]
         drifts[name] = drift
     return drifts
 
@@ -50,7 +50,7 @@ def _passes(scenario: Scenario) -> Iterator[tuple[Pass, str]]:
     """Every pass of a strategy with the role that runs it."""
     roles = scenario.strategy.programs(scenario.settings, scenario.drafter)
     for step in scenario.steps.values():
-        for work in step.passes:
+        for work in step.every_pass:
             yield work, role_of(work.model, roles)
 
 
@@ -64,4 +64,4 @@ def _slower(ranks: Ranks, rank: int, gemms: Sequence[Gemm], profile: HardwarePro
 
 def mean_drift(timed: Sequence[Drift]) -> Drift:
     """The mean for each pass."""
-    return {name: float(np.mean([drift[name] for drift in timed])) for name in timed[0]}
+    return {key: float(np.mean([drift[key] for drift in timed])) for key in timed[0]}

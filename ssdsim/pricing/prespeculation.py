@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssdsim.pricing.contention import slow_downs, stretches
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Step
+from ssdsim.pricing.step import Step
 
 MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 
@@ -21,24 +21,26 @@ def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
     return Step("draft", site.prespeculate(drafter, k, branches_per_device(budget, devices)), devices)
 
 
-def beside_each_other(site: Site, verify: Step, prespeculate: Step) -> tuple[Step, Step]:
-    """Both as slow as they are beside each other (the branch steps stand for the pre-speculation)."""
-    if not prespeculate.passes:
-        return verify, prespeculate
-    branch = prespeculate.pieces[-1]
-    assert isinstance(branch.work, Pass)
-    target = verify.passes[0], verify.seconds
-    slower = slow_downs(site, target, (branch.work, branch.cost.seconds))
-    stretched = stretches(verify.seconds, prespeculate.seconds, *slower)
-    return verify.stretched(stretched[0]), prespeculate.stretched(stretched[1])
+def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
+    """A verification and drafting that start together, as slow as they are until the shorter one is done."""
+    if not draft.passes:
+        return verify, draft
+    stretched = stretches(verify.seconds, draft.seconds, *_slow_downs(site, verify, draft))
+    return verify.stretched(stretched[0]), draft.stretched(stretched[1])
 
 
 def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
     """A verification and a step of drafting, where both sides work without a pause."""
     if not draft.passes:
         return verify, draft
-    slower = slow_downs(site, (verify.passes[0], verify.seconds), (draft.passes[0], draft.pieces[0].cost.seconds))
+    slower = _slow_downs(site, verify, draft)
     return verify.stretched(slower[0]), draft.stretched(slower[1])
+
+
+def _slow_downs(site: Site, verify: Step, draft: Step) -> tuple[float, float]:
+    """The last of the draft's passes, of branches or of single tokens, stands for all of them."""
+    drafting = draft.passes[-1]
+    return slow_downs(site, (verify.passes[0], verify.seconds), (drafting, site.cost(drafting).seconds))
 
 
 def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:

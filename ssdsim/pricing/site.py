@@ -16,7 +16,7 @@ from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.network import Network
 from ssdsim.pricing.passes import cost_of_message, streaming_share
 from ssdsim.pricing.rows import RowTable, rows_to_price
-from ssdsim.pricing.step import HostWork, Message, Pass, Piece, Step
+from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.covered import Case
 from ssdsim.runtimes.far import far_from_rows
@@ -60,8 +60,8 @@ class Site:
     target's devices have sequences of their own (data-parallel attention), for which a draft beside it runs there too.
     ``dtype`` and ``kv_dtype`` are of both models, ``draft_dtype`` of the draft in place of ``dtype``, as
     :meth:`Transformer.precision` takes them. ``options`` holds every option of the call: a strategy and a drafter read
-    their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's name (1
-    where it is not named). ``engine_version`` is empty where nobody said it. ``network`` is between the target and a
+    their own there. ``drift`` says how many times slower a pass is now than its profile says, by the pass's ``key`` (1
+    where it is not there). ``engine_version`` is empty where nobody said it. ``network`` is between the target and a
     draft's own devices, None where they have the profile's link. ``unit_free``: no hardware is read
     (:class:`ssdsim.pricing.unit_free.UnitFree`).
     """
@@ -79,7 +79,7 @@ class Site:
     dtype: str | None
     options: Mapping[str, Any] = field(hash=False)
     runtime: Runtime = KERNELS
-    drift: Mapping[str, float] = field(default_factory=dict, hash=False)
+    drift: Mapping[PassKey, float] = field(default_factory=dict, hash=False)
     draft_dtype: str | None = None
     kv_dtype: str | None = None
     ep: int = 1
@@ -239,8 +239,7 @@ class Site:
     # what they cost
 
     def cost(self, work: Pass) -> Cost:
-        slower = self.drift.get(work.name, 1.0)
-        return work.cost if slower == 1.0 else work.cost * slower
+        return work.cost * self.drift.get(work.key, 1.0) if self.drift else work.cost
 
     def piece(self, work: Pass, times: int = 1) -> Piece:
         return Piece(work.name, self.cost(work), times, work)

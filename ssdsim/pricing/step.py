@@ -18,13 +18,15 @@ from ssdsim.pricing.rows import RowTable
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 
+PassKey = tuple[str, int]
+"""A pass's name and its tokens in flight: what a machine's drift is known by."""
+
 
 @dataclass(frozen=True)
 class Pass:
     """A forward pass of one of the models on ``tp`` devices of a kind.
 
-    ``name`` is what timelines, rooflines and the drift of a machine call it; ``cost`` what it takes in the runtime
-    of the engine.
+    ``name`` is what timelines and rooflines call it; ``cost`` what it takes in the runtime of the engine.
     """
 
     name: str
@@ -37,6 +39,10 @@ class Pass:
     @cached_property
     def cost(self) -> Cost:
         return cost_of_pass(self.forward, self.profile, self.runtime, self.model)
+
+    @property
+    def key(self) -> PassKey:
+        return self.name, self.forward.tokens
 
 
 @dataclass(frozen=True)
@@ -150,3 +156,9 @@ class Step:
     @property
     def passes(self) -> tuple[Pass, ...]:
         return tuple(piece.work for piece in self.pieces if isinstance(piece.work, Pass))
+
+    @property
+    def every_pass(self) -> tuple[Pass, ...]:
+        """All that are priced for it, over every number of rows where rounds differ in these."""
+        table = self.by_rows
+        return (*self.passes, *(map(table.work, map(int, table.rows)) if table and table.work else ()))

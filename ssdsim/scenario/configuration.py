@@ -14,6 +14,7 @@ from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import PassKey
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
@@ -169,8 +170,8 @@ def fastest(scenarios: Sequence[Scenario]) -> Scenario:
     )
 
 
-def rescaled(configuration: Configuration, name: str, drift: Mapping[str, float]) -> Scenario:
-    """A strategy's scenario on a machine that is slower now than its profile says, by the names of its passes.
+def rescaled(configuration: Configuration, name: str, drift: Mapping[PassKey, float]) -> Scenario:
+    """A strategy's scenario on a machine that is slower now than its profile says, by its passes.
 
     Raises
     ------

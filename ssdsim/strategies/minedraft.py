@@ -11,7 +11,7 @@ from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import always_beside
+from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Lookahead
@@ -68,7 +68,7 @@ class MineDraft(Strategy):
         verify = of_group.verify_step("verify", k + 1)
         draft = Step("draft", of_group.speculate(drafter, k, beside=False))
         if groups > 1:
-            verify, draft = always_beside(of_group, verify, draft)
+            verify, draft = beside_each_other(of_group, verify, draft)
         steps = {
             "verify": verify,
             "sample": of_group.sampling_step(),

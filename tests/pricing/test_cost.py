@@ -141,14 +141,15 @@ def test_one_rank_that_drafts_tells_the_others_its_tokens() -> None:
     assert sharded.scenarios["ssd"].seconds["speculation"] == pytest.approx(to_first_s + 2 * tokens_s)
 
 
-def test_a_pass_drifts_by_its_own_name() -> None:
+def test_a_pass_drifts_by_its_name_and_tokens() -> None:
     """SD's drafting beside the target or apart; SSD's fallback drafts the same steps, its verification does not."""
+    one_token = "draft step", 1
     for sd_draft in ("colocated", "separate"):
         configuration = configure(sd_draft=sd_draft)
         site = sited(configuration)
         steady, drifted = (
             {name: seconds_at(configuration, name, one) for name in ("sd", "ssd")}
-            for one in (site, replace(site, drift={"draft step": 2.0}))
+            for one in (site, replace(site, drift={one_token: 2.0, ("verify", 1): 3.0}))
         )
         assert drifted["sd"]["draft"] == pytest.approx(2.0 * steady["sd"]["draft"])
         assert drifted["ssd"]["fallback"] == pytest.approx(2.0 * steady["ssd"]["fallback"])
@@ -220,3 +221,16 @@ def test_experts_have_the_factor_of_their_format(dtype: str, factor: str) -> Non
         for by, kernels in ((1, Kernels()), (2, Kernels(**{factor: 2.0})))
     )
     assert twice.by_kind()["experts"] == pytest.approx(2.0 * bare.by_kind()["experts"])
+
+
+def test_passes_of_one_name_drift_apart_where_rounds_differ_in_their_rows() -> None:
+    """Confidences of two values: a round verifies one to six tokens, of which three drift."""
+    configuration = configure(strategies="adaptive", adaptive_k=5, b=1, confidence_spread=0.0)
+    steady, drifted = (
+        site.ragged_step("verify", 3.0, 6).by_rows
+        for site in (sited(configuration), replace(sited(configuration), drift={("verify", 3): 2.0}))
+    )
+    assert steady is not None
+    assert drifted is not None
+    slower = dict(zip(steady.rows.tolist(), (drifted.seconds / steady.seconds).tolist(), strict=True))
+    assert slower == pytest.approx({rows: 2.0 if rows == 3 else 1.0 for rows in range(1, 7)})
