@@ -16,9 +16,9 @@ from itertools import accumulate
 from operator import mul
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 
 _SLOPE_NODES = 2  # back from the last timed node: a slope over one step is a timing's noise
 
@@ -40,10 +40,10 @@ class Lattice:
     def _flat(self) -> Array:
         return np.ascontiguousarray(self.log_seconds).ravel()
 
-    def at(self, *values: ArrayLike) -> Array:
+    def at(self, *values: FloatOrArray) -> FloatOrArray:
         """Logarithms of seconds at values of the axes, which broadcast together."""
-        if all(np.ndim(value) == 0 for value in values):
-            return np.asarray(self._at_one(*map(float, values)))  # type: ignore[arg-type]
+        if all(isinstance(value, int | float) for value in values):
+            return self._at_one(*values)
         corners: list[tuple[NDArray[np.intp], Array]] = [(np.zeros((), np.intp), np.ones(()))]
         for (logs, stride), value in zip(self._axes, values, strict=True):
             place = np.interp(np.log(value), logs, np.arange(len(logs)))
