@@ -66,12 +66,12 @@ class OutcomeBlock:
         return draws
 
     def one(self, round_: int) -> tuple[int, bool]:
-        """Of the one sequence: tokens less 1, and whether the round ends in the first state."""
+        """The one sequence's tokens less 1, and whether the round ends in the first state."""
         draw = self._ones[round_]
         return (draw & LOW) - 1, draw < STATE
 
     def shortened_to(self, accepted: list[int]) -> OutcomeBlock:
-        """Where rounds of the one sequence accept no more than so many tokens."""
+        """The same block where rounds of the one sequence accept no more than so many tokens."""
         tokens = np.asarray(accepted, dtype=np.uint32) + np.uint32(1)
         return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(LOW)))[None, :], self.first)
 
@@ -85,7 +85,7 @@ class OutcomeBlock:
         return np.asarray(self.draws >> 16 == self._number(state))
 
     def _number(self, state: str) -> int:
-        """Of a state; one that no sequence has where it is none of these."""
+        """The number of a state; one that no sequence has where it is none of these."""
         return self.states.index(state) if state in self.states else len(self.states)
 
     @cached_property
@@ -154,7 +154,7 @@ class OutcomeTable:
         return np.not_equal(self.of_bits, last)
 
     def outcome(self, uniform: Array) -> Draws:
-        """Of numbers in [0, 1), however many."""
+        """The outcomes of numbers in [0, 1), however many."""
         index = np.searchsorted(self.cdf, uniform, side="right")
         return self.outcomes[np.minimum(index, self.outcomes.size - 1)]
 
@@ -373,7 +373,7 @@ class SteppedOutcomes:
         return np.asarray(tokens + np.uint32(STATE) * state)
 
     def _new_kinds(self, count: int) -> NDArray[np.intp]:
-        """As :meth:`numpy.random.Generator.choice` draws them; it looks at the weights anew at every call."""
+        """Kinds as :meth:`numpy.random.Generator.choice` draws them; it looks at the weights anew at every call."""
         return np.searchsorted(self._up_to_kind, self._kinds.random(count), side="right")
 
 

@@ -85,7 +85,7 @@ class Configuration:
 
     @property
     def provenance(self) -> list[dict[str, str]]:
-        """Where the timings came from, a record a profile; empty when unit-free."""
+        """The origin of the timings, a record a profile; empty when unit-free."""
         site = self.site
         if site is None:
             return []
@@ -164,7 +164,7 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
 
 
 def fastest(scenarios: Sequence[Scenario]) -> Scenario:
-    """Of most tokens/s, the first of equals."""
+    """The scenario of most tokens/s, the first of equals."""
     return (
         max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
     )

@@ -88,7 +88,7 @@ class _Values:
 
 
 def _value(name: str, value: Any) -> Any:
-    """As it is used, or what is wrong with it."""
+    """The value as it is used, or what is wrong with it."""
     try:
         if isinstance(value, list | tuple) and None in value:
             raise InputError(f"{spelled(name)} must not have None in its list")

@@ -185,7 +185,7 @@ class Drawn:
 
     @classmethod
     def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
-        """Of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
+        """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or Rates(errors)
         joint = of_errors(SideBySide.of([scenario]))[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
@@ -200,6 +200,6 @@ class Drawn:
         return cls(joint, timings, np.concatenate(across))
 
     def scaled(self, by: float | Draws) -> Drawn:
-        """Of a rate that is so many times as high; ``by`` may be a number a draw."""
+        """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""
         middle = float(median(np.atleast_1d(by)))
         return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

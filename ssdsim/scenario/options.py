@@ -20,7 +20,7 @@ from ssdsim.scenario.shared.whom import WHOM
 SHARED: tuple[Option, ...] = (*WHOM, *ACCEPTANCE, *HITS, *RANGES, *FALLBACK, *SITE, *BUDGET, *DURATIONS)
 
 ALL: dict[str, Option] = {}
-"""By name: those above, then each strategy's and each drafter's own."""
+"""Options by name: those above, then each strategy's and each drafter's own."""
 
 DEFAULTS: dict[str, Any] = {}
 _exclusions: list[tuple[str, Excludes, tuple[str, ...]]] = []
@@ -154,7 +154,7 @@ def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[flo
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:
-    """Of ``0.75:0.85``."""
+    """The ends of ``0.75:0.85``."""
     try:
         low, high = map(float, text.split(":"))
     except ValueError:

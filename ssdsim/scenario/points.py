@@ -132,7 +132,7 @@ class Whose(Generic[T]):
 
     @classmethod
     def of_found(cls, found: Found[T], rows: Rows, size: int) -> Whose[T]:
-        """Of the points ``rows`` of so many."""
+        """What was found at the points ``rows`` of so many."""
         good = [number for number, each in enumerate(found.made) if isinstance(each, Made)]
         codes = np.full(len(found.made) + 1, -1, dtype=np.intp)
         codes[good] = np.arange(len(good))

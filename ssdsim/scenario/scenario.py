@@ -39,7 +39,7 @@ class Scenario:
 
     @cached_property
     def site(self) -> Site | None:
-        """Where it runs, with its settings."""
+        """The site on which it runs, with its settings."""
         return None if self.place is None else self.place.with_options(self.settings)
 
     @property
@@ -76,7 +76,7 @@ class Scenario:
 
     @property
     def gpus(self) -> float:
-        """Of a target, with its part of a draft's that it shares."""
+        """The GPUs of a target, with its part of a draft's that it shares."""
         return self.devices.of_a_target
 
     @property

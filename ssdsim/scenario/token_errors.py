@@ -35,7 +35,7 @@ _SURE = 1e-6
 _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
 
 Moves = Mapping[str, Averages]
-"""By direction, what one standard deviation adds to the averages."""
+"""What one standard deviation adds to the averages, by direction."""
 
 
 class KnownTokens:
@@ -207,7 +207,7 @@ def _shifted(alpha: Any, by: float) -> Any:
 
 
 def _log_sd_of_misses(law: HitLaw) -> float:
-    """Of the miss rate: the median over the curve's points, or that of c."""
+    """The log-sd of the miss rate: the median over the curve's points, or that of c."""
     sds = [
         (math.log(1.0 - low) - math.log(1.0 - high)) / _BOUNDS_SDS
         for _, _, low, high in law.curve or ()

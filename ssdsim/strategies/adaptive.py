@@ -140,7 +140,7 @@ def _rounds_s(steps: Mapping[str, Step]) -> Callable[[FloatOrArray], Array]:
 
 
 def _rates(settings: Settings, drafter: Drafter) -> tuple[float, ...]:
-    """By position.
+    """Acceptance rates by position.
 
     Raises
     ------

@@ -141,7 +141,7 @@ class Hybrid(Strategy):
 
 
 def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As the look-up reads them: what it finds is always there to propose, and accepted as often as is said of it."""
+    """The options as the look-up reads them: what it finds is always proposed, and accepted as often as is said."""
     own = {"alpha": options["hybrid_alpha"], "found": None, "acceptance": None, "alpha_concentration": None}
     return ChainMap({**own, "pair": None}, options)  # type: ignore[arg-type]
 

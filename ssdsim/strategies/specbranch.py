@@ -109,7 +109,7 @@ class SpecBranch(PrePost):
 
 
 def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:
-    """From P(exactly k of the g - 1 tokens that may be pending are accepted).
+    """The kernel from P(exactly k of the g - 1 tokens that may be pending are accepted).
 
     ``hit`` is that of the branches after a rejection, and at a window's end or another token that the draft is sure of;
     ``low_hit`` at those that it is unsure of, a share ``low`` of all.

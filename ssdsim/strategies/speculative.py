@@ -115,7 +115,7 @@ def _verified(proposed: Proposed, batch: int) -> float:
 
 
 def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
-    """Of a round in which anything is proposed for any sequence, or of a step of decoding."""
+    """The pass of a round in which anything is proposed for any sequence, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
     proposes = states.any_in(FOUND)

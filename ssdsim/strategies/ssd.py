@@ -125,7 +125,7 @@ class SSD(Cached):
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
-    """Where a cached speculation was drafted without the target's hidden states of the tokens before it.
+    """The kernel where cached speculations were drafted without the target's hidden states of the tokens before.
 
     ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token: the states
     are which one was hit, and a miss (appendix E; the chain is ours, and measured by nobody). In a batch the paper's
