@@ -71,10 +71,10 @@ Made by ``python -m site_generator.typed_options`` from the option records; chan
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict, TypeVar
 
 T = TypeVar("T")
-Several = T | Collection[T]
+Several: TypeAlias = T | Collection[T]
 """A value, or all values to try."""
 
 {named}
