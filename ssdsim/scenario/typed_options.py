@@ -6,10 +6,10 @@ Made by ``python -m site_generator.typed_options`` from the option records; chan
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypeAlias, TypedDict, TypeVar
 
 T = TypeVar("T")
-Several = T | Collection[T]
+Several: TypeAlias = T | Collection[T]
 """A value, or all values to try."""
 
 Ranges = Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]
@@ -48,8 +48,6 @@ class SharedOptions(TypedDict, total=False):
     """what drafts: a model, a head, a look-up (ssdsim models drafters) [default: model]"""
     k: int
     """lookahead K: drafted tokens that a round verifies [default: 6]"""
-    sd_k: int
-    """SD's own lookahead [default: the same as --k]"""
     alpha: float | Sequence[float] | str
     """acceptance rate of a drafted token, or K rates by position (0.9,0.8,...) [default: 0.8]"""
     alpha_concentration: float | str
@@ -66,6 +64,12 @@ class SharedOptions(TypedDict, total=False):
     acceptance: str
     """what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length [such as
     synthetic:3.3]"""
+    sd_k: int
+    """SD's own lookahead [default: the same as --k]"""
+    sd_draft: Literal["colocated", "separate"]
+    """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
+    draft_gpus: int
+    """draft devices of SSD, which share the branches [default: 1]"""
     alpha_backup: float | str
     """acceptance rate of the fast backup's tokens (0: random tokens) [default: 0.0]"""
     p_hit: float | str
@@ -89,28 +93,30 @@ class SharedOptions(TypedDict, total=False):
     """c where all K tokens were accepted [default: --hit-c]"""
     hit_r_all: float | str
     """r where all K tokens were accepted [default: --hit-r]"""
-    hit_c_backup: float | str
-    """c after a speculation by the fast backup [default: the primary's]"""
-    hit_r_backup: float | str
-    """r after a speculation by the fast backup [default: the primary's]"""
     hit_curve: Sequence[Sequence[float]]
     """measured hit rates by fan-out, in place of c and r [such as 1:0.6,2:0.7]"""
     hit_curve_all: Sequence[Sequence[float]]
     """measured hit rates where all K tokens were accepted [default: --hit-curve]"""
-    hit_curve_backup: Sequence[Sequence[float]]
-    """measured hit rates after a speculation by the fast backup [default: the primary's]"""
     hit_fan_out: int
     """guesses a position beyond which hit rates rise no more [default: the largest that --pair saw, else none]"""
+    hit_c_backup: float | str
+    """c after a speculation by the fast backup [default: the primary's]"""
+    hit_r_backup: float | str
+    """r after a speculation by the fast backup [default: the primary's]"""
+    hit_curve_backup: Sequence[Sequence[float]]
+    """measured hit rates after a speculation by the fast backup [default: the primary's]"""
+    budget: int
+    """cached outcomes a sequence, in place of --f"""
     hit_concentration: float | str
     """misses of a batch go together: its hit rate is drawn each round, Beta with this a + b [default: independent
     sequences]"""
-    ranges: Ranges
-    """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
-    [default: a rate that is given is exact]"""
     backup: Literal["jit", "fast", "auto"]
     """on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two [default: auto]"""
     backup_ms: float
     """latency of the fast backup [default: 0.0]"""
+    ranges: Ranges
+    """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
+    [default: a rate that is given is exact]"""
     target: str
     """target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL [default: llama-3.1-70b]"""
     draft: str
@@ -141,10 +147,6 @@ class SharedOptions(TypedDict, total=False):
     placement: Sequence[int]
     """devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4 [default: in
     the node's order]"""
-    draft_gpus: int
-    """draft devices of SSD, which share the branches [default: 1]"""
-    sd_draft: Literal["colocated", "separate"]
-    """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
     temperature: float
     """sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each [default:
     0.0]"""
@@ -159,8 +161,6 @@ class SharedOptions(TypedDict, total=False):
     runtime's]"""
     draft_dtype: Dtype
     """of the draft's weights [default: --dtype]"""
-    budget: int
-    """cached outcomes a sequence, in place of --f"""
     targets: int
     """targets that share the draft's devices, each with a batch of its own [default: 1]"""
     draft_serves: Literal["auto", "together", "in-turn"]
@@ -327,7 +327,6 @@ class Searched(TypedDict, total=False):
     subject: Several[str]
     drafter: Several[str]
     k: Several[int]
-    sd_k: Several[int]
     alpha: Several[float | Sequence[float] | str]
     alpha_concentration: Several[float | str]
     pair: Several[str]
@@ -336,6 +335,9 @@ class Searched(TypedDict, total=False):
     extrapolate: Several[bool]
     acceptance: Several[str]
     output_tokens: Several[int]
+    sd_k: Several[int]
+    sd_draft: Several[Literal["colocated", "separate"]]
+    draft_gpus: Several[int]
     alpha_backup: Several[float | str]
     p_hit: Several[float | str]
     p_hit_backup: Several[float | str]
@@ -347,16 +349,17 @@ class Searched(TypedDict, total=False):
     hit_r: Several[float | str]
     hit_c_all: Several[float | str]
     hit_r_all: Several[float | str]
-    hit_c_backup: Several[float | str]
-    hit_r_backup: Several[float | str]
     hit_curve: Several[Sequence[Sequence[float]]]
     hit_curve_all: Several[Sequence[Sequence[float]]]
-    hit_curve_backup: Several[Sequence[Sequence[float]]]
     hit_fan_out: Several[int]
+    hit_c_backup: Several[float | str]
+    hit_r_backup: Several[float | str]
+    hit_curve_backup: Several[Sequence[Sequence[float]]]
+    budget: Several[int]
     hit_concentration: Several[float | str]
-    ranges: Several[Ranges]
     backup: Several[Literal["jit", "fast", "auto"]]
     backup_ms: Several[float]
+    ranges: Several[Ranges]
     target: Several[str]
     draft: Several[str]
     any_vocabulary: Several[bool]
@@ -370,8 +373,6 @@ class Searched(TypedDict, total=False):
     ep: Several[int]
     attention: Several[Literal["data-parallel", "tensor-parallel"]]
     placement: Several[Sequence[int]]
-    draft_gpus: Several[int]
-    sd_draft: Several[Literal["colocated", "separate"]]
     context: Several[int]
     temperature: Several[float]
     dtype: Several[Dtype]
@@ -379,7 +380,6 @@ class Searched(TypedDict, total=False):
     state_dtype: Several[StateDtype]
     states: Several[Literal["each", "copied", "replayed"]]
     draft_dtype: Several[Dtype]
-    budget: Several[int]
     spread: Several[float | Literal["profile"]]
     t_sd: Several[float]
     t_v: Several[Sequence[Sequence[float]]]

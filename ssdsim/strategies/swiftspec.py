@@ -20,6 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import Cached
+from ssdsim.protocols.hits import LAWS
 from ssdsim.protocols.strategy import late
 from ssdsim.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
 from ssdsim.rounds.actor import Actor, Program
@@ -68,6 +69,7 @@ class SwiftSpec(Cached):
         ),
     )
     options = (
+        *LAWS,
         Option(
             name="swift_width",
             kind=Whole(most=256),

@@ -15,7 +15,8 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
-from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.hits import TREES
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.speculation.trees.drafted import Drafted, StaticTree
@@ -52,7 +53,7 @@ class TreeSSD(Cached):
         ),
     )
     told = ("tree_nodes", "tree_depth", "budget")
-    options = OPTIONS
+    options = (DRAFT_GPUS, *TREES, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Budget and tree.
