@@ -48,6 +48,7 @@ class Strategy(ABC):
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     told : settings that tables of predictions show as columns.
     follows_batch : what it derives of them, it derives anew for each number of sequences that run.
+    ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
@@ -68,6 +69,7 @@ class Strategy(ABC):
     told: tuple[str, ...] = ()
     follows_batch: bool = False
     drafts: bool = True
+    ragged: bool = False
     drafts_ahead: bool = False
     most_sequences: int | None = None
     posts: bool = False

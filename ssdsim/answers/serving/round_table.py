@@ -14,6 +14,7 @@ from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
@@ -202,8 +203,10 @@ class RoundTable:
     def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
         at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
-        scenario = replace(self.scenario, settings=self._settings(batch, self._contexts[at]))
-        scenario = scenario.with_steps(self._steps_at(batch, at))
+        settings = self._settings(batch, self._contexts[at])
+        again = self.scenario.priced.again
+        again = again and replace(again, site=self._site(batch, at, settings), settings=settings)
+        scenario = replace(self.scenario, settings=settings).with_steps(self._steps_at(batch, at), again)
         return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
@@ -234,12 +237,13 @@ class RoundTable:
 
     def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
         event = self._steps.get((batch, at))
+    def _site(self, batch: int, at: int, settings: Settings) -> Site:
+        assert self.scenario.site is not None
+        return replace(self.scenario.site, batch=batch, context=self._contexts[at], options=settings)
+
         if event is None:
-            scenario, context = self.scenario, self._contexts[at]
-            assert scenario.site is not None
-            settings = self._settings(batch, context)
-            site = replace(scenario.site, batch=batch, context=context, options=settings)
-            event = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
+            site = self._site(batch, at, self._settings(batch, self._contexts[at]))
+            event = self._steps[batch, at] = self._strategy.steps(site, self.scenario.drafter)
         return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
