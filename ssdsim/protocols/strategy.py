@@ -45,6 +45,7 @@ class Strategy(ABC):
     miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
     options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     told : settings that tables of predictions show as columns.
     follows_batch : what it derives of them, it derives anew for each number of sequences that run.
@@ -62,6 +63,7 @@ class Strategy(ABC):
     title: str
     source: str
     rival: str | None = None
+    described_as: str | None = None
     miss: str | None = None
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()

@@ -111,11 +111,14 @@ def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
 
 
 def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
-    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all."""
+    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all.
+
+    Strategies whose round is taken to be the same share it.
+    """
     log_sd = site.runtime.errors.round_log_sd
     if not strategy.drafts or log_sd == 0.0:
         return None
-    return f"round of {strategy.name}@{site.runtime.name}", log_sd
+    return f"round of {strategy.described_as or strategy.name}@{site.runtime.name}", log_sd
 
 
 def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:

@@ -40,7 +40,7 @@ class SpecActor(Strategy):
     name = "specactor"
     title = "SpecActor"
     source = "arXiv 2511.16193 (abstract); SGLang PR 22520; the round is inferred"
-    rival = "pearl"
+    rival = described_as = "pearl"
     drafted = "specactor_window"
     drafts_ahead = True
     searched = (
