@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -82,6 +83,9 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         options["b"] = _TYPICAL_BATCH
     engine, tables = Engine.of(options), PromptTables()
     ranked = engine.runnable(names)
+    least = max(strategies.ALL.named(name).least_sequences(ChainMap(options, DEFAULTS)) for name in names)
+    if least > 1:  # so many are asked for where room is looked for; fewer may run
+        options["b"] = max(least, options.get("b", 1))
     configuration = configure(**options, strategies=ranked)
 
     def of_each(chosen: Sequence[str]) -> dict[str, Policy]:
@@ -237,7 +241,7 @@ def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables:
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
     if "budget" in turned:
         given.pop("f", None)
-    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", 1)}
+    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", cell.b)}
     scenario = configure(**point).scenarios[cell.strategy]
     words = [f"K {scenario.settings['k']}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []
