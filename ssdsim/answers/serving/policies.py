@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
@@ -16,7 +18,8 @@ from ssdsim.answers.serving.by_k import by_k
 from ssdsim.answers.serving.closed_form import requests_per_s
 from ssdsim.answers.serving.k_table import KTable
 from ssdsim.answers.serving.passes import PromptTables
-from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
+from ssdsim.answers.serving.policy import Policy, Variant, numbers_at, of_alternatives
+from ssdsim.base.checks import Array
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
@@ -140,22 +143,25 @@ def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
 def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
     """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it.
 
-    One whose settings follow the batch has an alternative for each of some batches, as far as these fit.
+    One whose settings follow the batch has them for each of some batches, as far as these fit, where they are others
+    than at the batch before.
     """
     if not strategy.follows_batch:
         yield from _alternatives_at(strategy, options)
         return
-    known: set[tuple[Any, ...]] = set()
+    before: list[Array] = []
     for batch in _BATCHES:
         try:
             labelled = list(_alternatives_at(strategy, {**options, "b": batch}))
+        rounds = [scenario.tokens.p for scenario, _ in labelled]
+        if len(rounds) == len(before) and all(map(np.array_equal, rounds, before)):
+            continue
+        before = rounds
         except NoRoom:
             return
         for scenario, label in labelled:
-            told = [(ALL[name].short, scenario.settings[name]) for name in strategy.told]
-            if (each := (label, *told)) not in known:
-                known.add(each)
-                yield scenario, " ".join([label, *(f"{name} {value:.2g}" for name, value in told)])
+            told = [f"{ALL[name].short} {scenario.settings[name]:.2g}" for name in strategy.told]
+            yield scenario, " ".join([label, *(told or [f"b {batch}"])])
 
 
 def _alternatives_at(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
@@ -228,8 +234,11 @@ def _fastest(
     variants = [copy(variant) for variant in variants]
     _keep_drafts(variants)
     batches, context = [b for b in _BATCHES if b <= batching.max_batch], options["context"]
-    served = {b: [requests_per_s(variant, b, workload, batching) for variant in variants] for b in batches}
-    best = {b: max(range(len(variants)), key=each.__getitem__) for b, each in served.items()}
+
+    def best_at(b: int) -> int:
+        return max(numbers_at(b, variants), key=lambda n: requests_per_s(variants[n], b, workload, batching))
+
+    best = {b: best_at(b) for b in batches}
     used = sorted(set(best.values()))
     cells = {(b, context): used.index(number) for b, number in best.items()}
     return Policy(AUTO, "by schedule", [variants[u] for u in used], batches, (context,), cells, is_schedule=True)

@@ -48,6 +48,7 @@ class Policy:
     One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
     """
 
+        self.of = strategy.name, strategy.lookahead(scenario.settings)
     name: str
     title: str
     variants: Sequence[Variant]
@@ -91,11 +92,28 @@ class Policy:
 
 
 def of_alternatives(variants: Sequence[Variant], batching: Batching, context: float) -> Policy:
-    """The faster of a strategy's alternatives at each batch, as ``predict --b`` chooses."""
+    """The faster of a strategy's alternatives at each batch, as ``predict --b`` chooses: among those whose settings are
+    of that batch, where these follow it.
+    """
     strategy, at = variants[0].scenario.strategy, round(context)
     if len(variants) == 1:
         return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
     batches = [b for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if b <= batching.max_batch]
-    rates = {b: [float(v.table.mean(b, context).tokens_per_second) for v in variants] for b in batches}
-    cells = {(b, at): max(range(len(variants)), key=each.__getitem__) for b, each in rates.items()}
+
+    def fastest(b: int) -> int:
+        return max(numbers_at(b, variants), key=lambda n: float(variants[n].table.mean(b, context).tokens_per_second))
+
+    cells = {(b, at): fastest(b) for b in batches}
     return Policy(strategy.name, strategy.title, variants, batches, (at,), cells)
+
+
+def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:
+    """Of the variants that may run so many sequences: of those whose settings follow the batch, the ones of that batch
+    or of the largest below it.
+    """
+    latest: dict[tuple[str, int], int] = {}
+    for each in variants:
+        if each.scenario.batch <= batch:
+            latest[each.of] = max(each.scenario.batch, latest.get(each.of, 0))
+    follows = [each.scenario.strategy.follows_batch for each in variants]
+    return [n for n, each in enumerate(variants) if not follows[n] or each.scenario.batch == latest.get(each.of)]
