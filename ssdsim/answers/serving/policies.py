@@ -16,11 +16,10 @@ from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.by_k import by_k
 from ssdsim.answers.serving.closed_form import requests_per_s
-from ssdsim.answers.serving.k_table import KTable
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, numbers_at, of_alternatives
-from ssdsim.base.checks import Array
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.pricing.room import NoRoom
@@ -76,7 +75,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     options = {name: value for name, value in given.items() if value is not None}
     refuse_others("serve", options, taken())
     names, switches = _named(options.pop("strategies", None))
-    if plan is not None and batching.k_table is not None:
+    if plan is not None and batching.says_k is not None:
         raise InputError("--k-table has no effect with --schedule (which says K, too)")
     context = workload.context
     options["context"] = max(1, round(context))
@@ -84,11 +83,11 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         options["output_tokens"] = max(1, round(float(workload.output_tokens.mean())))
     if "pair" in options:  # how misses go together is known of batches only, and much the same of all of them
         options["b"] = _TYPICAL_BATCH
-    engine, tables = Engine.of(options), PromptTables()
-    ranked = engine.runnable(names)
     least = max(strategies.ALL.named(name).least_sequences(ChainMap(options, DEFAULTS)) for name in names)
     if least > 1:  # so many are asked for where room is looked for; fewer may run
         options["b"] = max(least, options.get("b", 1))
+    engine, tables = Engine.of(options), PromptTables()
+    ranked = engine.runnable(names)
     configuration = configure(**options, strategies=ranked)
 
     def of_each(chosen: Sequence[str]) -> dict[str, Policy]:
@@ -105,11 +104,10 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     fixed_k: Mapping[int, Policy] = {}
     if plan is not None:
         by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
-    elif batching.k_table is not None:
+    elif batching.says_k is not None:
         if (why := engine.lacks("sd")) is not None:
             raise InputError(f"--k-table varies K of SD, {why}")
-        table = batching.k_table if isinstance(batching.k_table, KTable) else None
-        chosen = by_k(table, AUTO, options, batching, tables)
+        chosen = by_k(batching.says_k, AUTO, options, batching, tables)
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
     elif switches:
         by_name[AUTO] = _fastest(by_name, options, workload, batching, tables)
@@ -153,12 +151,12 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
     for batch in _BATCHES:
         try:
             labelled = list(_alternatives_at(strategy, {**options, "b": batch}))
+        except NoRoom:
+            return
         rounds = [scenario.tokens.p for scenario, _ in labelled]
         if len(rounds) == len(before) and all(map(np.array_equal, rounds, before)):
             continue
         before = rounds
-        except NoRoom:
-            return
         for scenario, label in labelled:
             told = [f"{ALL[name].short} {scenario.settings[name]:.2g}" for name in strategy.told]
             yield scenario, " ".join([label, *(told or [f"b {batch}"])])

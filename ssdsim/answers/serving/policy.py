@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.ledger import Ledger, ledgers
@@ -14,6 +16,16 @@ from ssdsim.answers.serving.round_table import RoundTable
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
+
+
+class Steering(Protocol):
+    """What moves a policy of Ks by what was accepted; each replica has one of its own."""
+
+    def k(self, batch: int) -> int:
+        """Of the next round of so many sequences."""
+
+    def heard(self, batch: int, accepted: float) -> bool:
+        """Drafted tokens that were accepted in a round, a sequence on average; whether K moved."""
 
 
 class Variant:
@@ -36,6 +48,7 @@ class Variant:
         self.caches = strategy.miss is not None
         averages = scenario.tokens.averages
         self.p_hit = 0.0 if strategy.miss is None else 1.0 - float(averages.to[strategy.miss])
+        self.of = strategy.name, strategy.lookahead(scenario.settings)
         self.asked = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
         ]
@@ -46,9 +59,9 @@ class Policy:
     """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
     first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
     One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
+    One that is ``steered`` goes by what rounds accepted, too: its cells are what runs most, for who knows no rounds.
     """
 
-        self.of = strategy.name, strategy.lookahead(scenario.settings)
     name: str
     title: str
     variants: Sequence[Variant]
@@ -57,6 +70,7 @@ class Policy:
     cells: Mapping[tuple[int, int], int]
     is_schedule: bool = False
     counts_scheduled: bool = False
+    steered: Callable[[], Steering] | None = None
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
@@ -77,6 +91,20 @@ class Policy:
             low = self.batches[max(0, bisect_right(self.batches, batch) - 1)]
             event = self._found[batch, at] = self.cells[low, self.contexts[at]]
         return event
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """Drafted tokens of each variant."""
+        return tuple(self._of_k)
+
+    def number_of_k(self, k: int) -> int:
+        """Of the variant that drafts so many tokens."""
+        return self._of_k[k]
+
+    @cached_property
+    def _of_k(self) -> Mapping[int, int]:
+        lookaheads = (variant.scenario.strategy.lookahead(variant.scenario.settings) for variant in self.variants)
+        return {k: number for number, k in enumerate(lookaheads)}
 
     def _context_at(self, context: float) -> int:
         if len(self.contexts) == 1:
