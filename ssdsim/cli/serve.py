@@ -82,7 +82,7 @@ def command(
         return
     requests = load.arrives(effort.seed, goal.capacity)
     if effort.runs and not quiet:
-        _say_cost(requests, _runs(load, goal, batching, options), output)
+        _say_cost(requests, most_runs(load, goal, batching, options), output)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
@@ -106,7 +106,7 @@ def command(
     print_warnings(answer.warnings, quiet)
 
 
-def _runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
+def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
     """At most: of each policy at each load and in its search, and of each K for good at each load."""
     names, ks = set(str(options["strategies"] or _STRATEGIES).split(",")), 0
     if batching.says_k is not None:
