@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ssdsim import figures
+from ssdsim.answers.serving.as_json import as_json
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.ema_tiers import KS, EmaTiers
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import serve
+from ssdsim.reports.serving import serving
 from ssdsim.scenario.configuration import configure
 from tests.serving.sample_runs import SMALL, policies_of, requests
 
@@ -142,3 +145,16 @@ def test_every_replica_has_averages_of_its_own() -> None:
     assert set(answer.fixed_k) == set(KS)
     assert answer.best_k in KS
     assert sum(answer.metrics[AUTO].variant_share) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("engine", ["closed", "loop"])
+def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
+    options = {**GIVEN, "rate": [4.0, 8.0], "requests": 120, "k_table": "ema", "engine": engine}
+    answer = as_json(serve(**options))
+    shown = {each.key: each for each in serving(answer)[0]}["serving-fixed-k"].table
+    assert list(shown["what"].unique()) == [*(f"K {k}" for k in KS), "K by the policy"]
+    assert len(shown) == 2 * (len(KS) + 1)
+    assert shown["tpot_ms"].notna().all()
+    assert shown["low"].notna().all() == (engine == "loop")
+    assert figures.serving_fixed_k(answer).data
+    assert answer["variants"] == [f"SD K {k}" for k in KS]
