@@ -21,6 +21,7 @@ from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import KnownTokens, Moves, drawn
+from ssdsim.scenario.token_ranges import LOOKS
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -132,7 +133,24 @@ class Rates:
             return at_values * factor
         over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
         over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
-        return self._under(rows, seconds, over_ranges) * factor
+        return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
+
+    def _over_ranges(self, rows: SideBySide, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
+        """The drawn steps as the looks over the ranges of tokens move their prices."""
+        if not rows.strategy.ragged:
+            return seconds
+        each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
+        moved = {pair: self._moved(rows.prices[pair[0]], rows.known[pair[1]]) for pair in dict.fromkeys(each)}
+        return {name: drawn * np.stack([moved[pair][name] for pair in each]) for name, drawn in seconds.items()}
+
+    def _moved(self, price: Priced, known: KnownTokens) -> Mapping[str, Array]:
+        """How many times as long each step takes, a number a draw."""
+        look_of = np.arange(self._errors.draws) % LOOKS
+        over = price.over(known.changes(self._errors)) if known.open else price.seconds
+        times = {
+            name: np.asarray(over[name]) / expected if expected else 1.0 for name, expected in price.seconds.items()
+        }
+        return {name: np.broadcast_to(each, (LOOKS,))[look_of] for name, each in times.items()}
 
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
         """Seconds of each step under each draw."""
@@ -195,9 +213,10 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        looks = (scenario.known.ends, scenario.known.by_look(errors))
-        across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
-        return cls(joint, timings, np.concatenate(across))
+        known, over = scenario.known, scenario.priced.over
+        looks = ((known.ends, known.changes_at_ends), (known.by_look(errors), known.changes(errors)))
+        rounds = [replace(scenario.round, averages=each, seconds=over(changes)) for each, changes in looks]
+        return cls(joint, timings, np.concatenate([np.asarray(closed_form(each).tokens_per_second) for each in rounds]))
 
     def scaled(self, by: float | Draws) -> Drawn:
         """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""
