@@ -93,16 +93,28 @@ def _put_together(parts: Sequence[Estimate], numbers: Sequence[NDArray[np.intp]]
     order = np.argsort(np.concatenate(numbers))
 
     def column(of_each: Sequence[Any]) -> Any:
-        if any(each is None for each in of_each):
-            return None
         whole = [np.broadcast_to(each, len(of)) for each, of in zip(of_each, numbers, strict=True)]
         return np.concatenate(whole)[order]
+
+    return _by_column(parts, column)
+
+
+def rows_of(whole: Estimate, at: NDArray[np.intp], rows: int) -> Estimate:
+    """The rows ``at`` of an estimate of so many; every number a column."""
+    return _by_column([whole], lambda of_each: np.broadcast_to(of_each[0], rows)[at])
+
+
+def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]) -> Estimate:
+    """One estimate, whose every number ``column`` makes of those of the parts; None where one of them has none."""
+
+    def made(of_each: Sequence[Any]) -> Any:
+        return None if any(each is None for each in of_each) else column(of_each)
 
     names = [field.name for field in fields(Estimate) if field.name not in ("strategy", "breakdown_s")]
     return Estimate(
         parts[0].strategy,
-        breakdown_s={part: column([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
-        **{name: column([getattr(each, name) for each in parts]) for name in names},
+        breakdown_s={part: made([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
+        **{name: made([getattr(each, name) for each in parts]) for name in names},
     )
 
 
