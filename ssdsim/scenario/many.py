@@ -68,14 +68,51 @@ def estimate(rows: SideBySide) -> Estimate:
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
         return _put_together([estimate(rows.taken(numbers)) for numbers in alike], alike)
-    seconds = [price.seconds for price in rows.prices]
-    columns = {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
-    return rows.strategy.closed_form(_round(rows, columns, rows.averages, ()))
+    return rows.strategy.closed_form(_round(rows, _seconds(rows), rows.averages, ()))
 
 
 def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
     """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
     return Rates(errors)(SideBySide.of(scenarios))
+
+
+def across(rows: SideBySide, errors: TimingErrors) -> Draws:
+    """Tokens/s of each row over the ranges in which its tokens lie, timings being as they are predicted.
+
+    Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
+    """
+    alike = _of_the_same_steps(rows)
+    if len(alike) > 1:
+        return _in_order([across(rows.taken(numbers), errors) for numbers in alike], alike)
+    seconds = {name: column[:, None] for name, column in _seconds(rows).items()}
+    ends, over = [each.ends for each in rows.known], [each.by_look(errors) for each in rows.known]
+    made = []
+    for looks in (ends, over):
+        averages = taken(stacked(looks, rows.strategy.free_running), rows.known_of)
+        rate = rows.strategy.closed_form(_round(rows, seconds, averages, (None,))).tokens_per_second
+        made.append(np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round)))
+    return np.concatenate(made, axis=-1)
+
+
+def rates_under(rows: SideBySide, averages: Averages) -> Array:
+    """Tokens/s of each row if all rounds had these averages."""
+    alike = _of_the_same_steps(rows)
+    if len(alike) > 1:
+        return _in_order([rates_under(rows.taken(numbers), averages) for numbers in alike], alike)
+    columns = taken(stacked([averages], rows.strategy.free_running), np.zeros(len(rows), dtype=np.intp))
+    rate = rows.strategy.closed_form(_round(rows, _seconds(rows), columns, ())).tokens_per_second
+    return np.broadcast_to(np.asarray(rate), len(rows))
+
+
+def _seconds(rows: SideBySide) -> dict[str, Array]:
+    """Each step's duration in a column, of rows whose rounds have the same steps."""
+    seconds = [price.seconds for price in rows.prices]
+    return {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
+
+
+def _in_order(parts: Sequence[Draws], numbers: Sequence[NDArray[np.intp]]) -> Draws:
+    """All rows from parts of them, by their numbers."""
+    return np.concatenate(parts)[np.argsort(np.concatenate(numbers))]
 
 
 def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:
@@ -121,8 +158,7 @@ class Rates:
             self._drawn.clear()
         alike = _of_the_same_steps(rows)
         if len(alike) > 1:
-            apart = [self(rows.taken(numbers)) for numbers in alike]
-            return np.concatenate(apart)[np.argsort(np.concatenate(alike))]
+            return _in_order([self(rows.taken(numbers)) for numbers in alike], alike)
         steps = [self.steps(price) for price in rows.prices]
         seconds = {name: np.stack([each[name] for each in steps])[rows.price_of] for name in steps[0]}
         known = taken(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
@@ -195,9 +231,7 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        looks = (scenario.known.ends, scenario.known.by_look(errors))
-        across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
-        return cls(joint, timings, np.concatenate(across))
+        return cls(joint, timings, across(SideBySide.of([scenario]), errors)[0])
 
     def scaled(self, by: float | Draws) -> Drawn:
         """Of a rate that is so many times as high; ``by`` may be a number a draw."""
