@@ -253,6 +253,16 @@ def test_predict_loads_nothing_that_it_does_not_need() -> None:
     assert done.stdout.strip().endswith("[]")
 
 
+def test_an_answer_in_json_loads_nothing_that_prints_in_colours() -> None:
+    code = (
+        "import sys; from ssdsim.cli.main import cli; "
+        "cli(['predict', '--hardware', 'h100-sxm', '--p-hit', '0.8', '--json'], standalone_mode=False); "
+        "print([m for m in ('rich', 'ssdsim.scenario.typed_options') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip().endswith("[]")
+
+
 @pytest.mark.long
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
