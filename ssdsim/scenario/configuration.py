@@ -66,9 +66,11 @@ class Configuration:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Extrapolations and mismatches behind the timings, and placeholders and mismatches behind the tokens."""
-        timings = (scenario.warnings for scenario in self.scenarios.values()) if self.site is not None else ()
-        return sorted(frozenset(self.of_tokens).union(*timings))
+        """Extrapolations and mismatches behind the timings, what a round's own rule leaves open, and placeholders and
+        mismatches behind the tokens.
+        """
+        of_rounds = (scenario.warnings for scenario in self.scenarios.values())
+        return sorted(frozenset(self.of_tokens).union(*of_rounds))
 
     @property
     def share_beyond_timings(self) -> float:

@@ -16,6 +16,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.price import Priced
+from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import KnownTokens
 
 
@@ -56,9 +57,10 @@ class Scenario:
     def devices(self) -> Devices:
         return self.priced.devices
 
-    def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
-        """The same rounds at other prices."""
-        return replace(self, priced=replace(self.priced, expected=steps), same_rounds=self.drawn_from)
+    def with_steps(self, steps: Mapping[str, Step], again: PricedAgain | None = None) -> Scenario:
+        """The same rounds at other prices, and how these are made again where inputs of tokens are others."""
+        priced = replace(self.priced, expected=steps, again=again)
+        return replace(self, priced=priced, same_rounds=self.drawn_from)
 
     @property
     def drawn_from(self) -> Tokens:

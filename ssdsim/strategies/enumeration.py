@@ -47,6 +47,7 @@ class Enumeration(Cached):
     source = "SGLang roadmap 27462 and PR 27634 (decoupled_enum_buffer.py)"
     rival = "sd"
     posts = True
+    ragged = True
     searched = (
         DRAFT_DEVICES,
         LOOKAHEAD,

@@ -45,6 +45,7 @@ class Hybrid(Strategy):
     source = "Oliaro et al., 2025, arXiv 2411.04975 (hybrid); SGLang PR 27628"
     rival = "sd"
     drafted = "hybrid_k"
+    ragged = True
     searched = (
         Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
     )

@@ -20,6 +20,8 @@ from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
 
+RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
+
 
 @dataclass(frozen=True)
 class Explorer:
@@ -61,7 +63,7 @@ def explore(seed: int = 0, progress: Progress | None = None, **options: Any) -> 
     ------
     InputError : a mistake in the options, no strategy has room where the page opens, or a grid of too many points.
     """
-    found = explored(seed, progress, **options)
+    found = explored(seed, progress, checked=RANDOM_PLACES, **options)
     errors = interpolation_errors(found)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
