@@ -156,7 +156,7 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.that_shape(reads & beside(settings, said).keys())
+    shaping = settings.that_shape(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
