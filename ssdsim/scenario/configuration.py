@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import GIVEN, Settings
@@ -22,7 +22,9 @@ from ssdsim.scenario.options import beside
 from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
-from ssdsim.scenario.typed_options import Options
+
+if TYPE_CHECKING:
+    from ssdsim.scenario.typed_options import Options
 
 
 @dataclass(frozen=True)
