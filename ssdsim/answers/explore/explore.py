@@ -28,7 +28,7 @@ from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
 MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
-_NODES = {"alpha": 8, "hit_r": 3}  # of an axis that is interpolated, at most
+_NODES = {"alpha": 8, "hit_c": 6, "hit_r": 3}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
@@ -241,16 +241,16 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
 def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
     rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
     places = _places(axis)
-    curves = []
     readers = [name for name in space.names if axis.name in space.read[name]]
+    points = []
     for _ in range(_CASES):
         at = {each.name: anywhere(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
-        points = [space.alone(name, {**at, axis.name: place}) for place in places]
-        found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
-        if np.isfinite(found).all():
-            curves.append(found)
-    nodes = chosen_nodes(places, np.array(curves), most, axis.start) if curves else _some(places, most)
+        points += [space.alone(name, {**at, axis.name: place}) for place in places]
+    found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
+    curves = found.reshape(_CASES, len(places))
+    curves = curves[np.isfinite(curves).all(axis=1)]
+    nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
     return replace(axis, values=_with(axis.start, nodes))
 
 
