@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from pandas.testing import assert_frame_equal
 from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
-from ssdsim.answers.sweep.plan import PRESETS, Plan, as_configured, number_columns, plan_of
+from ssdsim.answers.sweep.plan import PRESETS, Part, Plan, as_configured, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
@@ -70,6 +71,14 @@ def test_every_combination_is_there_once_and_in_order() -> None:
         {name: point[name] for name in ("k", "alpha", "p_hit")} for point in expected
     ]
     assert np.array_equal(table["ssd_over_sd"], evaluate(expected)["ssd_over_sd"])
+
+
+def test_a_part_of_a_grid_has_its_points_wherever_it_begins() -> None:
+    grid: dict[str, Any] = {"k": [2, 3, 4], "alpha": [0.5, 0.9], "p_hit": [0.5, 0.75, 1.0]}
+    plan = plan_of(None, {"t_sd": 0.2, **grid})
+    whole = [{"t_sd": 0.2, **dict(zip(grid, at, strict=True))} for at in product(*grid.values())]
+    for start in range(plan.size):
+        assert list(plan.points(Part(0, start, plan.size))) == whole[start:]
 
 
 def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:

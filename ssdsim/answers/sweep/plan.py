@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from itertools import islice, product
 from math import prod
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -100,8 +99,16 @@ class Plan:
 
     def points(self, part: Part) -> Iterator[dict[str, Any]]:
         """The options of the part's points, as they were given."""
-        for values in islice(product(*self.grid.values()), part.start, part.stop):
-            yield {**self.options, **dict(zip(self.grid, values, strict=True))}
+        for number in range(part.start, part.stop):
+            yield {**self.options, **self._place(number)}
+
+    def _place(self, number: int) -> dict[str, Any]:
+        """What the axes are at a point, which is found without counting the points before it."""
+        places = {}
+        for name, values in reversed([*self.grid.items()]):
+            number, at = divmod(number, len(values))
+            places[name] = values[at]
+        return {name: places[name] for name in self.grid}
 
     def results(self, part: Part) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
