@@ -43,7 +43,7 @@ class Shelf(Generic[T]):
     made: Mapping[str, T] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """Of the bundled cards."""
+        """The names of the bundled cards."""
         files = (models_folder() / self.folder).glob(f"*{self.suffix}")
         return [*self.made, *sorted(path.stem for path in files)]
 

@@ -287,7 +287,7 @@ class OneOrByPosition(Kind):
 
 
 def _share(text: str) -> float:
-    """Of ``0.8`` or ``80%``."""
+    """The share that ``0.8`` or ``80%`` says."""
     return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
 
 
