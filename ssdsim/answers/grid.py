@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,6 +176,11 @@ class _Table:
         steps = (step for price in self._prices.values() for step in price.expected.values())
         return self._of_tokens.union(*(step.warnings for step in steps))
 
+    def of_strategy(self, name: str) -> Scenarios | None:
+        """A strategy's scenarios; None where it has none."""
+        found = self._fastest.get(name)
+        return None if found is None else found.scenarios
+
     def fastest(self) -> Iterator[tuple[int, float, Scenario]]:
         """Each point with the tokens/s and the scenario of its strategy."""
         for each in self._fastest.values():
@@ -289,10 +295,24 @@ class OfOneStrategy:
     """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
 
     def __init__(self, table: _Table) -> None:
-        best = {row: (rate, scenario) for row, rate, scenario in table.fastest()}
         self._table = table
-        self.found = [best[number][1] if error is None else error for number, error in enumerate(table.errors)]
-        self.tokens_per_second = [best[n][0] if error is None else 0.0 for n, error in enumerate(table.errors)]
+        self.errors = table.errors
+
+    def side_by_side(self, name: str) -> Scenarios | None:
+        """Those of one strategy, of the points that ask for it; None where it is possible at none."""
+        return self._table.of_strategy(name)
+
+    @cached_property
+    def found(self) -> list[Scenario | str]:
+        return [self._best[number][1] if error is None else error for number, error in enumerate(self.errors)]
+
+    @cached_property
+    def tokens_per_second(self) -> list[float]:
+        return [self._best[number][0] if error is None else 0.0 for number, error in enumerate(self.errors)]
+
+    @cached_property
+    def _best(self) -> dict[int, tuple[float, Scenario]]:
+        return {row: (rate, scenario) for row, rate, scenario in self._table.fastest()}
 
     @property
     def warnings(self) -> frozenset[str]:

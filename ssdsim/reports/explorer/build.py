@@ -21,6 +21,8 @@ from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
 
+RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
+
 
 @dataclass(frozen=True)
 class Explorer:
@@ -67,7 +69,7 @@ def explore(
     InputError : a mistake in the options, no strategy has room where the page opens, a grid of too many points, or a
         cluster that cannot be reached.
     """
-    found = explored(seed, Workers(jobs, cluster, progress), **options)
+    found = explored(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
     errors = interpolation_errors(found)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
