@@ -46,6 +46,7 @@ def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
 def taken(record: type[R], given: dict[str, Any]) -> R:
     """The record of what is ``given`` of it, which is taken out of there; None is not given."""
     options = options_of(record)
-    called = {each.name: options[each.name].name if each.name in options else each.name for each in fields(record)}
+    own = [each.name for each in fields(record) if each.init]
+    called = {name: options[name].name if name in options else name for name in own}
     values = {name: given.pop(option, None) for name, option in called.items()}
     return record(**{name: value for name, value in values.items() if value is not None})

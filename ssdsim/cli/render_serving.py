@@ -70,11 +70,7 @@ def print_compared(name: str, workload: Workload, rows: Sequence[Compared], conf
     settings = configuration.settings
     what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
     out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
-    table = Table(names=2)
-    table.add_column("", words=True)
-    table.add_column(" ", words=True)
-    for column in ("measured ms", "predicted ms", "Diff %"):
-        table.add_column(column)
+    table = Table(("", " "), ("measured ms", "predicted ms", "Diff %"), names=2)
     for row in rows:
         cells = (f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.difference:+.1%}")
         table.add_row(row.metric.upper(), row.statistic, *cells)
@@ -103,16 +99,12 @@ def _headline(point: Point) -> str:
 
 def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
     """A row a metric, a column a policy."""
-    table = Table(turned=True)
-    table.add_column("", words=True)
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
-    columns += ["preempted"]
-    for column in columns:
-        table.add_column(column)
+    table = Table(("",), [*columns, "preempted"], turned=True)
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
@@ -150,10 +142,7 @@ def _interval(summary: Summary | None, percent: int) -> str:
 
 
 def _closed(serving: Serving, point: Point) -> Table:
-    table = Table()
-    table.add_column("", words=True)
-    for column in ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"):
-        table.add_column(column)
+    table = Table(("",), ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"))
     for name, served in point.closed.items():
         numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
