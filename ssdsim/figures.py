@@ -39,6 +39,43 @@ if TYPE_CHECKING:
     from ssdsim.answers.token_model import TokenRates
     from ssdsim.validation.paper import FamilyReplay, SweepReplay
 
+__all__ = [
+    "all_hit",
+    "boundary",
+    "cache_shapes",
+    "datasets",
+    "engine_sweeps",
+    "fallback",
+    "figure",
+    "hit_rate",
+    "measured",
+    "miss_curves",
+    "pair_acceptance",
+    "pair_batches",
+    "pair_hits",
+    "pair_sets",
+    "pareto",
+    "roofline",
+    "saguaro",
+    "save",
+    "serving_compared",
+    "serving_crossing",
+    "serving_goodput",
+    "serving_minute",
+    "serving_tpot",
+    "serving_ttft",
+    "speedup",
+    "timeline",
+    "validation",
+    "verification",
+    "window",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 Answer = Prediction | str | Path | Mapping[str, Any]
 
 
@@ -83,7 +120,7 @@ def cache_shapes(answer: Answer) -> go.Figure:
 
 
 def fallback(answer: Answer, seed: int = 0) -> go.Figure:
-    """Which fallback at which batch, with Theorem 17's batch."""
+    """Which backup at which batch, with Theorem 17's batch."""
     return figure(answer, "fallback", seed)
 
 

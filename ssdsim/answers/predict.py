@@ -16,6 +16,7 @@ from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Interval
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure

@@ -9,14 +9,17 @@ from types import MappingProxyType
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
 
+_NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
-@dataclass(frozen=True)
-class Verdict:
+
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """Is ``subject`` the strategy to use?
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
@@ -33,6 +36,21 @@ class Verdict:
     sentence: str
     doubts: tuple[Doubt, ...] = ()
     doubts_told: str = ""
+
+    @property
+    def told(self) -> Told:
+        """A row a rival."""
+        title = strategies.ALL.named(self.subject).title
+        rows = [
+            (
+                strategies.ALL.named(rival).title,
+                f"{versus.ratio:.2f}x",
+                "-" if versus.interval is None else f"{versus.low:.2f}-{versus.high:.2f}",
+                "-" if versus.probability_faster is None else f"{versus.probability_faster:.2f}",
+            )
+            for rival, versus in self.over.items()
+        ]
+        return Told(f"The verdict on {title}", ("over", "ratio", "95 %", "P(faster)"), rows, self.sentence)
 
 
 def verdict(

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from ssdsim.answers.inputs_told import inputs_told
-from ssdsim.answers.prediction_table import title
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
@@ -126,7 +125,7 @@ def _refuse_useless(
 
 def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:
     out = console()
-    out.print(title(configuration), style="bold")
+    out.print(configuration.title, style="bold")
     scale, unit = (1e3, "ms") if configuration.unit == "s" else (1.0, "T_v")
     out.print(_table(runs, scale, unit))
     out.print()

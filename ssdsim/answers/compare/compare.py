@@ -22,7 +22,9 @@ from ssdsim.answers.told import Shown, Told
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
+from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import Standing, TokenInput, by_standing

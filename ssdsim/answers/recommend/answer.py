@@ -18,8 +18,8 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
-from ssdsim.answers.told import Shown, Told
 from ssdsim.base.intervals import Interval
+from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET

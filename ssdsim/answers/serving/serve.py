@@ -30,7 +30,9 @@ from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval, Measured
-from ssdsim.base.option_record import taken
+from ssdsim.base.option_record import called, taken
+from ssdsim.base.told import Shown, Told
+from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
@@ -82,7 +84,7 @@ class Apart:
 
 
 @dataclass(frozen=True, repr=False)
-class Serving:
+class Serving(Shown):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
