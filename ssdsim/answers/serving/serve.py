@@ -24,6 +24,7 @@ from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
@@ -36,6 +37,7 @@ from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
+from ssdsim.scenario.options import refuse_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,9 +110,15 @@ class Serving(Shown):
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
 
-    def __repr__(self) -> str:
-        """What a person reads at the prompt; the numbers are in ``points``."""
-        return f"<Serving: {self.verdict.sentence}>"
+    @property
+    def told(self) -> Told:
+        """A row a policy; what each load gives is in ``points``."""
+        rows = [
+            (self.policies.by_name[name].title, counted(self.policies.by_name[name].gpus), f"{rate:.1f}")
+            for name, (rate, _) in self.capacities.items()
+        ]
+        loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
+        return Told(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
 def serve(
@@ -131,6 +139,8 @@ def serve(
     InputError : one line that says what, where, and what is allowed.
     """
     given: dict[str, Any] = {**options}
+    of_records = [name for record in (Load, Fleet, Batching, Goal, Effort) for name in called(record).values()]
+    refuse_others("serve", given, (*of_records, *taken_by_serving()))
     load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
     goal, effort = taken(Goal, given), taken(Effort, given)
     return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **given)
