@@ -117,7 +117,7 @@ def command(
     what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
-    with shown("recommend", "steps", quiet, ends=False) as progress:
+    with shown("recommend", "steps", quiet) as progress:
         recommendation = recommend(seed=seed, progress=progress, **options)
     with shown("recommend", "", quiet):
         entrance = door(recommendation, rate, slo)

@@ -80,7 +80,7 @@ def command(
     limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
     runs = {}
-    with shown("simulate", "runs" if tokens else "rounds", quiet, ends=False) as progress:
+    with shown("simulate", "runs" if tokens else "rounds", quiet) as progress:
         heard = InTurn(progress, len(scenarios))
         for at, (name, scenario) in enumerate(scenarios.items()):
             how: dict[str, Any] = {"seed": seed, "progress": heard.of(at)}
