@@ -51,7 +51,8 @@ class Timed(OptionRecord):
         """The target's, then the draft's; of a machine that is ``described`` where one is."""
         gpus, tp, draft_gpu = self.gpus, self.tp, self.draft_gpu
         if (self.device is None) == (gpus is None):
-            raise InputError("give either --device cpu or --gpus 0-4")
+            of_it = f" ({described.name} has 0-{described.device.count - 1})" if described else ""
+            raise InputError(f"give either --device cpu or --gpus 0-4{of_it}")
         if self.device is not None:
             if draft_gpu is not None:
                 raise InputError("--draft-gpu has no effect with --device cpu")
