@@ -94,7 +94,7 @@ def beside_searched() -> Mapping[str, Any]:
 @click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
 @click.option("--use", type=click.Choice(USES), default="needed", show_default=True, help="GPUs that a token pays for")
 @click.option("--rate", type=float, help="requests a second over all copies, at which strategies are held together")
-@click.option("--slo", help="what 90 % of requests must keep, in ms: ttft:500,tpot:20")
+@click.option("--slo", help="what 90 % of requests must keep, in ms or with units: ttft:500,tpot:20ms")
 @output_option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
 )

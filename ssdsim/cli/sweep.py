@@ -17,7 +17,7 @@ from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import check_workers
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.option import Group
+from ssdsim.base.option import Group, number
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
@@ -207,12 +207,8 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
     for name in (*plan.grid, *(header for header, _, _ in shown)):
         table.add_column(name)
     for _, row in best.iterrows():
-        table.add_row(*(_setting(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
+        table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
-
-
-def _setting(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _summary(contest: _Sides, possible: pd.DataFrame) -> str:

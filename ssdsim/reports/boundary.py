@@ -10,7 +10,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
-from ssdsim.reports.figure import Figure, LeftOut, number, rounded
+from ssdsim.base.option import number
+from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.speedups import setter
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, band, colour_of, new_plot, title_of
