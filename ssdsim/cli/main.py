@@ -119,6 +119,10 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         code = 2
+    except click.NoSuchOption as error:
+        from ssdsim.cli.no_such_option import complaint
+
+        _fail(complaint(error))
     except click.ClickException as error:
         _fail(error.format_message())
     except ReaderLeftError:

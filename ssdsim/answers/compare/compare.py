@@ -102,8 +102,8 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     InputError : an unknown option or value, or one without effect here; nothing fits.
     """
     whole("b", b, 1)
-    if options.get("strategies") in (None, "all"):
-        options["strategies"] = strategies.ALL.names
+    if options.get("strategies") is None:
+        options["strategies"] = EVERY
     request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
     search = Search(request)
     search.run()
