@@ -15,7 +15,7 @@ from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.estimate import PARTS, Estimate, part_title
 from ssdsim.scenario.configuration import Configuration
 from ssdsim.scenario.engines import Engine
 
@@ -92,7 +92,9 @@ def _print_round_bars(prediction: Prediction, out: Console) -> None:
 
 def _legend(estimate: Estimate, scale: float) -> list[str]:
     parts = {part: float(estimate.breakdown_s[part]) for part in PARTS}
-    return [f"{_BLOCKS[part]} {part} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0]
+    return [
+        f"{_BLOCKS[part]} {part_title(part)} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0
+    ]
 
 
 def _bar(estimate: Estimate, longest: float, width: int) -> Text:

@@ -23,7 +23,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
 from ssdsim.engine.trace import Trace
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.estimate import PARTS, part_title
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.shared.tokens import MOST_OUTPUT_TOKENS
 
@@ -174,5 +174,5 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
 
 
 def _parts(run: SimulatedRounds, scale: float, unit: str) -> str:
-    parts = [f"{part} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
+    parts = [f"{part_title(part)} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
     return f"round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}"

@@ -82,10 +82,10 @@ function roundFigure(view) {
     title: `${subject.title} verifies for ${share.toFixed(0)}% of a round of ${shortly(scale * total(own))} ${unit}, `
       + `which yields ${shortly(own.tokens_per_round)} tokens`,
     traces: view.head.parts.map((part) => ({
-      type: "bar", orientation: "h", name: part.name, y: view.possible.map((each) => each.title),
+      type: "bar", orientation: "h", name: part.title, y: view.possible.map((each) => each.title),
       x: view.possible.map((each) => scale * view.rates[each.name][part.name]),
       marker: { color: part.colour, pattern: { shape: part.pattern, size: 5 } },
-      hovertemplate: `%{y}, ${part.name}: %{x:.3g} ${unit}<extra></extra>`,
+      hovertemplate: `%{y}, ${part.title}: %{x:.3g} ${unit}<extra></extra>`,
     })),
     layout: { barmode: "stack", margin: NARROW, legend: LEGEND, yaxis: { autorange: "reversed", automargin: true },
       xaxis: { title: { text: `${unit} of a round` } } },
