@@ -113,17 +113,20 @@ class Basis:
         return f"{before}{where}{whatever}{after}: {condition}{clause}{over}."
 
     def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
-        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""
+        """``; with acceptance anywhere in 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range.
+
+        ``held`` are rivals' places.
+        """
         every = list(contest.over.values())
         ranged = [at for at in held if every[at].lowest is not None]
-        if not ranged or not self.where:
+        if not ranged or not self.anywhere:
             return ""
         if len(ranged) == 1 and every[held[0]].stays:
             said = f"stays {field(ranged[0], 'lowest')}x"
         else:
             spans = [f"{field(at, 'lowest')}-{field(at, 'highest')}x" for at in ranged]
             said = f"is {' and '.join(spans)}"
-        return f"; over {literally(self.where)} it {said}"
+        return f"; with {literally(self.anywhere)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
@@ -143,10 +146,13 @@ class Basis:
         return f"; the timings' errors and what is not known of {' and '.join(names)} leave the sign open"
 
     @property
-    def where(self) -> str:
-        """``0.5-0.9``, or ``their plausible ranges``; empty where no input lies in a range."""
+    def anywhere(self) -> str:
+        """``acceptance anywhere in 0.5-0.9``, of several in ``their plausible ranges``; empty where none has one.
+
+        Unlike a 95 % interval this has the best and the worst of the ranges, timings being as they are predicted.
+        """
         ranged = [each for each in self.inputs if each.is_open]
-        return _where(ranged) if ranged else ""
+        return _anywhere(ranged) if ranged else ""
 
 
 SURE = Basis()
@@ -178,14 +184,14 @@ def listed(inputs: Iterable[TokenInput]) -> str:
     return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
 
 
-def _where(ranged: Sequence[TokenInput]) -> str:
+def _anywhere(ranged: Sequence[TokenInput]) -> str:
     if len(ranged) > 1:
+        names = " and ".join(dict.fromkeys(each.what for each in ranged))
         plausible = all(each.standing == "placeholder" for each in ranged)
-        return "their plausible ranges" if plausible else "their ranges"
+        return f"{names} anywhere in their {'plausible ' if plausible else ''}ranges"
     (each,) = ranged
     assert each.within is not None  # it is open
-    name = "" if each.standing == "placeholder" else f"{_called(each)} "
-    return f"{name}{each.within[0]:g}-{each.within[1]:g}"
+    return f"{_called(each)} anywhere in {each.within[0]:g}-{each.within[1]:g}"
 
 
 def _called(each: TokenInput) -> str:

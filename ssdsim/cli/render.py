@@ -11,6 +11,7 @@ from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
+from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -34,10 +35,10 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     _print_round_bars(prediction, out)
     out.print()
     verdict = prediction.verdict
-    colour = "green" if verdict.best == verdict.subject else "yellow"
+    colour = "green" if verdict.decided and verdict.best == verdict.subject else "yellow"
     print_labelled(out, "Verdict  ", f"{_not_there(prediction)}{verdict.sentence}", colour, "bold")
     if verdict.probability_best is not None:
-        others = " and ".join(map(title_of, verdict.over))
+        others = called_together(list(verdict.over))
         faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
         rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
         print_labelled(out, UNLABELLED, faster + rest)

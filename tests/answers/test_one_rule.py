@@ -248,7 +248,7 @@ def test_the_mission_s_own_question_has_a_short_answer() -> None:
     assert re.fullmatch(
         r"Yes at any plausible acceptance: if acceptance is near 0\.8, SSD is 1\.\d\dx SD \(95 %: 1\.\d\d-1\.\d\d\) "
         r"on 5 GPUs against 4, "
-        r"\d+% more tokens/s per GPU; over 0\.5-0\.9 it is 1\.\d\d-1\.\d\dx\.",
+        r"\d+% more tokens/s per GPU; with acceptance anywhere in 0\.5-0\.9 it is 1\.\d\d-1\.\d\dx\.",
         verdict.sentence,
     )
 
