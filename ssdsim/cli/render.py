@@ -42,6 +42,8 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
         faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
         rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
         print_labelled(out, UNLABELLED, faster + rest)
+    if prediction.other_k:
+        print_labelled(out, UNLABELLED, prediction.other_k)
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet, prediction.configuration.share_beyond_timings)
 
