@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
+from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.sides import AT_ONCE, Side
@@ -47,17 +47,25 @@ and below.
 """
 
 
+class Case(NamedTuple):
+    """The template of a sentence and what it says of the subject, by the code of the places of its numbers."""
+
+    code: str
+    sentence: str
+    outcome: Outcome
+
+
 @dataclass(frozen=True)
 class Contests:
     """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
 
-    A case is its code with the template of its sentence; -1 stands for none: the subject has no room, or no rival has.
+    The number -1 stands for none: the subject has no room, or no rival has.
     """
 
     table: Table
     sets: tuple[tuple[str, ...], ...]
     cases: NDArray[np.int64]
-    known: tuple[tuple[str, str], ...]
+    known: tuple[Case, ...]
 
     @classmethod
     def joined(cls, parts: Sequence[Contests], along: str) -> Contests:
@@ -70,7 +78,7 @@ class Contests:
         return cls(table, parts[0].sets, Table.joined(renumbered, along).values.astype(np.int64), tuple(known))
 
 
-def _renumbered(part: Contests, known: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+def _renumbered(part: Contests, known: Sequence[Case]) -> NDArray[np.int64]:
     number = {case: at for at, case in enumerate(known)}
     numbers = np.array([*(number[case] for case in part.known), -1], dtype=np.int64)
     return numbers[part.cases]
@@ -206,8 +214,8 @@ class _Cases:
     ) -> None:
         self._subject, self._sides, self._rows, self._numbers = subject, sides, rows, numbers
         self._codes = {rival: each.codes() for rival, each in numbers.items()}
-        self._alike: dict[Any, str] = {}
-        self.known: dict[tuple[str, str], int] = {}
+        self._alike: dict[Any, Case] = {}
+        self.known: dict[Case, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
         """What the smallest of the ratios to those possible is above in a share ``DECIDED`` of the draws."""
@@ -234,8 +242,7 @@ class _Cases:
         for at, code in enumerate(codes.tolist()):
             present = [rival for rival in rivals if not np.isnan(self._numbers[rival].ratio[at])]
             if present:
-                case = code, self._template(at, present, code)
-                found[at] = self.known.setdefault(case, len(self.known))
+                found[at] = self.known.setdefault(self._case(at, present, code), len(self.known))
         return found
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
@@ -243,14 +250,15 @@ class _Cases:
         ratios = np.stack([self._numbers[rival].ratio for rival in rivals], axis=-1)
         return _joined([each.astype(str) for each in np.argsort(ratios, axis=-1, kind="stable").T])
 
-    def _template(self, at: int, rivals: Sequence[str], code: str) -> str:
+    def _case(self, at: int, rivals: Sequence[str], code: str) -> Case:
         scenes = {name: self._scenario(name, at) for name in (self._subject, *rivals)}
         gpus = {name: float(each.gpus) for name, each in scenes.items()}
         if not all(each.known.is_sure for each in scenes.values()):
-            return self._doubted(at, rivals, scenes, gpus)
+            return self._doubted(at, rivals, code, scenes, gpus)
         key = code, tuple(rivals), tuple(gpus.values())
         if key not in self._alike:
-            self._alike[key] = template(SURE, self._contest(at, rivals), self._subject, gpus)
+            found = self._contest(at, rivals)
+            self._alike[key] = Case(code, template(SURE, found, self._subject, gpus), found.outcome)
         return self._alike[key]
 
     def _contest(self, at: int, rivals: Sequence[str]) -> Contest[str]:
@@ -265,13 +273,13 @@ class _Cases:
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
     def _doubted(
-        self, at: int, rivals: Sequence[str], scenes: Mapping[str, Scenario], gpus: Mapping[str, float]
-    ) -> str:
+        self, at: int, rivals: Sequence[str], code: str, scenes: Mapping[str, Scenario], gpus: Mapping[str, float]
+    ) -> Case:
         """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
         found = self._contest(at, rivals)
         own, rival = scenes[self._subject], scenes[found.closest]
         basis = Basis(inputs_of(own, rival)) if found.decided else Basis.of(own, rival, None)
-        return template(basis, found, self._subject, gpus)
+        return Case(code, template(basis, found, self._subject, gpus), found.outcome)
 
     def _scenario(self, name: str, at: int) -> Scenario:
         found = self._sides[name].scenarios[self._rows[name][at]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -129,13 +129,13 @@ class _Numbers:
         return {"axes": [axis.name for axis in axes], "nodes": nodes, "shape": values.shape, "start": start}
 
     def contests(self, found: Contests) -> dict[str, Any]:
-        sentences = list(dict.fromkeys(sentence for _, sentence in found.known))
-        number: Mapping[str, int] = {sentence: at for at, sentence in enumerate(sentences)}
+        sentences = list(dict.fromkeys((case.sentence, case.outcome) for case in found.known))
+        number = {sentence: at for at, sentence in enumerate(sentences)}
         return {
             **self.table(found.table),
             "sets": found.sets,
             "cases": self.array(found.cases, found.table.axes),
-            "known": [(code, number[sentence]) for code, sentence in found.known],
+            "known": [(case.code, number[case.sentence, case.outcome]) for case in found.known],
             "sentences": sentences,
         }
 
