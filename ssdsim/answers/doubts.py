@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ssdsim.answers.contest import SIGN_OPEN, Contest, Key, Versus
+from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import inputs_of, swings
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
@@ -135,19 +135,19 @@ class Basis:
         return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
-        """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
+        """Tokens decide it, where it ``turns`` within their ranges; else the errors leave it open."""
         names = [each.what for each in self.tokens if each.half >= _SHOWN]
         if turns and names:
             names = [each.what for each in self.tokens if each.turns] or names
-            whose = " and ".join(f"{name}'" if name.endswith("s") else f"{name}'s" for name in names)
-            return f", so the sign is {whose}: measure {'it' if names == [ACCEPTANCE] else 'them'}"
+            which, it = ("decides", "it") if names == [ACCEPTANCE] else ("decide", "them")
+            return f", so {' and '.join(names)} {which} who is faster: measure {it}"
         if not names:
-            return f"; {SIGN_OPEN}"
-        return f"; the timings' errors and what is not known of {' and '.join(names)} leave the sign open"
+            return f"; {OPEN}"
+        return f"; the timings' errors and what is not known of {' and '.join(names)} leave open who is faster"
 
     @property
     def anywhere(self) -> str:
-        """``acceptance anywhere in 0.5-0.9``, of several in ``their plausible ranges``; empty where none has one.
+        """``acceptance anywhere in 0.5-0.9``, several ``anywhere plausible``; empty where none lies in a range.
 
         Unlike a 95 % interval this has the best and the worst of the ranges, timings being as they are predicted.
         """
@@ -188,7 +188,7 @@ def _anywhere(ranged: Sequence[TokenInput]) -> str:
     if len(ranged) > 1:
         names = " and ".join(dict.fromkeys(each.what for each in ranged))
         plausible = all(each.standing == "placeholder" for each in ranged)
-        return f"{names} anywhere in their {'plausible ' if plausible else ''}ranges"
+        return f"{names} anywhere {'plausible' if plausible else 'in their ranges'}"
     (each,) = ranged
     assert each.within is not None  # it is open
     return f"{_called(each)} anywhere in {each.within[0]:g}-{each.within[1]:g}"
