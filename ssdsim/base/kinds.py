@@ -94,7 +94,9 @@ class Number(Kind):
 
     def checked(self, said: str, value: Any) -> float:
         if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            percent = self.most == 1.0 and isinstance(value, int | float) and 1.0 < value <= 100.0
+            hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
+            raise InputError(f"{said} must {self.must}, got {told(value)}{hint}")
         return value
 
 

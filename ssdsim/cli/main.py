@@ -72,7 +72,11 @@ def _install_completion(ctx: click.Context, param: click.Parameter, shell: str |
         installed(ctx, shell)
 
 
-@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=VerbGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with ssdsim predict --b 16 --p-hit 0.85; ssdsim VERB --help has an example of each.",
+)
 @click.version_option(__version__, prog_name="ssdsim")
 @click.option(
     "--install-completion",

@@ -216,7 +216,7 @@ def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
     rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)
     shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())
-    said = [f"Fastest: {shares} of the possible points"]
+    said = [f"Predicted fastest: {shares} of the possible points"]
     for rival in contest.rivals[:1]:
         ratio = possible[f"{contest.subject}_over_{rival}"]
         what = f"{title_of(contest.subject)}/{title_of(rival)}"

@@ -119,6 +119,7 @@ def test_serve_says_the_slo_that_it_judged() -> None:
         ("sweep --b 1,x", "'x' is not a whole number"),
         ("serve --rate 1 --k-table 1-4:x", "'x' is not a whole number"),
         ("serve --rate 1 --k-table [[1,", "the list is not closed, or not one of numbers"),
+        ("predict --alpha 80", "error: --alpha must lie in [0, 1], got 80.0; 80 % is 0.8"),
         ("predict --p-hit 0.9:0.2", "error: --p-hit 0.9:0.2 must not fall: 0.2:0.9"),
     ],
 )
