@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -57,6 +58,8 @@ class Timed(OptionRecord):
             if draft_gpu is not None:
                 raise InputError("--draft-gpu has no effect with --device cpu")
             return [f"cpu:{core}" for core in range((tp or 1) + 1)]
+        if not re.fullmatch(r"\d+(-\d+)?", str(gpus)):
+            raise InputError(f"--gpus {gpus}: one GPU or a range of them, such as 0 or 0-4")
         found = named_devices(f"cuda:{gpus}") if described else _here(f"cuda:{gpus}")
         if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
             raise InputError(

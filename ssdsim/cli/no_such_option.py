@@ -15,7 +15,8 @@ _SLIP = 0.8  # names as much alike as this differ by a slip of the keys
 
 def complaint(error: click.NoSuchOption) -> str:
     """``no such option --gpus; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend has --gpus``."""
-    asked, own = error.option_name, [] if error.ctx is None else list(error.ctx.command.get_params(error.ctx))
+    asked, params = error.option_name, [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    own = [each for each in params if isinstance(each, click.Option)]
     flags = {flag.lstrip("-"): flag for each in own for flag in each.opts}
     name = asked.lstrip("-")
     if slip := closest(name, flags, _SLIP):

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Whole
@@ -99,6 +100,11 @@ def test_an_slo_is_told_with_its_units_and_what_was_taken_for_granted() -> None:
         Slo.parse("ttft=1s")
 
 
+def test_lengths_take_a_k() -> None:
+    assert Lengths.parse("4k", "--input-len").numbers == (4096.0,)
+    assert Lengths.parse("uniform:1k,2k", "--input-len").numbers == (1024.0, 2048.0)
+
+
 def test_serve_says_the_slo_that_it_judged() -> None:
     done = asked(*"serve --rate 1 --requests 20 --engine closed --slo ttft:1 --quiet".split())
     assert "A good request  keeps TTFT up to 1 ms (a number without a unit is in ms" in done.stdout
@@ -119,6 +125,9 @@ def test_serve_says_the_slo_that_it_judged() -> None:
         ("sweep --b 1,x", "'x' is not a whole number"),
         ("serve --rate 1 --k-table 1-4:x", "'x' is not a whole number"),
         ("serve --rate 1 --k-table [[1,", "the list is not closed, or not one of numbers"),
+        ("serve --rate 1 --input-len 4kb", "--input-len 4kb: a number of tokens such as 1024 or 4k wanted"),
+        ("recommend --gpus 2 --gpu-hour $2", "'$2' is not a number such as 0.5"),
+        ("calibrate --gpus 0..4 -o x.json", "error: --gpus 0..4: one GPU or a range of them, such as 0 or 0-4"),
         ("predict --alpha 80", "error: --alpha must lie in [0, 1], got 80.0; 80 % is 0.8"),
         ("predict --p-hit 0.9:0.2", "error: --p-hit 0.9:0.2 must not fall: 0.2:0.9"),
     ],
