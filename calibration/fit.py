@@ -34,18 +34,18 @@ Line = TypeVar("Line", LinkModel, ElementwiseModel, ConvolutionModel)
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
 FEWEST_SIZES = 6
-"""Of collectives: two regimes."""
+"""The fewest sizes of collectives: two regimes."""
 
 _SECONDS, _SIZES = (1e-9, 100.0), (1.0, 1e15)
 GEMM_BLENDS = ((64.0, 96.0), (512.0, 768.0))
-"""Where the segments of GEMMs meet, in m: decoding, verification of large batches, prefill."""
+"""The ranges of m over which the segments of GEMMs meet: decoding, verification of large batches, prefill."""
 
 _SEGMENT_ROWS = 300
 _SPLITS = 10
 _GEMM_KNOTS = {"m": 8, "n": 8, "k": 8, "nk": 8}
 _GEMM_TERMS = 56
 _TILED_KNOTS = {**_GEMM_KNOTS, "rows": 5, "step": 4}
-"""Of kernels that differ by how the tokens fill their tiles."""
+"""Knots of kernels that differ by how the tokens fill their tiles."""
 
 _STREAMED_WEIGHTS = 1e6
 _FULL_TILES = (16.0, 32.0, 64.0)
@@ -201,7 +201,7 @@ def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionMo
 def _fit_attention(
     rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float, kinds: Mapping[str, Any], seed: int
 ) -> tuple[AttentionModel, AttentionModel]:
-    """Without the rows ``held`` out, and with them."""
+    """The fits without the rows ``held`` out, and with them."""
     shape = {name: rows[name] for name in ATTENTION_SHAPE}
     values = AttentionModel.variables(**shape, element_bytes=element_bytes, packed=kinds["packed"])
     knots, work = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"]), AttentionModel.work(values, element_bytes)
@@ -463,7 +463,7 @@ def _ranges(blends: tuple[tuple[float, float], ...]) -> list[tuple[float, float]
 
 
 def _up_to(name: str, sizes: Array) -> Domain:
-    """From nothing to the largest size: what is smaller than the smallest timed takes the latency."""
+    """The domain from nothing to the largest size: what is smaller than the smallest timed takes the latency."""
     return {name: (0.0, float(sizes.max()))}
 
 

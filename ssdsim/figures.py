@@ -189,6 +189,11 @@ def serving_goodput(answer: Answer) -> go.Figure:
     return figure(answer, "serving-goodput")
 
 
+def serving_fixed_k(answer: Answer) -> go.Figure:
+    """Each K for good beside the policy that moves K."""
+    return figure(answer, "serving-fixed-k")
+
+
 def serving_minute(answer: Answer) -> go.Figure:
     """A minute of the last load."""
     return figure(answer, "serving-minute")

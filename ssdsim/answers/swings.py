@@ -92,5 +92,6 @@ def _from_to(end: float, present: float) -> list[float]:
 
 
 def _per_user(scenario: Scenario, change: Change) -> float:
-    estimate = scenario.strategy.closed_form(replace(scenario.round, averages=scenario.known.under(change)))
+    averages, seconds = scenario.known.under(change), scenario.priced.under(change)
+    estimate = scenario.strategy.closed_form(replace(scenario.round, averages=averages, seconds=seconds))
     return float(estimate.tokens_per_second) / scenario.batch

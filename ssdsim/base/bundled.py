@@ -44,7 +44,7 @@ class Shelf(Generic[T]):
     differs: Callable[[T], str] | None = None
 
     def names(self) -> list[str]:
-        """Of the bundled cards."""
+        """The names of the bundled cards."""
         files = (models_folder() / self.folder).glob(f"*{self.suffix}")
         return [*self.made, *sorted(path.stem for path in files)]
 

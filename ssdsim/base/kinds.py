@@ -293,7 +293,7 @@ class OneOrByPosition(Kind):
 
 
 def _share(text: str) -> float:
-    """Of ``0.8`` or ``80%``."""
+    """The share that ``0.8`` or ``80%`` says."""
     return _number(text[:-1]) / 100.0 if text.endswith("%") else _number(text)
 
 

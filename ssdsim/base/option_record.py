@@ -37,7 +37,7 @@ class OptionRecord:
 
 
 def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
-    """By the names of the fields, which are those of the options but where a field says another ``name``."""
+    """Options by the names of the fields, which are theirs but where a field says another ``name``."""
     said = {each.name: (each.default, each.metadata["option"]) for each in fields(record) if "option" in each.metadata}
     own = {"section": record.section, "prominence": record.prominence}
     return {name: Option(**{"name": name, "default": default, **own, **more}) for name, (default, more) in said.items()}

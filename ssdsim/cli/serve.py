@@ -12,6 +12,7 @@ import click
 from ssdsim.answers.serving.as_json import as_json as serving_json
 from ssdsim.answers.serving.as_json import comparison_json
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.by_k import ks_of
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.load import Load
@@ -81,8 +82,7 @@ def command(
         return
     requests = load.arrives(effort.seed, goal.capacity)
     if effort.runs and not quiet:
-        runs = len(load.rates or [None]) + (_SEARCH_RUNS if goal.capacity else 0)
-        _say_cost(requests, runs, str(options["strategies"] or _STRATEGIES), output)
+        _say_cost(requests, most_runs(load, goal, batching, options), output)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
@@ -106,9 +106,17 @@ def command(
     print_warnings(answer.warnings, quiet)
 
 
-def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | None) -> None:
+def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
+    """At most: of each policy at each load and in its search, and of each K for good at each load."""
+    names, ks = set(str(options["strategies"] or _STRATEGIES).split(",")), 0
+    if batching.says_k is not None:
+        names, ks = names | {AUTO}, len(ks_of(batching.says_k, options))
+    return len(load.rates or [None]) * (len(names) + ks) + (_SEARCH_RUNS * len(names) if goal.capacity else 0)
+
+
+def _say_cost(requests: Workload, count: int, output: Path | None) -> None:
     """Before long work: what it is, and how it is stopped."""
-    count, tokens = runs * len(strategies.split(",")), int(requests.output_tokens.sum())
+    tokens = int(requests.output_tokens.sum())
     if count * tokens * _TOKEN_S < _LONG_S:
         return
     what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"

@@ -30,7 +30,7 @@ class GraphMemory:
 
 
 def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype: str) -> GraphMemory:
-    """Of one rank's graph that holds a cache of ``batch`` sequences of ``context`` tokens and runs ``passes``."""
+    """The memory of one rank's graph that holds ``batch`` sequences of ``context`` tokens and runs ``passes``."""
     one, value = passes[0], DTYPE_BYTES[dtype]
     gemms = [op for op in one.operations() if isinstance(op, Gemm)]
     experts = [op for op in one.operations() if isinstance(op, ExpertMlp)]

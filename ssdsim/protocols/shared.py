@@ -155,7 +155,7 @@ def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _drafts_in_turn(targets: int, me: Actor) -> Generator[Any, Any, None]:
-    """At first nobody has anything to verify."""
+    """Draft for each target in turn; at first nobody has anything to verify."""
     for served in me.rounds():
         number = served + 1 if served < targets else (yield me.receive("outcome"))
         yield me.do("draft")

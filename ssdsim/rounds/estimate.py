@@ -65,7 +65,7 @@ class Estimate:
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:
-        """By the strategy's paper, which may know no overheads; None where it has no other formula than ours."""
+        """Tokens/s by the strategy's paper, which may know no overheads; None where it has no formula but ours."""
         if self.paper_round_s is None:
             return None
         rate: Seconds = self.batch * self.tokens_per_round / self.paper_round_s

@@ -86,9 +86,11 @@ class Configuration(Shown):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Extrapolations and mismatches behind the timings, and placeholders and mismatches behind the tokens."""
-        timings = (scenario.warnings for scenario in self.scenarios.values()) if self.site is not None else ()
-        return sorted(frozenset(self.of_tokens).union(*timings))
+        """Extrapolations and mismatches behind the timings, what a round's own rule leaves open, and placeholders and
+        mismatches behind the tokens.
+        """
+        of_rounds = (scenario.warnings for scenario in self.scenarios.values())
+        return sorted(frozenset(self.of_tokens).union(*of_rounds))
 
     @property
     def share_beyond_timings(self) -> float:
@@ -105,7 +107,7 @@ class Configuration(Shown):
 
     @property
     def provenance(self) -> list[dict[str, str]]:
-        """Where the timings came from, a record a profile; empty when unit-free."""
+        """The origin of the timings, a record a profile; empty when unit-free."""
         site = self.site
         if site is None:
             return []
@@ -184,7 +186,7 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
 
 
 def fastest(scenarios: Sequence[Scenario]) -> Scenario:
-    """Of most tokens/s, the first of equals."""
+    """The scenario of most tokens/s, the first of equals."""
     return (
         max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
     )

@@ -21,6 +21,7 @@ from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import KnownTokens, Moves, drawn
+from ssdsim.scenario.token_ranges import LOOKS
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -92,16 +93,28 @@ def _put_together(parts: Sequence[Estimate], numbers: Sequence[NDArray[np.intp]]
     order = np.argsort(np.concatenate(numbers))
 
     def column(of_each: Sequence[Any]) -> Any:
-        if any(each is None for each in of_each):
-            return None
         whole = [np.broadcast_to(each, len(of)) for each, of in zip(of_each, numbers, strict=True)]
         return np.concatenate(whole)[order]
+
+    return _by_column(parts, column)
+
+
+def rows_of(whole: Estimate, at: NDArray[np.intp], rows: int) -> Estimate:
+    """The rows ``at`` of an estimate of so many; every number a column."""
+    return _by_column([whole], lambda of_each: np.broadcast_to(of_each[0], rows)[at])
+
+
+def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]) -> Estimate:
+    """One estimate, whose every number ``column`` makes of those of the parts; None where one of them has none."""
+
+    def made(of_each: Sequence[Any]) -> Any:
+        return None if any(each is None for each in of_each) else column(of_each)
 
     names = [field.name for field in fields(Estimate) if field.name not in ("strategy", "breakdown_s")]
     return Estimate(
         parts[0].strategy,
-        breakdown_s={part: column([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
-        **{name: column([getattr(each, name) for each in parts]) for name in names},
+        breakdown_s={part: made([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
+        **{name: made([getattr(each, name) for each in parts]) for name in names},
     )
 
 
@@ -132,7 +145,24 @@ class Rates:
             return at_values * factor
         over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
         over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
-        return self._under(rows, seconds, over_ranges) * factor
+        return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
+
+    def _over_ranges(self, rows: SideBySide, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
+        """The drawn steps as the looks over the ranges of tokens move their prices."""
+        if not rows.strategy.ragged:
+            return seconds
+        each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
+        moved = {pair: self._moved(rows.prices[pair[0]], rows.known[pair[1]]) for pair in dict.fromkeys(each)}
+        return {name: drawn * np.stack([moved[pair][name] for pair in each]) for name, drawn in seconds.items()}
+
+    def _moved(self, price: Priced, known: KnownTokens) -> Mapping[str, Array]:
+        """How many times as long each step takes, a number a draw."""
+        look_of = np.arange(self._errors.draws) % LOOKS
+        over = price.over(known.changes(self._errors)) if known.open else price.seconds
+        times = {
+            name: np.asarray(over[name]) / expected if expected else 1.0 for name, expected in price.seconds.items()
+        }
+        return {name: np.broadcast_to(each, (LOOKS,))[look_of] for name, each in times.items()}
 
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
         """Seconds of each step under each draw."""
@@ -185,7 +215,7 @@ class Drawn:
 
     @classmethod
     def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
-        """Of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
+        """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or Rates(errors)
         joint = of_errors(SideBySide.of([scenario]))[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
@@ -195,11 +225,12 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        looks = (scenario.known.ends, scenario.known.by_look(errors))
-        across = [np.asarray(closed_form(replace(scenario.round, averages=each)).tokens_per_second) for each in looks]
-        return cls(joint, timings, np.concatenate(across))
+        known, over = scenario.known, scenario.priced.over
+        looks = ((known.ends, known.changes_at_ends), (known.by_look(errors), known.changes(errors)))
+        rounds = [replace(scenario.round, averages=each, seconds=over(changes)) for each, changes in looks]
+        return cls(joint, timings, np.concatenate([np.asarray(closed_form(each).tokens_per_second) for each in rounds]))
 
     def scaled(self, by: float | Draws) -> Drawn:
-        """Of a rate that is so many times as high; ``by`` may be a number a draw."""
+        """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""
         middle = float(median(np.atleast_1d(by)))
         return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

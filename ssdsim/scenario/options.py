@@ -10,17 +10,19 @@ from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError, closest
 from ssdsim.base.kinds import Name, Number, OneOrByPosition
 from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
-from ssdsim.scenario.shared.caching import BUDGET, FALLBACK, HITS
 from ssdsim.scenario.shared.durations import DURATIONS
 from ssdsim.scenario.shared.site import SITE
 from ssdsim.scenario.shared.tokens import ACCEPTANCE, RANGES
 from ssdsim.scenario.shared.whom import WHOM
 
-# In the order of --help and of the axes of a grid (the last varies fastest).
-SHARED: tuple[Option, ...] = (*WHOM, *ACCEPTANCE, *HITS, *RANGES, *FALLBACK, *SITE, *BUDGET, *DURATIONS)
+_FIRST: tuple[Option, ...] = (*WHOM, *ACCEPTANCE)
+_THEN: tuple[Option, ...] = (*RANGES, *SITE, *DURATIONS)
+SHARED = (*_FIRST, *_THEN)
+"""Options that are no strategy's or drafter's own."""
 
 ALL: dict[str, Option] = {}
-"""By name: those above, then each strategy's and each drafter's own."""
+"""Options by name, in the order of --help and of the axes of a grid (the last varies fastest): those that help lists
+in a section, owners' among them, then those that it lists below their owners."""
 
 DEFAULTS: dict[str, Any] = {}
 _exclusions: list[tuple[str, Excludes, tuple[str, ...]]] = []
@@ -29,7 +31,8 @@ _needs: list[tuple[str, Needs]] = []
 
 def _read_records() -> None:
     """Make the tables anew: a strategy or a drafter came or went."""
-    options = by_name(SHARED, *(owner.options for owner in (*strategies.ALL, *drafters.ALL)))
+    own = [option for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
+    options = by_name(_FIRST, (option for option in own if option.section is not None), _THEN, own)
     ALL.clear()
     ALL.update(options)
     DEFAULTS.clear()
@@ -86,7 +89,9 @@ def files() -> tuple[str, ...]:
 
 
 def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The option that chooses who has an option of that name, and their names; None where it is everybody's."""
+    """The option that chooses whose help lists an option of that name, and their names; None in a section of all."""
+    if ALL[name].section is not None:
+        return None
     for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
         names = tuple(each.name for each in registry if any(option.name == name for option in each.options))
         if names:
@@ -177,7 +182,7 @@ def _rising(said: str, name: str, low: float, high: float) -> tuple[float, float
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:
-    """Of ``0.75:0.85``."""
+    """The ends of ``0.75:0.85``."""
     try:
         low, high = map(float, text.split(":"))
     except ValueError:

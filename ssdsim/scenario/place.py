@@ -23,7 +23,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 
 def site_of(settings: Settings) -> Site | None:
-    """Where the models run, None where times are unit-free."""
+    """The site on which the models run; None where times are unit-free."""
     if settings["t_sd"] is not None:
         return None
     if settings["draft_hardware"] is None:
@@ -67,7 +67,7 @@ def site_of(settings: Settings) -> Site | None:
 
 
 def _network(settings: Settings) -> Network | None:
-    """Between a target and its draft, where one is given."""
+    """The network between a target and its draft, where one is given."""
     latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
     if latency_us is None:
         return None

@@ -17,6 +17,7 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.price import Priced
+from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import KnownTokens
 
 
@@ -45,7 +46,7 @@ class Scenario(Shown):
 
     @cached_property
     def site(self) -> Site | None:
-        """Where it runs, with its settings."""
+        """The site on which it runs, with its settings."""
         return None if self.place is None else self.place.with_options(self.settings)
 
     @property
@@ -62,9 +63,10 @@ class Scenario(Shown):
     def devices(self) -> Devices:
         return self.priced.devices
 
-    def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
-        """The same rounds at other prices."""
-        return replace(self, priced=replace(self.priced, expected=steps), same_rounds=self.drawn_from)
+    def with_steps(self, steps: Mapping[str, Step], again: PricedAgain | None = None) -> Scenario:
+        """The same rounds at other prices, and how these are made again where inputs of tokens are others."""
+        priced = replace(self.priced, expected=steps, again=again)
+        return replace(self, priced=priced, same_rounds=self.drawn_from)
 
     @property
     def drawn_from(self) -> Tokens:
@@ -82,7 +84,7 @@ class Scenario(Shown):
 
     @property
     def gpus(self) -> float:
-        """Of a target, with its part of a draft's that it shares."""
+        """The GPUs of a target, with its part of a draft's that it shares."""
         return self.devices.of_a_target
 
     @property

@@ -427,7 +427,7 @@ def test_the_proposals_sweep_is_whole() -> None:
     assert plan.size == 2 * 5 * 3 * 11 * 11
     assert plan.options == {"b": 1}
     assert Plan({}, PRESETS["proposal"]).size == 10_890
-    assert as_configured(next(plan.points(plan.parts()[0]))) == {
+    assert as_configured(next(iter(plan.points(plan.parts()[0])))) == {
         **{"b": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2},
         "budget": 3,
     }

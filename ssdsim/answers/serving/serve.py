@@ -165,6 +165,8 @@ def served(
     plan, subject_asked = None if schedule is None else Path(schedule), options.pop("subject", None)
     chosen = policies(options, workload, batching, plan)
     _check_shared(options["targets"], chosen)
+    if subject_asked in chosen.no_room:
+        raise InputError(f"--subject {subject_asked}: {chosen.no_room[subject_asked]}")
     subject = chosen.engine.subject((*chosen.fixed, *chosen.apart), subject_asked)
     how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
     kept = None

@@ -55,7 +55,7 @@ _BESIDE = {
     "vllm:inter_token_latency_seconds_count": "steps",
     "vllm:time_per_output_token_seconds_count": "older_steps",
 }
-"""Of all that a server did. Each step of a request has one time between outputs, whatever it drafted or accepted."""
+"""Counters beside rounds, of all that a server did. A step of a request has one time between outputs in any case."""
 _IN_PROCESS = re.compile(
     r"name=['\"](vllm:spec_decode_\w+)['\"],\s*labels=(\{[^{}]*\}),\s*values?=(\[[^\[\]]*\]|[\d.e+]+)\s*\)"
 )

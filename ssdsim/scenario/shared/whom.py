@@ -62,14 +62,4 @@ WHOM = (
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     ),
-    Option(
-        name="sd_k",
-        section=Section.START,
-        kind=Whole(most=1_000),
-        about="SD's own lookahead",
-        axis="SD's lookahead (tokens)",
-        otherwise="the same as --k",
-        varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
-    ),
 )

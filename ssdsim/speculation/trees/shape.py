@@ -52,7 +52,7 @@ class Tree:
 
     @classmethod
     def of_paths(cls, paths: Iterable[Sequence[int]]) -> Tree:
-        """From each node's ranks on the way from the root, counted from 1."""
+        """The tree from each node's ranks on the way from the root, counted from 1."""
         numbers: dict[tuple[int, ...], int] = {(): 0}
         parents: list[int] = []
         ranks: list[int] = []
@@ -63,7 +63,7 @@ class Tree:
         return cls(tuple(parents), tuple(ranks))
 
     def first(self, nodes: int) -> Tree:
-        """Of the first so many nodes."""
+        """The tree of the first so many nodes."""
         return Tree(self.parents[:nodes], self.ranks[:nodes])
 
     @property
@@ -73,7 +73,7 @@ class Tree:
 
     @cached_property
     def depths(self) -> tuple[int, ...]:
-        """Of the root and of every node."""
+        """The depths of the root and of every node."""
         depths = [0]
         for parent in self.parents:
             depths.append(depths[parent] + 1)
@@ -107,7 +107,7 @@ class Tree:
 
     @cached_property
     def _levels(self) -> list[tuple[Places, Places, Places]]:
-        """By depth from 1 on: the nodes there, their parents, and the columns of their ranks."""
+        """The nodes by depth from 1 on, their parents, and the columns of their ranks."""
         depths, parents, ranks = (np.asarray(each) for each in (self.depths[1:], self.parents, self.ranks))
         at = [np.flatnonzero(depths == depth) for depth in range(1, self.depth + 1)]
         return [(nodes + 1, parents[nodes], ranks[nodes] - 1) for nodes in at]
