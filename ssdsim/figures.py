@@ -39,43 +39,6 @@ if TYPE_CHECKING:
     from ssdsim.answers.token_model import TokenRates
     from ssdsim.validation.paper import FamilyReplay, SweepReplay
 
-__all__ = [
-    "all_hit",
-    "boundary",
-    "cache_shapes",
-    "datasets",
-    "engine_sweeps",
-    "fallback",
-    "figure",
-    "hit_rate",
-    "measured",
-    "miss_curves",
-    "pair_acceptance",
-    "pair_batches",
-    "pair_hits",
-    "pair_sets",
-    "pareto",
-    "roofline",
-    "saguaro",
-    "save",
-    "serving_compared",
-    "serving_crossing",
-    "serving_goodput",
-    "serving_minute",
-    "serving_tpot",
-    "serving_ttft",
-    "speedup",
-    "timeline",
-    "validation",
-    "verification",
-    "window",
-]
-
-
-def __dir__() -> list[str]:
-    return __all__
-
-
 Answer = Prediction | str | Path | Mapping[str, Any]
 
 
@@ -252,3 +215,9 @@ def _on_white(plot: go.Figure) -> go.Figure:
     made = theme.LIGHT.template()
     made["layout"] |= {"paper_bgcolor": theme.LIGHT.card, "plot_bgcolor": theme.LIGHT.card}
     return plot.update_layout(template=made)
+
+
+def __dir__() -> list[str]:
+    """The figures, and how they are saved: not what draws them."""
+    here = {name: each for name, each in globals().items() if not name.startswith("_")}
+    return sorted(name for name, each in here.items() if getattr(each, "__module__", None) == __name__)

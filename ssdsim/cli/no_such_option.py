@@ -14,16 +14,17 @@ _SLIP = 0.8  # names as much alike as this differ by a slip of the keys
 
 
 def complaint(error: click.NoSuchOption) -> str:
-    """``no such option --gpus; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend has --gpus``."""
+    """``No such option '--gpus'; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend has --gpus``."""
     asked, params = error.option_name, [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
     own = [each for each in params if isinstance(each, click.Option)]
     flags = {flag.lstrip("-"): flag for each in own for flag in each.opts}
     name = asked.lstrip("-")
     if slip := closest(name, flags, _SLIP):
-        return f"no such option {asked}; did you mean {flags[slip]}?"
-    said = [f"no such option {asked}"]
+        return f"No such option '{asked}'; did you mean {flags[slip]}?"
+    said = [f"No such option '{asked}'"]
     here = [each for each in own if each.name in ALL and name in ALL[each.name].axis.lower().split()]
     if here:
+        here.sort(key=lambda each: -ALL[str(each.name)].prominence)
         told = (f"{each.opts[0]} ({ALL[str(each.name)].axis.partition(' (')[0]})" for each in here)
         said.append(f"here {' and '.join(told)}")
     if there := list(_verbs_with(asked)):

@@ -115,9 +115,9 @@ def test_serve_says_the_slo_that_it_judged() -> None:
     [
         (
             "predict --gpus 8",
-            "no such option --gpus; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend, ",
+            "No such option '--gpus'; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend, ",
         ),
-        ("predict --alhpa 0.8", "no such option --alhpa; did you mean --alpha?"),
+        ("predict --alhpa 0.8", "No such option '--alhpa'; did you mean --alpha?"),
         ("predict --rate 4", "; recommend, serve have --rate"),
         ("predict --b 1,4", "error: --b 1,4: one value is taken here; ssdsim sweep takes several"),
         ("sweep --b 1-16", "'1-16' is not a number; a range is 1:16"),
