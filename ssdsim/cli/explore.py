@@ -33,7 +33,7 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
     from ssdsim.reports.explorer.build import explore
 
     with shown("explore", "parts", quiet) as progress:
-        page = explore(seed, progress, **given_of_grid(options))
+        page = explore(seed=seed, progress=progress, **given_of_grid(options))
     page.save(output)
     if opened:
         webbrowser.open(output.absolute().as_uri())

@@ -114,10 +114,10 @@ def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
     """Says what a short name is taken for."""
 
     def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
-
         for name in value if isinstance(value, list) else [value]:
             if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
+                from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
+
                 echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
         return value
 

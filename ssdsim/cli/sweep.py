@@ -202,9 +202,11 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
     ratios = [header for header, column, _ in shown if "_over_" in column]
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
-    table = Table(names=len(plan.grid), first=(sort, *ratios[:1], *reversed(rates), *ratios[1:]))
-    for name in (*plan.grid, *(header for header, _, _ in shown)):
-        table.add_column(name)
+    headers, first = (
+        [*plan.grid, *(header for header, _, _ in shown)],
+        (sort, *ratios[:1], *reversed(rates), *ratios[1:]),
+    )
+    table = Table((), headers, names=len(plan.grid), first=first)
     for _, row in best.iterrows():
         table.add_row(*(_setting(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim.answers.explore.command import swept_words
 from ssdsim.answers.explore.errors import Error, interpolation_errors
@@ -20,6 +20,7 @@ from ssdsim.base.progress import Progress
 from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.typed_options import Axes
 
 RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
 
@@ -47,7 +48,12 @@ class Explorer:
 
 
 def explore(
-    seed: int = 0, progress: Progress | None = None, jobs: int = 1, cluster: str | None = None, **options: Any
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    **options: Unpack[Axes],
 ) -> Explorer:
     """One offline page whose sliders move the prediction.
 
