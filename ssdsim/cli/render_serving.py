@@ -34,6 +34,8 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
     print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
     for each in serving.apart.values():
         print_labelled(out, "Apart           ", each.sentence)
+    if serving.how.slo is not None:
+        print_labelled(out, "A good request  ", f"keeps {serving.how.slo.told}")
     if serving.within_slo:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:

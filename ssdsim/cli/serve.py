@@ -26,7 +26,7 @@ from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import File
+from ssdsim.base.kinds import File, Number
 from ssdsim.base.option_record import taken
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
@@ -49,7 +49,7 @@ _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
 @record_options(Load)
 @click.option("--compare", type=OfKind(File()), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against")
 @record_options(Goal)
-@click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
 @record_options(Fleet)
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")

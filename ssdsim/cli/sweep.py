@@ -17,7 +17,7 @@ from ssdsim.answers.sweep.sweep import swept
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.option import Group
+from ssdsim.base.option import Group, number
 from ssdsim.base.option_record import taken
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
@@ -208,12 +208,8 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
     )
     table = Table((), headers, names=len(plan.grid), first=first)
     for _, row in best.iterrows():
-        table.add_row(*(_setting(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
+        table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
-
-
-def _setting(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
@@ -221,7 +217,7 @@ def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
     rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)
     shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())
-    said = [f"Fastest: {shares} of the possible points"]
+    said = [f"Predicted fastest: {shares} of the possible points"]
     for rival in contest.rivals[:1]:
         ratio = possible[f"{contest.subject}_over_{rival}"]
         what = f"{title_of(contest.subject)}/{title_of(rival)}"

@@ -24,6 +24,7 @@ from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
@@ -31,10 +32,13 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval, Measured
-from ssdsim.base.option_record import taken
+from ssdsim.base.option_record import called, taken
+from ssdsim.base.told import Shown, Told
+from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
+from ssdsim.scenario.options import refuse_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +87,7 @@ class Apart:
 
 
 @dataclass(frozen=True, repr=False)
-class Serving:
+class Serving(Shown):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
@@ -107,9 +111,15 @@ class Serving:
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
 
-    def __repr__(self) -> str:
-        """What a person reads at the prompt; the numbers are in ``points``."""
-        return f"<Serving: {self.verdict.sentence}>"
+    @property
+    def told(self) -> Told:
+        """A row a policy; what each load gives is in ``points``."""
+        rows = [
+            (self.policies.by_name[name].title, counted(self.policies.by_name[name].gpus), f"{rate:.1f}")
+            for name, (rate, _) in self.capacities.items()
+        ]
+        loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
+        return Told(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
 def serve(
@@ -130,6 +140,8 @@ def serve(
     InputError : one line that says what, where, and what is allowed.
     """
     given: dict[str, Any] = {**options}
+    of_records = [name for record in (Load, Fleet, Batching, Goal, Effort) for name in called(record).values()]
+    refuse_others("serve", given, (*of_records, *taken_by_serving()))
     load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
     goal, effort, workers = taken(Goal, given), taken(Effort, given), taken(Workers, given)
     return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
