@@ -57,18 +57,19 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     ------
     InputError : a rate outside [0, 1], k not a whole number >= 0, or a number of rates other than 1 and K.
     """
-    if isinstance(alpha, float | tuple) and isinstance(k, int):
-        return _known_pmf(alpha, k).copy()
-    return _pmf(alpha, k)
+    known = isinstance(alpha, float | tuple) and type(k) is int
+    return _of_known_rates(alpha, k) if known else _accepted_length_pmf(alpha, k)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4096)
-def _known_pmf(alpha: float | tuple[float, ...], k: int) -> Array:
-    """Worked out once: a grid has the same rates with every cache and batch."""
-    return _pmf(alpha, k)
+def _of_known_rates(alpha: float | tuple[float, ...], k: int) -> Array:
+    """Worked out once: all that is compared is looked at under the same rates."""
+    pmf = _accepted_length_pmf(alpha, k)
+    pmf.flags.writeable = False
+    return pmf
 
 
-def _pmf(alpha: ArrayLike, k: int) -> Array:
+def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     k = whole("k", k, 0)
     rates = within("alpha", alpha, 0, 1)
     if rates.ndim > 1 or (rates.ndim == 1 and rates.size != k):
