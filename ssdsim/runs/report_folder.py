@@ -183,7 +183,7 @@ class RunFolder:
         """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
         possible = results[results["error"].isna()]
         index = {name: {grid_key(v): at for at, v in enumerate(values)} for name, values in self.grid.items()}
-        places = pd.DataFrame({name: possible[name].map(grid_key).map(at) for name, at in index.items()}).dropna()
+        places = pd.DataFrame({name: grid_keys(possible[name]).map(at) for name, at in index.items()}).dropna()
         if places.empty:
             return wanted
         steps = np.abs(places.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
@@ -200,6 +200,14 @@ def grid_key(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:.12g}"
     return str(value.tolist() if hasattr(value, "tolist") else value)
+
+
+def grid_keys(column: pd.Series) -> pd.Series:
+    """:func:`grid_key` of each value, asked once for each that there is."""
+    if column.dtype == object:  # such as lists, which cannot be looked up
+        return column.map(grid_key)
+    codes, different = pd.factorize(column)
+    return pd.Series(np.array([grid_key(value) for value in different], dtype=object)[codes], column.index)
 
 
 def read_run_folder(path: Path) -> RunFolder:
