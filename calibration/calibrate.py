@@ -85,7 +85,7 @@ def measure(
 
 
 def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
-    """In random order, so that drift hits all shapes alike, but a few of every benchmark first.
+    """The points in random order, so that drift hits all shapes alike, but a few of every benchmark first.
 
     A run that is cut short then still leaves a profile that can price a pass.
     """

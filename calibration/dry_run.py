@@ -117,7 +117,7 @@ def _role(rank: int, last: int, workload: Workload) -> str:
 
 
 def _link(machine: HardwareProfile, pair: tuple[int, int]) -> str:
-    """As the machine's description has it: how many NVLinks, and what they carry."""
+    """The link as the machine's description has it: how many NVLinks, and what they carry."""
     matrix = machine.device.nvlinks
     if machine.link is None:
         return "not described"

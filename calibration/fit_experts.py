@@ -70,7 +70,7 @@ def fit_experts(rows: pd.DataFrame, source: str, fewest: int = FEWEST_ROWS) -> E
 
 
 def _outnumbered(rows: pd.DataFrame) -> float:
-    """By what rows of more tokens than experts are slower than others say; 1 where that is not plain.
+    """The factor by which rows of more tokens than experts are slower than others say; 1 where that is not plain.
 
     vLLM's fused kernel takes tiles of 16 rows up to as many tokens as there are experts, and tiles of 64 beyond them,
     where no file of its tuned settings names the device.
@@ -92,7 +92,7 @@ def _as_if_tuned(rows: pd.DataFrame, outnumbered: float) -> pd.DataFrame:
 
 
 def _slower(rows: pd.DataFrame, outnumbered: float) -> Array:
-    """By what the tiles of each row's tokens are slower than those of few."""
+    """The factor by which the tiles of each row's tokens are slower than those of few."""
     return np.where(rows["tokens"] > rows["count"], outnumbered, 1.0)
 
 

@@ -31,7 +31,7 @@ def domain_of(values: Mapping[str, Array]) -> Domain:
 def choose_terms(
     log_ratio: Array, values: Mapping[str, Array], knots: Mapping[str, int], most: int, seed: int
 ) -> list[str]:
-    """At most ``most`` terms, the most useful first (fewer when there are few rows).
+    """Choose at most ``most`` terms, the most useful first (fewer when there are few rows).
 
     ``log_ratio`` is log(measured / roofline), shape ``(rows,)``, as is each variable of ``values``; ``knots``
     is the number of knots of each variable, evenly spaced in its logarithm.
@@ -76,7 +76,7 @@ def _columns(correction: Correction, values: Mapping[str, Array]) -> Array:
 
 
 def _coefficients(columns: Array, log_ratio: Array) -> Array:
-    """Of least Huber loss, by iteratively reweighted least squares."""
+    """The coefficients of least Huber loss, by iteratively reweighted least squares."""
     coefficients = _least_squares(columns, log_ratio, np.ones(len(log_ratio)))
     for _ in range(7):
         coefficients = _least_squares(columns, log_ratio, _weights(columns, log_ratio, coefficients))

@@ -34,7 +34,7 @@ class Log:
     path: Path
     machine: Mapping[str, Any]
     visits: dict[str, list[Visit]] = field(default_factory=dict)
-    """By the point's key, in the order of time."""
+    """Visits by the point's key, in the order of time."""
 
     def open(self) -> Log:
         """Read what an earlier run left; it must be of the same machine and workload.

@@ -65,7 +65,7 @@ class Workload:
 
     @cached_property
     def passes(self) -> list[Planned]:
-        """Of the target, then of the draft."""
+        """The planned passes of the target, then of the draft."""
         sizes = {name: getattr(self, name) for name in ("batch", "lookahead", "branches", "context", "tp", "dtype")}
         return planned_passes(self.target, self.draft, **sizes, names=self.strategies)
 

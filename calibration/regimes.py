@@ -101,7 +101,7 @@ def _cuts(sizes: Array) -> list[int]:
 
 
 def _best_partitions(sizes: Array, seconds: Array, cuts: list[int]) -> dict[int, tuple[float, list[int]]]:
-    """For each number of regimes: the least loss and the edges that reach it (dynamic programming)."""
+    """The least loss and the edges that reach it, for each number of regimes (dynamic programming)."""
     loss = {
         (a, b): _loss(sizes[a:b], seconds[a:b])
         for i, a in enumerate(cuts)

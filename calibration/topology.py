@@ -81,6 +81,6 @@ def crosses_host(link: str) -> bool:
 
 
 def driver_version() -> str | None:
-    """Of the NVIDIA driver; None where there is none."""
+    """The version of the NVIDIA driver; None where there is none."""
     lines = nvidia_smi("--query-gpu=driver_version", "--format=csv,noheader").split()
     return lines[0] if lines else None

@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
+from ssdsim.answers.workers import Workers
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option
@@ -34,6 +35,8 @@ _RANGE = "str"
 _KNOWN = {"None", "Sequence", "Path"}
 _BATCH = "b"
 """Searches have it among their own arguments."""
+_LONG = 60
+"""Characters from which on a type has a name of its own."""
 
 
 def files() -> dict[Path, str]:
@@ -60,6 +63,7 @@ def options_module() -> str:
     shared = "".join(map(_field, (option for name, option in ALL.items() if name in served)))
     own = "".join(map(_field, (option for name, option in ALL.items() if name not in served)))
     several = "".join(f"    {name}: {_axis(option)}\n" for name, option in ALL.items() if name != _BATCH)
+    named = "\n".join(f"{name} = {written}" for written, name in _names(ALL.values()).items())
     return f'''"""Options as types, for editors and mypy: ``**options: Unpack[Options]``.
 
 Made by ``python -m site_generator.typed_options`` from the option records; change those.
@@ -68,7 +72,13 @@ Made by ``python -m site_generator.typed_options`` from the option records; chan
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict, TypeVar
+
+T = TypeVar("T")
+Several: TypeAlias = T | Collection[T]
+"""A value, or all values to try."""
+
+{named}
 
 
 class SharedOptions(TypedDict, total=False):
@@ -98,9 +108,9 @@ def serving_module() -> str:
     imports = {("collections.abc", "Sequence"), ("pathlib", "Path")}
     imports.add(("ssdsim.scenario.typed_options", "SharedOptions"))
     own = ""
-    for record in (Load, Fleet, Batching, Goal, Effort):
+    for record in (Load, Fleet, Batching, Goal, Effort, Workers):
         options = options_of(record)
-        for each in fields(record):
+        for each in (each for each in fields(record) if each.init):
             written, option = str(each.type), options.get(each.name)
             names = set(re.findall(r"\b[A-Z]\w+", written)) - _KNOWN
             imports |= {(_home(record, name), name) for name in names}
@@ -124,8 +134,21 @@ class ServeOptions(SharedOptions, total=False):
 '''
 
 
+def _names(options: Iterable[Option]) -> dict[str, str]:
+    """Long types, each with the name of the first option that has it."""
+    named: dict[str, str] = {}
+    for option in options:
+        if len(annotation(option)) > _LONG:
+            named.setdefault(annotation(option), "".join(word.capitalize() for word in option.name.split("_")))
+    return named
+
+
+def _named(option: Option) -> str:
+    return _names(ALL.values()).get(annotation(option), annotation(option))
+
+
 def _field(option: Option) -> str:
-    return f"    {option.name}: {annotation(option)}\n{_about(option)}"
+    return f"    {option.name}: {_named(option)}\n{_about(option)}"
 
 
 def _home(record: type, name: str) -> str:
@@ -173,7 +196,7 @@ def _quoted(word: str) -> str:
 
 
 def _axis(option: Option) -> str:
-    return f"{annotation(option)} | Collection[{annotation(option)}]"
+    return f"Several[{_named(option)}]"
 
 
 def _about(option: Option) -> str:

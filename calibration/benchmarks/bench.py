@@ -33,7 +33,7 @@ class Bench(Streams):
 
     @property
     def message_device(self) -> torch.device:
-        """Where messages lie: gloo sends none from a GPU's memory."""
+        """The device on which messages lie: gloo sends none from a GPU's memory."""
         return messages_lie_on(self.device)
 
     @property

@@ -8,7 +8,7 @@ from calibration.benchmarks.bench import Bench, Result
 
 
 def measure(bench: Bench, *, moved_bytes: int) -> Result | None:
-    """On the first rank; activations are small and recently written, so they are not rotated."""
+    """Time a pass over activations on the first rank; they are small and recently written, so they are not rotated."""
     if bench.rank != 0:
         return None
     values = max(1, moved_bytes // (2 * bench.dtype.itemsize))

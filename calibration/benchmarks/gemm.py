@@ -6,5 +6,5 @@ from calibration.benchmarks.bench import Bench, Result
 
 
 def measure(bench: Bench, *, m: int, n: int, k: int, after: tuple[int, int], dtype: str) -> Result | None:
-    """On the first rank; ``after`` is n and k of the weights that the device works with before."""
+    """Time a product on the first rank; ``after`` is n and k of the weights that the device works with before."""
     return bench.time_gemm(m, n, k, after).to_json() if bench.rank == 0 else None

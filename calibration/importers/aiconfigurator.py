@@ -54,7 +54,7 @@ CACHE_BYTES = {
     "B300": 126 << 20,
     "RTX PRO 6000": 128 << 20,
 }
-"""Of the second and last level, from the same."""
+"""The sizes of the second and last level, from the same."""
 
 COLLECTIVES: dict[CollectiveKind, str] = {
     "all_gather": "all_gather",
@@ -240,7 +240,7 @@ def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:
-    """Of NCCL's collectives, by number of ranks; the engine's own all-reduce where it was timed."""
+    """The fits of NCCL's collectives, by number of ranks; the engine's own all-reduce where it was timed."""
     peak = card.figure("node", "intra_node_bw")
     fits: Fits = {}
     if "nccl_perf" in tables:

@@ -32,7 +32,7 @@ COLUMNS = (
     *("num_k_heads", "head_k_dim", "num_v_heads", "head_v_dim"),
 )
 TABLES: Mapping[str, Rule] = {"kda_perf": "kimi-delta", "gdn_perf": "gated-delta"}
-"""In this order: only the first has several tokens a sequence, and the other takes what one more of them costs."""
+"""The tables in this order: only the first has several tokens a sequence; the other takes what one more costs."""
 
 _STEPS = r"packed_decode|fused_recurrent_kda|fused_sigmoid_gating_delta_rule_update"
 _WIDENING = "fused_recurrent_gated_delta_rule"
@@ -90,7 +90,7 @@ def _prompt_model(rows: pd.DataFrame, rule: Rule, source: str, device: Device) -
 
 
 def _convolution_model(rows: pd.DataFrame, source: str, device: Device) -> ConvolutionModel | None:
-    """Of convolutions that memory can have streamed: the others' tokens of before stayed in the cache when repeated."""
+    """The model of convolutions that memory can have streamed: the others' tokens stayed in the cache when repeated."""
     if _widens(rows):
         return None
     rows = _of_kernels(rows, _CONVOLUTIONS)

@@ -25,10 +25,10 @@ GEMM_FORMATS = DTYPES | {"fp8_block": "float8-block", "nvfp4": "nvfp4"}
 """Their names of the weights' formats; weight-only formats are not imported."""
 
 WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
-"""Of a weight: four bits and an eight-bit scale for sixteen make 0.5625 (scales of 128 x 128 blocks are nothing)."""
+"""Bytes a weight: four bits and an eight-bit scale for sixteen make 0.5625 (scales of 128 x 128 blocks are none)."""
 
 Fits = dict[tuple[str, Any], Callable[[], TimingModel]]
-"""By the part of a profile, and the format or the number of ranks within it."""
+"""Fits by the part of a profile, and the format or the number of ranks within it."""
 
 FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
 

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_attention, fit_prefill_attention
+from calibration.fit import FEWEST_ROWS
+from calibration.fit_attention import fit_attention, fit_prefill_attention
 from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, one_time_a_shape
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -24,7 +25,7 @@ _WIDE_QUERIES = ("bfloat16", "float16", "half")
 
 
 def attention_fits(table: pd.DataFrame, memory_bandwidth: float, most_cached: float) -> tuple[Fits, str]:
-    """Of decode attention, by the dtype of the cache, and of that with windows, over the tokens that they leave.
+    """The fits of decode attention, by the dtype of the cache, and of that with windows over the tokens they leave.
 
     Beside the fits, what was left out: keys and values that arrived faster than memory streams had stayed in the cache
     from the repeat before. In a pass they come from memory (:mod:`calibration.importers.silicon_gemms`).
@@ -80,7 +81,7 @@ def possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.
 
 
 def prefill_fits(table: pd.DataFrame) -> Fits:
-    """Of attention of whole prompts, by the dtype of the cache that they fill; ``table`` holds full attention."""
+    """The fits of attention of whole prompts, by the dtype of their cache; ``table`` holds full attention."""
     fits: Fits = {}
     for dtype, rows in _by_cache(table, _PREFILL_SHAPE).items():
         batch, tokens, heads, kv_heads, head_dim = (rows[name].to_numpy(float) for name in _PREFILL_SHAPE)

@@ -56,7 +56,7 @@ class _Typical:
         return float(np.exp(np.mean(np.log(list(self.by_source.values())))))
 
     def left_out(self) -> tuple[Array, Array]:
-        """Of each source: its number, and what the others say."""
+        """Each source's number, and what the others say."""
         logs = np.log(list(self.by_source.values()))
         others = (logs.sum() - logs) / (len(logs) - 1)
         return np.exp(logs), np.exp(others)
@@ -115,7 +115,7 @@ def _sources(all_reduce: str) -> dict[str, Provenance]:
 
 
 def _links(path: Path) -> tuple[dict[int, LinkModel], tuple[tuple[int, ...], ...]]:
-    """By number of NVLinks, and that number between each two of the machine whose every pair was timed."""
+    """The links by number of NVLinks, and that number between each two of the machine whose every pair was timed."""
     table = read_table(
         path, "table of copies", ("source", "machine", "gpu_a", "gpu_b", "links", "uni_gbs", "latency_us")
     )
@@ -199,7 +199,7 @@ def _rates(path: Path) -> _Typical:
 
 
 def _copies(folder: Path) -> float:
-    """Of nccl-tests with one rank, which copies: the bandwidth of sizes beyond the cache, each read and written."""
+    """The bandwidth of nccl-tests with one rank, which copies, at sizes beyond the cache, each read and written."""
     path = _file(folder, _COPY_TABLE)
     rows = [row for run in text_runs(read_text(path, "output of nccl-tests")) for row in run.rows]
     large = [(2 * row.size, row.seconds) for row in rows if row.size >= _LARGE_COPY_BYTES]

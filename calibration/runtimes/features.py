@@ -95,7 +95,7 @@ def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
 
 
 def _of_kernels(work: object, like: Runtime) -> Units:
-    """Of decoding's kernels; those of prompts have one factor."""
+    """The units of decoding's kernels; those of prompts have one factor."""
     if not isinstance(work, Pass):
         return {}
 

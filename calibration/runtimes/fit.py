@@ -36,7 +36,7 @@ EXPERTS = (
     "per_expert_layer_s",
     "per_expert_prompt_s",
 )
-"""Of mixtures of experts, on a card that was fitted to dense models."""
+"""The numbers of mixtures of experts, on a card that was fitted to dense models."""
 
 MOST_OVERLAP = 0.9
 LEAST_FACTOR = 0.25
@@ -154,7 +154,7 @@ class _Numbers:
 
     @cached_property
     def left_out(self) -> tuple[Array, Array]:
-        """Of each row, predicted by the rows of the other series: its relative error, and the log-sd of their numbers.
+        """Each row's relative error as the rows of the other series predict it, and the log-sd of their numbers.
 
         Empty with one series.
         """
@@ -252,7 +252,7 @@ class _Solution:
         return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
     def log_sd(self, made: Features) -> Array:
-        """Of what is predicted of rows, by what is left open of the numbers."""
+        """The log-sd of what is predicted of rows, by what is left open of the numbers."""
         per_unit = made.per_unit[:, _columns(self.fields)] / made.predicted(self.values)[:, None]
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit)))
 
@@ -331,7 +331,7 @@ def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
 
 
 def _noise_of(residuals: Array, fitted: int) -> float:
-    """Of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
+    """The noise of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
     counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
     return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
 
@@ -344,7 +344,7 @@ def _least(field: str, base: Runtime) -> float:
 
 
 def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
-    """By what rows of one series, which share an error, count less than independent ones (Kish, 1965); at least 1."""
+    """The factor by which rows of one series, which share an error, count less than independent ones (Kish, 1965)."""
     _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
     pairs = float((counts * (counts - 1)).sum())
     squares = float((residual**2).sum())

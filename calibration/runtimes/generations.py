@@ -38,7 +38,7 @@ GROUPINGS: Mapping[str, Callable[[Row], str]] = {
     "version": lambda row: row.engine_version or "not stated",
     "generation": lambda row: "4 bits" if on_four_bits(row) else "before",
 }
-"""By what rows are left out together."""
+"""The group of a row, by what rows are left out together."""
 
 
 def fit_generations(

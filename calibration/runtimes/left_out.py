@@ -55,7 +55,7 @@ class Outcome:
 
     @property
     def half_widths(self) -> Array:
-        """Of the intervals, relative to what is predicted."""
+        """The half-widths of the intervals, relative to what is predicted."""
         return (self.high - self.low) / 2.0 / (1.0 + self.errors)
 
 

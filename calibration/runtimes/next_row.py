@@ -62,7 +62,7 @@ class NextRow:
 
 
 def next_row(rows: Sequence[Row], card: Runtime, known: Open) -> NextRow | None:
-    """Of rows like those there are, at every degree, batch and context that has room: the one that would tell most.
+    """The row that would tell most, of rows like those there are at every degree, batch and context with room.
 
     A linear model with a prior is open by ``x C x'`` where a row's seconds rest on its numbers by ``x``; one row more
     takes ``(x C r')^2 / (noise^2 + r C r')`` of it. Told most is where the mean over all of these rows falls most.

@@ -24,10 +24,10 @@ from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps
 
 _SHARED = 0.5
-"""Of the squares of a series' errors, the share that all its rows have in common, over the same series (0.49)."""
+"""The share of the squares of a series' errors that all its rows have in common, over the same series (0.49)."""
 
 _OTHERS = 16
-"""For how many independent errors the bundled cards' count beside those of one card.
+"""The number of independent errors that the bundled cards' count as beside those of one card.
 
 The five cards' own mean squares differ no more than chance lets them, so that ever more would be ever likelier; fewer
 than 8 are less likely by more than a test at 95 % bears.
@@ -37,7 +37,7 @@ than 8 are less likely by more than a test at 95 % bears.
 _FAR = 1e3  # steps: no nearest setting
 
 OF_LAW = ("beside_log_sd", "experts_log_sd")
-"""Of a card's errors, those that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
+"""Those of a card's errors that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
 
 _LAW_OF = "vllm-0.9"
 
@@ -134,7 +134,7 @@ class Unseen:
 
     @cached_property
     def _squares(self) -> tuple[Array, NDArray[np.int_]]:
-        """Of the steps, each row's once, and where each row has them."""
+        """The squares of the steps, each row's once, and where each row has them."""
         rows, settings, ways = self.steps.shape
         distinct, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
         return np.square(distinct.reshape(-1, settings, ways)), at.reshape(-1)
@@ -167,7 +167,7 @@ def scaled(card: Runtime, factor: float) -> Runtime:
 
 
 def factor_on_errors(unseen: Unseen, card: Runtime) -> float:
-    """By how much the errors that ``card`` says of itself must be multiplied, from rows that it had not seen."""
+    """The factor on the errors that ``card`` says of itself, from rows that it had not seen."""
     squares = unseen.logs**2 - unseen.known**2
     return times_others(squares / unseen.squares_by(card), unseen.series)
 
@@ -186,7 +186,7 @@ def times_others(squares: Array, series: Sequence[str] | NDArray[np.str_]) -> fl
 
 
 def independent(counts: NDArray[np.int_]) -> float:
-    """For how many independent errors the mean square of series with so many errors each, all weighing alike, counts.
+    """The number of independent errors that the mean square of series of so many errors, weighing alike, counts as.
 
     Of ``n`` errors that have a share ``s`` of their squares in common, the mean square varies by ``(s + (1 - s) / n)^2
     + (n - 1) (1 - s)^2 / n^2`` of what that of one does; the mean over series has the degrees of freedom of

@@ -55,7 +55,7 @@ class Law:
     away: Away
 
     def log_sds(self, unseen: Unseen) -> Array:
-        """Of each row, everything together."""
+        """The log-sd of each row, everything together."""
         added = unseen.squares_of(self.beside, self.experts, [getattr(self.away, way) for way in STEPS])
         return np.sqrt(unseen.known**2 + added)
 
@@ -88,7 +88,7 @@ def fit_law(unseen: Unseen, weights: Array | None = None) -> Law:
 
 
 def weights_of(series: Sequence[str] | NDArray[np.str_]) -> Array:
-    """Of rows: those of a series together weigh as many errors as they count for."""
+    """The rows' weights: those of a series together weigh as many errors as they count for."""
     _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
     own = np.array([independent(np.array([count])) / count for count in counts])
     return np.asarray(own[at])

@@ -18,7 +18,9 @@ from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Rates, estimate
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.scenario.given import GridPart
+from ssdsim.scenario.many import Rates, estimate, rows_of
 from ssdsim.scenario.points import Points, Scenarios, Steps
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
@@ -26,7 +28,8 @@ from ssdsim.scenario.scenario import Scenario
 if TYPE_CHECKING:
     import pandas as pd
 
-_POINTS_REMEMBERED = 30_000  # some 200 MB
+_POINTS_AT_SITES = 30_000  # whose sites and prices are remembered
+_ROUNDS_REMEMBERED = 40_000  # some 200 MB
 _POINTS_AT_ONCE = 512  # of drawn columns: 4 MB a column at 1000 draws
 
 
@@ -99,9 +102,12 @@ class Evaluator:
         return OfOneStrategy(self._table(points, ()))
 
     def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
-        if self._evaluated > _POINTS_REMEMBERED:
+        if self._steps.rounds > _ROUNDS_REMEMBERED:
             self._steps, self._evaluated = Steps(), 0
-        given = list(_mappings(points))
+        if self._evaluated > _POINTS_AT_SITES:
+            self._steps.forget_sites()
+            self._evaluated = 0
+        given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
         return _Table(Points(given, self._steps), names)
 
@@ -139,30 +145,31 @@ class _Table:
             self._refuse(each)
         self._prices: dict[int, Priced] = {}
         self._fastest: dict[str, Fastest] = {}
-        with_room: dict[int, tuple[str, ...]] = {row: () for row, error in enumerate(self.errors) if error is None}
-        for name, each in found.items():
-            kept = each.taken(np.flatnonzero([row in with_room for row in each.rows.tolist()]))
-            for row in np.unique(kept.rows).tolist():
-                with_room[row] = (*with_room[row], name)
+        possible = np.array([error is None for error in self.errors], dtype=bool)
+        with_room = np.zeros((len(found), len(self.errors)), dtype=bool)
+        for number, (name, each) in enumerate(found.items()):
+            kept = each.taken(np.flatnonzero(possible[each.rows]))
+            with_room[number, kept.rows] = True
             if len(kept):
                 self._prices |= {id(price): price for price in kept.side_by_side.prices}
                 self._fastest[name] = Fastest.of(kept)
-        self._of_tokens = points.warnings(_gathered(with_room))
-        for row, subject in ((row, points.sides.at(row).result.subject) for row in with_room):
+        self._of_tokens = points.warnings(_gathered(list(found), with_room, np.flatnonzero(possible)))
+        for row in sorted({row for each in found.values() for row in each.no_room if possible[row]}):
             problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
-            if problems:
-                self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
+            subject = points.sides.at(row).result.subject
+            self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
 
     def _refuse(self, scenarios: Scenarios) -> None:
         """Points at which something else is wrong than that a strategy has no room."""
         for row, error in scenarios.errors.items():
             self.errors[row] = self.errors[row] or str(error)
-        spreads = scenarios.values("spread")
-        for row, spread in zip(scenarios.rows.tolist(), spreads, strict=True):
+        spreads = np.array(scenarios.values("spread"))
+        for spread in np.unique(spreads).tolist():
             try:
                 check_constant(spread)
             except InputError as error:
-                self.errors[row] = self.errors[row] or str(error)
+                for row in scenarios.rows[spreads == spread].tolist():
+                    self.errors[row] = self.errors[row] or str(error)
 
     @property
     def warnings(self) -> frozenset[str]:
@@ -200,10 +207,11 @@ class _Table:
 
     def _results(self, names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
         """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
-        scenarios = self._fastest[name].scenarios
+        fastest = self._fastest[name]
+        scenarios = fastest.scenarios
         columns = {
-            column: self._spread(scenarios.rows, np.broadcast_to(values, len(scenarios)))
-            for column, values in named.of_estimate(names, estimate(scenarios.side_by_side)).items()
+            column: self._spread(scenarios.rows, values)
+            for column, values in named.of_estimate(names, fastest.estimate).items()
         }
         for told in strategies.ALL.named(name).told:
             values = scenarios.values(told)
@@ -253,29 +261,39 @@ class _Table:
         return err
 
 
-def _gathered(with_room: Mapping[int, tuple[str, ...]]) -> dict[tuple[str, ...], list[int]]:
-    """Points by the strategies that have room there."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for row, names in with_room.items():
-        found.setdefault(names, []).append(row)
-    return found
+def _gathered(
+    names: Sequence[str], with_room: NDArray[np.bool_], rows: NDArray[np.intp]
+) -> dict[tuple[str, ...], NDArray[np.intp]]:
+    """The points ``rows`` by the strategies that have room there."""
+    if not rows.size:
+        return {}
+    kinds, kind = np.unique(with_room[:, rows], axis=1, return_inverse=True)
+    return {
+        tuple(name for name, has in zip(names, of, strict=True) if has): rows[kind == number]
+        for number, of in enumerate(kinds.T)
+    }
 
 
 @dataclass(frozen=True)
 class Fastest:
-    """At each point the scenario of most tokens/s (the first of equals), and these."""
+    """At each point the scenario of most tokens/s (the first of equals), with its estimate in columns."""
 
     scenarios: Scenarios
-    rates: Array
+    estimate: Estimate
+
+    @property
+    def rates(self) -> Array:
+        return np.asarray(self.estimate.tokens_per_second)
 
     @classmethod
     def of(cls, scenarios: Scenarios) -> Fastest:
-        broadcast = np.broadcast_to(estimate(scenarios.side_by_side).tokens_per_second, len(scenarios))
-        order = np.lexsort((np.arange(len(scenarios)), -broadcast, scenarios.rows))
+        found = estimate(scenarios.side_by_side)
+        rates = np.broadcast_to(found.tokens_per_second, len(scenarios))
+        order = np.lexsort((np.arange(len(scenarios)), -rates, scenarios.rows))
         first = np.ones(len(order), dtype=bool)
         first[1:] = np.diff(scenarios.rows[order]) > 0
         best = order[first]
-        return cls(scenarios.taken(best), broadcast[best])
+        return cls(scenarios.taken(best), rows_of(found, best, len(scenarios)))
 
 
 class OfOneStrategy:

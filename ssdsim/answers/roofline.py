@@ -104,9 +104,10 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
 def taken() -> tuple[str, ...]:
     """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
-    # what is accepted shapes no pass; a fallback without a model is none; and SD's draft is priced by itself
-    idle = (*members(Group.ACCEPTANCE), "backup_ms", "sd_draft")
-    names = ("strategies", "drafter", "b", "k", "f", "budget", *members(Group.HARDWARE), *own)
+    # what is accepted shapes no pass, how outcomes are spread no more than their number; a fallback without a model is
+    # none; and SD's draft is priced by itself
+    idle = {*members(Group.ACCEPTANCE), *members(Group.CACHE_SHAPE), "backup", "backup_ms", "sd_draft"} - {"f"}
+    names = ("strategies", "drafter", "b", "k", *members(Group.HARDWARE), *own)
     return tuple(name for name in ALL if name in names and name not in idle)
 
 

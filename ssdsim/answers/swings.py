@@ -6,9 +6,8 @@ The widest swing says what to measure next. Settings, and the outcomes that are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -17,13 +16,11 @@ from ssdsim.scenario.many import SideBySide, rates_under
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
-from ssdsim.scenario.token_errors import directions
+from ssdsim.scenario.token_errors import Change, directions
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
 _NONE = 1e-9
-
-Change = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -121,4 +118,4 @@ def _from_to(end: float, present: float) -> list[float]:
 
 def _per_user(rows: SideBySide, change: Change) -> Array:
     """Of rows whose tokens are the same."""
-    return np.asarray(rates_under(rows, rows.known[0].under(change)) / rows.batch)
+    return np.asarray(rates_under(rows, change) / rows.batch)

@@ -17,7 +17,7 @@ from ssdsim.base.errors import InputError, told
 FloatOrArray = Any
 Array = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
-"""Of any width: what models say comes in single precision."""
+"""Arrays of floats of any width: what models say comes in single precision."""
 
 
 def float_or_array(value: Any) -> FloatOrArray:

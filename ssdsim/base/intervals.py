@@ -59,7 +59,7 @@ class Interval:
 
 
 def low_and_high(interval: Interval | None) -> dict[str, float | None]:
-    """As JSON has it: null where there is no interval."""
+    """The JSON form: null where there is no interval."""
     return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
 
 
@@ -82,7 +82,7 @@ class Measured:
         return Measured(self.value, float(np.clip(self.low, 0.0, 1.0)), float(np.clip(self.high, 0.0, 1.0)))
 
     def as_mean(self, scale: float = 1.0) -> dict[str, float]:
-        """As JSON names it."""
+        """The JSON form of a mean."""
         return {"mean": scale * self.value, "low": scale * self.low, "high": scale * self.high}
 
 

@@ -9,7 +9,7 @@ Progress = Callable[[int, int], None]
 """Hears how much is done, of how much; of how much may be a guess."""
 
 Told = Callable[[str, str], AbstractContextManager[Progress]]
-"""Of a verb and what it counts: who hears of it while it works."""
+"""Who hears of a verb while it works, from its name and what it counts."""
 
 
 @contextmanager

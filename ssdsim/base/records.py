@@ -14,7 +14,7 @@ Positive = Annotated[float, Field(ge=1e-40, le=1e40)]
 NotNegative = Annotated[float, Field(ge=0.0, le=1e40)]
 Coefficient = Annotated[float, Field(ge=-1e40, le=1e40)]
 Seconds = Annotated[float, Field(ge=0.0, le=1e3)]
-"""Of one launch, message or gap."""
+"""The seconds of one launch, message or gap."""
 MOST_LOG_SD = 10.0
 LogSd = Annotated[float, Field(ge=0.0, le=MOST_LOG_SD)]
 """Standard deviation of a logarithm: 10 is wrong by a factor of 20,000 or its inverse, one time in three."""

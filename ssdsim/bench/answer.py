@@ -43,7 +43,7 @@ class Answer:
 
     @property
     def gaps_s(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """Between messages, each of which is a step's tokens (or those of several, where the network joined them)."""
+        """The gaps between messages, each of which is a step's tokens (or several steps', joined by the network)."""
         return np.diff(np.array(self.came_s))
 
 

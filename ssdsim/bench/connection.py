@@ -100,7 +100,7 @@ class Connection:
             raise InputError(f"{self.at}: no address of a server ({self._short(str(error))})") from None
 
     def denied(self) -> str:
-        """Of an answer with the status 401."""
+        """What is said of an answer with the status 401."""
         if self.key is None:
             return "the server asks for a key: name the environment variable that holds it by --api-key"
         return "the server refuses the key"

@@ -24,7 +24,7 @@ _WORDS = (
 
 
 class Prompts(Protocol):
-    """Where prompts come from."""
+    """A source of prompts."""
 
     def of(self, tokens: int) -> Prompt:
         """The next one, of about so many tokens."""

@@ -17,7 +17,7 @@ ENGINES: Mapping[str, str] = {
     "llamacpp": "llama.cpp",
     "tensorrt_llm": "tensorrt-llm",
 }
-"""By what a server says who owns its models."""
+"""Engines by what their servers say who owns the models."""
 
 _INFO = ("/server_info", "/get_server_info")  # SGLang's, under its new and its old name
 _PROPS = "/props"  # llama.cpp's

@@ -12,6 +12,7 @@ import click
 from ssdsim.answers.serving.as_json import as_json as serving_json
 from ssdsim.answers.serving.as_json import comparison_json
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.by_k import ks_of
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.load import Load
@@ -23,11 +24,12 @@ from ssdsim.answers.serving.serve import Serving, served
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import File
+from ssdsim.base.kinds import File, Number
 from ssdsim.base.option_record import taken
 from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, record_options, work_options
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
 from ssdsim.cli.progress import kept_in, shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OfKind, OutputFile
@@ -47,13 +49,14 @@ _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
 @record_options(Load)
 @click.option("--compare", type=OfKind(File()), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against")
 @record_options(Goal)
-@click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
 @record_options(Fleet)
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
 @record_options(Batching)
 @record_options(Effort)
-@work_options
+@kept_option
+@record_options(Workers)
 @chosen_options(taken_by_serving, instead=lambda: {"strategies": _STRATEGIES})
 @common_options
 def command(
@@ -75,14 +78,13 @@ def command(
         options["workload"] = compare
     load, goal = taken(Load, options), taken(Goal, options)
     fleet, batching = taken(Fleet, options), taken(Batching, options)
-    effort = taken(Effort, options)
+    effort, workers = taken(Effort, options), taken(Workers, options)
     if compare is not None:
         _compare(compare, load, batching, options, effort.seed, output, as_json)
         return
     requests = load.arrives(effort.seed, goal.capacity)
     if effort.runs and not quiet:
-        runs = len(load.rates or [None]) + (_SEARCH_RUNS if goal.capacity else 0)
-        _say_cost(requests, runs, str(options["strategies"] or _STRATEGIES), output)
+        _say_cost(requests, most_runs(load, goal, batching, options), output)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
@@ -90,7 +92,8 @@ def command(
             fleet,
             batching,
             goal,
-            replace(effort, progress=progress),
+            effort,
+            replace(workers, progress=progress),
             schedule=schedule,
             folder=folder,
             **options,
@@ -106,9 +109,17 @@ def command(
     print_warnings(answer.warnings, quiet)
 
 
-def _say_cost(requests: Workload, runs: int, strategies: str, output: Path | None) -> None:
+def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
+    """At most: of each policy at each load and in its search, and of each K for good at each load."""
+    names, ks = set(str(options["strategies"] or _STRATEGIES).split(",")), 0
+    if batching.says_k is not None:
+        names, ks = names | {AUTO}, len(ks_of(batching.says_k, options))
+    return len(load.rates or [None]) * (len(names) + ks) + (_SEARCH_RUNS * len(names) if goal.capacity else 0)
+
+
+def _say_cost(requests: Workload, count: int, output: Path | None) -> None:
     """Before long work: what it is, and how it is stopped."""
-    count, tokens = runs * len(strategies.split(",")), int(requests.output_tokens.sum())
+    tokens = int(requests.output_tokens.sum())
     if count * tokens * _TOKEN_S < _LONG_S:
         return
     what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"

@@ -93,7 +93,7 @@ class Run:
         return self.devices.get("link") or self._device("link", ["link"])
 
     def _of_role(self, role: str, sharing: int) -> Device:
-        """Of several roles alike (``target 1``, ``target 2``) each has its share of the devices."""
+        """The device of a role; of several alike (``target 1``, ``target 2``) each has its share of the devices."""
         gpus = self.scenario.devices.of_all(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
@@ -196,7 +196,7 @@ class SimActor:
         return self._run.link.run(message, seconds) if seconds else self._done
 
     def outcome(self) -> int:
-        """Where in the block of outcomes this round is."""
+        """The place of this round in the block of outcomes."""
         return self._at
 
     def fill(self) -> None:

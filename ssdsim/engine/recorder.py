@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.intervals import Measured
 from ssdsim.engine.statistics import BatchMeans, Histogram
 from ssdsim.rounds.block import RoundBlock
@@ -31,6 +32,8 @@ class Recorder:
         self._chunk = self._chunk or rounds
         self.round_s.add(block.round_s)
         misses = np.zeros(rounds, dtype=np.uint32) if self._miss is None else block.outcomes.count_to(self._miss)
+        missed = misses > 0
+        missed_rounds = int(np.count_nonzero(missed))
         self.means.add(
             max(1, rounds // self._chunk),
             rounds=rounds,
@@ -38,11 +41,16 @@ class Recorder:
             tokens=float(block.outcomes.total_tokens.sum(dtype=np.int64)),
             seconds=float(block.round_s.sum()),
             hits=float(rounds * self.batch - misses.sum(dtype=np.int64)),
-            clean=float(np.count_nonzero(misses == 0)),
-            missed=float(np.count_nonzero(misses)),
-            missed_seconds=float(block.round_s[misses > 0].sum()),
-            **{part: float(np.sum(seconds * np.ones(rounds))) for part, seconds in block.parts_s.items()},
+            clean=float(rounds - missed_rounds),
+            missed=float(missed_rounds),
+            missed_seconds=float(np.sum(block.round_s * missed)),
+            **{part: _over(rounds, seconds) for part, seconds in block.parts_s.items()},
         )
 
     def tokens_per_second(self, confidence: float = 0.95) -> Measured:
         return self.means.ratio("tokens", "seconds", confidence)
+
+
+def _over(rounds: int, seconds: FloatOrArray) -> float:
+    """The sum over rounds of a number a round, or of one for all."""
+    return float(np.sum(seconds)) if np.ndim(seconds) else float(rounds * seconds)

@@ -93,7 +93,7 @@ class _Queues:
         return queue[ended], target[ended], (following - began)[ended]
 
     def _place(self, queue: Places, target: Places) -> Places:
-        """Of the round under way."""
+        """The place of the round under way."""
         return np.asarray((self.done[queue, target] - _RUN_IN) % self._first.shape[2])
 
     def _next(self) -> tuple[Places, NDArray[np.bool_], Array]:

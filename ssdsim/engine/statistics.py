@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured, binomial_interval, student_quantile
@@ -10,6 +13,7 @@ from ssdsim.base.intervals import Measured, binomial_interval, student_quantile
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
 _FEW = 50  # below so many, an event's count is not yet normal
 _BIN = 1e-3  # relative width of a histogram's bins
+_SPREAD = 4  # bins a value, up to which counting them all is faster than sorting
 
 
 class BatchMeans:
@@ -86,15 +90,14 @@ class Histogram:
     def add(self, values: Array, weights: Array | None = None) -> None:
         if values.size == 0:
             return
-        weights = np.ones(values.size) if weights is None else weights
         keys = np.floor(np.log(np.maximum(values, 1e-300)) / _BIN).astype(np.int64)
-        unique, inverse = np.unique(keys, return_inverse=True)
-        counts = np.bincount(inverse, weights)
-        sums = np.bincount(inverse, weights * values)
-        for key, count, total in zip(unique.tolist(), counts, sums, strict=True):
-            before, before_total = self._bins.get(key, (0.0, 0.0))
-            self._bins[key] = (before + count, before_total + total)
-        self.weight += float(weights.sum())
+        known, places = _numbered(keys)
+        counts = np.bincount(places, weights)
+        sums = np.bincount(places, values if weights is None else weights * values)
+        for place in np.flatnonzero(counts).tolist():
+            before, before_total = self._bins.get(key := known[place], (0.0, 0.0))
+            self._bins[key] = (before + float(counts[place]), before_total + float(sums[place]))
+        self.weight += float(counts.sum())
 
     def quantile(self, q: float) -> float:
         """The value at or below which a share ``q`` of the weight lies (nan when empty)."""
@@ -105,3 +108,12 @@ class Histogram:
             if reached >= q * self.weight * (1.0 - 1e-12):
                 return float(total / count)
         return float("nan")
+
+
+def _numbered(keys: NDArray[np.int64]) -> tuple[Sequence[int], NDArray[np.intp]]:
+    """The keys in their order, perhaps with others between them, and the place of each."""
+    least, most = int(keys.min()), int(keys.max())
+    if most - least <= _SPREAD * keys.size:
+        return range(least, most + 1), keys - least
+    unique, places = np.unique(keys, return_inverse=True)
+    return unique.tolist(), places

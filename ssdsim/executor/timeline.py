@@ -46,5 +46,5 @@ class Timeline:
 
     @property
     def mean_round_s(self) -> float:
-        """From the start to the last round's end."""
+        """The mean round from the start to the last round's end."""
         return (self.ends_s[-1] - self.start_s) / len(self.ends_s)

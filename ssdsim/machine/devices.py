@@ -88,7 +88,7 @@ def group_of(ranks: Sequence[int], device: torch.device, collective_s: float = C
 
 
 def messages_lie_on(device: torch.device) -> torch.device:
-    """Where a rank's point-to-point messages lie: in its own memory, but gloo sends none from a GPU's."""
+    """The device of a rank's point-to-point messages: its own memory, but gloo sends none from a GPU's."""
     return device if dist.get_backend() == "nccl" else torch.device("cpu")
 
 

@@ -20,7 +20,7 @@ _TOKENS_DRAWN, _FEWEST, _MOST = 8192, 16, 256  # what is drawn for them: so many
 
 @dataclass(frozen=True)
 class ExpertWeights:
-    """Of a layer: ``gate_up`` of shape ``(count, 2 width, hidden)``, ``down`` of ``(count, hidden, width)``."""
+    """A layer's weights: ``gate_up`` of shape ``(count, 2 width, hidden)``, ``down`` of ``(count, hidden, width)``."""
 
     gate_up: torch.Tensor
     down: torch.Tensor
@@ -78,7 +78,7 @@ def routes(
 def _draw(
     number: NDArray[np.int64], chance: Array, taken: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Of each sequence ``number`` experts by their popularity without replacement, none of those taken.
+    """Choose ``number`` experts of each sequence by popularity, without replacement and none of those taken.
 
     Shapes ``(sequences,)``, ``(count,)`` and ``(sequences, count)``, which is the answer's too.
     """

@@ -37,7 +37,7 @@ class Gpu:
 
     @property
     def as_seen(self) -> SeenGpu:
-        """As the driver tells it."""
+        """The GPU as the driver tells it."""
         return SeenGpu(self.name, self.capability, self.memory_bytes)
 
 

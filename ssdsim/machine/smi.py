@@ -35,7 +35,7 @@ def nvidia_smi(*arguments: str) -> str:
 
 
 def seen_gpus() -> list[SeenGpu]:
-    """In the driver's order."""
+    """The GPUs in the driver's order."""
     told = nvidia_smi(f"--query-gpu={_QUERY}", "--format=csv,noheader")
     if not told:  # a driver that knows no compute_cap refuses the whole question
         told = nvidia_smi("--query-gpu=index,name,memory.total", "--format=csv,noheader")
@@ -43,7 +43,7 @@ def seen_gpus() -> list[SeenGpu]:
 
 
 def _seen(line: str) -> SeenGpu | None:
-    """Of ``0, Tesla V100-SXM2-32GB, 7.0, 32768 MiB``, the capability left out or not."""
+    """The GPU of ``0, Tesla V100-SXM2-32GB, 7.0, 32768 MiB``, the capability left out or not."""
     found = re.fullmatch(r"\s*\d+, (.+?)(?:, (\d+)\.(\d+))?, (\d+) MiB\s*", line)
     if found is None:
         return None

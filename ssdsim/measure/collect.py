@@ -176,7 +176,7 @@ def _batches(asked: Sequence[Asked], size: int) -> Iterator[Sequence[Asked]]:
 
 
 def _half_width(rates: Sequence[tuple[float, int]]) -> float:
-    """Of the 95 % interval of alpha over requests, as a ratio of sums."""
+    """The half-width of the 95 % interval of alpha over requests, as a ratio of sums."""
     if len(rates) < 10:
         return float("inf")
     accepted, tested = np.array(rates).T

@@ -33,7 +33,7 @@ def count_experts(model: CausalModel, texts: Sequence[tuple[Sequence[int], int]]
 
 @torch.inference_mode()
 def _choices(model: CausalModel, text: Sequence[int], last: int, per_token: int) -> Choices:
-    """Of the last tokens, the experts with the largest of each router's logits."""
+    """The experts with the largest of each router's logits, of the last tokens."""
     ids = torch.tensor([list(text)], dtype=torch.long, device=model.device)
     out = model.model(input_ids=ids, use_cache=False, output_router_logits=True, logits_to_keep=1)
     layers = [logits.reshape(len(text), -1)[-last:].float() for logits in out.router_logits]

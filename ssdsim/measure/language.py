@@ -16,7 +16,7 @@ class Branches(Protocol):
 
     @property
     def logits(self) -> Logits:
-        """Of each branch's next token, shape ``(branches, V)``."""
+        """The logits of each branch's next token, shape ``(branches, V)``."""
         ...
 
     def extend(self, tokens: Sequence[int]) -> None:

@@ -71,7 +71,7 @@ class CausalModel:
         return self._logits(out.logits[0, -last:])
 
     def _keep(self, text: Sequence[int]) -> int:
-        """Of what was read only what the text begins with; how many tokens that are."""
+        """Keep of what was read only what the text begins with; returns how many tokens that are."""
         known = _shared(self._kept, text)
         if known < len(self._kept):
             self._cache.crop(known - len(self._kept))  # a negative number is how many to take away
@@ -224,7 +224,7 @@ def load_model(name: str, dtype: str, device: str, device_map: str | None = None
 
 @torch.inference_mode()
 def _vocabulary(model: Any) -> int:
-    """Of the LM head; a pass over one token shows that the model can be run at all."""
+    """The size of the LM head; a pass over one token shows that the model can be run at all."""
     size = int(model.get_output_embeddings().weight.shape[0])
     model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), use_cache=False)
     return size

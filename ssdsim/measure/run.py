@@ -85,7 +85,7 @@ class Job:
             check_author(list(self.folder.requests()), target.name)
 
     def count_experts(self) -> None:
-        """Of the models that are mixtures, on answers whose tokens were kept; kept beside the records."""
+        """Count the experts of models that are mixtures, on answers whose tokens were kept; kept beside the records."""
         texts = [
             ((*request.prompt, *map(int, request.positions.token[:-1])), len(request))
             for request in itertools.islice(self.folder.requests(), _TEXTS_COUNTED)
@@ -164,7 +164,7 @@ def _sources(options: Mapping[str, Any]) -> list[tuple[str | None, Path]]:
 
 
 def _prompts(options: Mapping[str, Any]) -> list[Prompt]:
-    """So many as are asked for, in turn from every data set."""
+    """The prompts, so many as are asked for, in turn from every data set."""
     answers = bool(options["answers"])
     prompts = [prompt for name, path in _sources(options) for prompt in read_prompts(path, name, answers)]
     by_set: dict[str, list[Prompt]] = {}

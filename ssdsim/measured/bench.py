@@ -34,7 +34,7 @@ class Format:
 
 
 def one(row_of: Callable[[Record, Given, str], Row]) -> Callable[[Record, Given, str], Sequence[Row]]:
-    """Of an engine whose records are one benchmark each."""
+    """The reader of an engine whose records are one benchmark each."""
     return lambda record, given, where: (row_of(record, given, where),)
 
 
@@ -99,7 +99,7 @@ def in_flight(record: Record, given: Given, where: str) -> int:
 
 
 def _mean_in_flight(record: Record, where: str) -> float | None:
-    """By Little's law: requests a second, times the seconds of one; None where a benchmark does not say both."""
+    """The mean by Little's law: requests a second, times the seconds of one; None where a benchmark says not both."""
     if not all(record.get(name) for name in ("completed", "duration", "mean_ttft_ms", "mean_tpot_ms")):
         return None
     gaps = mean_tokens(record, where)["output_tokens"] - 1.0

@@ -43,7 +43,7 @@ def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
     metrics = part_of(benchmark, "metrics", where)
 
     def mean(name: str) -> float:
-        """Of the requests that succeeded."""
+        """The mean over the requests that succeeded."""
         each = part_of(metrics, name, where)
         return number(part_of(each, "successful", where), "mean", f"{where}: {name}")
 

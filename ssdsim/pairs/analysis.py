@@ -1,4 +1,4 @@
-"""From records to what the pair's file says: seconds, no model."""
+"""What the pair's file says, from records: seconds, no model."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def _backup(look: LookedUp) -> Backup:
 
 
 def _saguaro(table: Table, asked: Questions, most: int) -> tuple[Saguaro, ...]:
-    """Of every C: at the K of the lengths some fan-outs, and every other K at one of them."""
+    """Saguaro's table of every C: at the K of the lengths some fan-outs, and every other K at one of them."""
     if table.temperature == 0.0:
         return ()
     most = min(most, table.flat.top_ids.shape[1])

@@ -29,12 +29,12 @@ class Chosen:
 
     @property
     def positions(self) -> int | None:
-        """Up to which K acceptance is known: rates by position, else as many tokens as were drafted; None: not said."""
+        """The largest K at which acceptance is known: rates by position, else as many as were drafted; None: unsaid."""
         return len(self.findings.rates) or self.findings.length.k or self.pair.settings.k
 
     @property
     def fan_outs(self) -> int | None:
-        """Up to which fan-out hits that power laws describe were seen; None where that is not said."""
+        """The largest fan-out at which hits that power laws describe were seen; None where that is not said."""
         laws = [law for law in self.findings.hits.laws.values() if law.curve and law.fits is not False]
         return min((law.curve[-1][0] for law in laws if law.curve), default=None)
 
@@ -99,7 +99,7 @@ def chosen_by(options: Mapping[str, Any], temperature: float | None) -> Chosen |
 
 
 def positions_known(options: Mapping[str, Any]) -> int | None:
-    """Up to which K acceptance is known: rates of a list, or a pair; None where one rate holds for all."""
+    """The largest K at which acceptance is known: rates of a list, or a pair; None where one rate holds for all."""
     alpha = options.get("alpha")
     if alpha is not None:
         return len(alpha) if isinstance(alpha, list | tuple) else None
@@ -108,6 +108,6 @@ def positions_known(options: Mapping[str, Any]) -> int | None:
 
 
 def fan_outs_known(options: Mapping[str, Any]) -> int | None:
-    """Up to which fan-out a pair knows hits; None without one, or where somebody extrapolates."""
+    """The largest fan-out up to which a pair knows hits; None without one, or where somebody extrapolates."""
     chosen = chosen_by(options, options.get("temperature"))
     return None if chosen is None or options.get("extrapolate") else chosen.fan_outs

@@ -24,7 +24,7 @@ HOW = "teacher-forced"
 
 
 class About(Card):
-    """Where records come from: on which device, with which libraries, of which files, how many tokens a position."""
+    """The origin of records: on which device, with which libraries, of which files, how many tokens a position."""
 
     device: str | None = None
     libraries: dict[str, str] = Field(default_factory=dict)
@@ -95,12 +95,12 @@ def pair_of(
 
 
 def keep_lossless(folder: RecordFolder, lossless: Lossless) -> None:
-    """Beside the records, for whoever analyses them again."""
+    """Keep the verdict beside the records, for whoever analyses them again."""
     write_whole(folder.path / _LOSSLESS, lossless.model_dump_json(indent=1) + "\n")
 
 
 def keep_routing(folder: RecordFolder, routings: Mapping[Role, Routing]) -> None:
-    """Beside the records likewise."""
+    """Keep the routing beside the records likewise."""
     said = {role: routing.model_dump(mode="json") for role, routing in routings.items()}
     write_whole(folder.path / _ROUTING, json.dumps(said, indent=1) + "\n")
 

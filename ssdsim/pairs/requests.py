@@ -95,7 +95,7 @@ def _moments(accepted: Counted, looked_at: Counted, mean: float) -> float:
 
 
 def _profile(log_likelihood: Callable[[float], float], best: float, highest: float) -> tuple[float, float | None]:
-    """Where the likelihood has fallen by 1.92; None where it does not before the largest concentration."""
+    """The ends at which the likelihood has fallen by 1.92; None where it does not before the largest concentration."""
     sizes = np.exp(np.linspace(np.log(1e-2), np.log(_LARGEST), 400))
     inside = [size for size in sizes if log_likelihood(size) >= highest - 1.92]
     inside.append(best)

@@ -64,19 +64,19 @@ def counted(texts: Sequence[Choices], count: int, seed: int = 0) -> Routing | No
 
 
 def _shared(text: Choices) -> Array:
-    """Of each token but the last and each layer: the share of its experts that the next one uses too."""
+    """The share of a token's experts that the next one uses too, for each token but the last and each layer."""
     same = text[:, :-1, :, None] == text[:, 1:, None, :]
     return np.asarray(same.any(axis=3).mean(axis=2)).ravel()
 
 
 def _in_a_row(texts: Sequence[Choices], m: int) -> float:
-    """Over windows of ``m`` tokens that do not meet."""
+    """Distinct experts of windows of ``m`` tokens that do not overlap."""
     distinct = [_distinct(text[:, start : start + m]) for text in texts for start in range(0, text.shape[1] - m + 1, m)]
     return float(np.mean(distinct))
 
 
 def _apart(texts: Sequence[Choices], m: int, rng: np.random.Generator) -> float:
-    """Over draws of ``m`` texts and a token of each."""
+    """Distinct experts of draws of ``m`` texts and a token of each."""
     distinct = []
     for _ in range(_DRAWS):
         some = [texts[i] for i in rng.choice(len(texts), m, replace=False)]
@@ -90,7 +90,7 @@ def _distinct(choices: Choices) -> float:
 
 
 def _skew(count: int, per_token: int, tokens: int, touched: float) -> float:
-    """With which independent tokens touch so many experts; 0 where they touch no fewer than balanced ones."""
+    """The skew with which independent tokens touch so many experts; 0 where they touch no fewer than balanced ones."""
 
     def off(skew: float) -> float:
         return distinct_experts(count, per_token, tokens, 1, skew=skew) - touched

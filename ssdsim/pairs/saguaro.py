@@ -40,7 +40,7 @@ def rescaled_acceptance(positions: Positions, c: float, fan_outs: NDArray[np.int
 
 
 def rescaled_above(positions: Positions, c: float, width: Width = "F") -> NDArray[np.float32]:
-    """Where F just misses the token that came (F is its rank), the share of the rejected token's mass above it.
+    """The share of the rejected token's mass above the token that came, where F (its rank) just misses it.
 
     With other fan-outs the rejected token decides nothing. 0 where the rank is 0 or beyond the tops that were kept,
     since no fan-out that can be asked for is as large.

@@ -6,6 +6,8 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.option import Group, Option, Section
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
 from ssdsim.pricing.room import Devices
@@ -24,6 +26,17 @@ PLACES = Words(
     about="where the draft may be that takes turns with its target [default: both are tried]",
     placing=True,
     words=("colocated", "separate"),
+)
+
+SD_DRAFT = Option(
+    name=PLACES.option,
+    section=Section.MACHINE,
+    default="colocated",
+    kind=OneOf(PLACES.words),
+    about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
+    axis="SD's draft",
+    varied_by=("recommend",),
+    groups=(Group.HARDWARE, Group.CHOICE),
 )
 
 

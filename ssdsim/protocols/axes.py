@@ -79,11 +79,11 @@ class Axis:
         return self.possible(scope)
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        """Of ``values`` those of a first look, beside the settings of the axes ``before`` this one."""
+        """Those of ``values`` that a first look tries, beside the settings of the axes ``before`` this one."""
         return values or ()
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """Of ``values`` those around the setting of ``top``, beside the settings of the axes ``before`` this one.
+        """Those of ``values`` around the setting of ``top``, beside the settings of the axes ``before`` this one.
 
         ``step`` is the factor between neighbours where they are spaced by factors; 1 asks for the same alone.
         """
@@ -205,7 +205,7 @@ class Outcomes(Axis):
     guesses: tuple[int, ...] = (1, 3, 9, 27)
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
-        """Of fan-outs, which a table has in place of outcomes."""
+        """Why fan-outs, which a table has in place of outcomes, go beyond what is known."""
         known = fan_outs_known(given)
         if self.tabled_as is None or known is None or not isinstance(value, int) or value <= known:
             return None
@@ -215,11 +215,11 @@ class Outcomes(Axis):
         return None
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        """So many guesses an accepted length."""
+        """The outcomes of so many guesses an accepted length."""
         return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """As many an accepted length as at ``top``, and a step up and down; as many in all where that has another K."""
+        """The same number an accepted length as at ``top``, and a step up and down, whatever the K there."""
         if values is not None:
             return values
         lengths = before[self.lookahead] + 1

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Group, Option, Section
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
@@ -28,6 +30,19 @@ DRAFT_DEVICES = DraftDevices(
     about="draft devices of SSD that may be chosen [default: all]",
     placing=True,
     bounded=True,
+)
+
+DRAFT_GPUS = Option(
+    name=DRAFT_DEVICES.option,
+    section=Section.MACHINE,
+    prominence=2,
+    default=1,
+    kind=Whole(),
+    about="draft devices of SSD, which share the branches",
+    axis="draft GPUs",
+    doubling=True,
+    varied_by=("recommend",),
+    groups=(Group.HARDWARE, Group.CHOICE),
 )
 
 

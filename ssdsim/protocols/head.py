@@ -81,7 +81,7 @@ class HeadDrafter(Drafter):
         return site.piece(make("catch up", path, fused=path, logits=1)), *levels
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        """As :meth:`prespeculate`: the glue pass repairs a verified path, and runs the tree that is being verified."""
+        """Passes as of :meth:`prespeculate`: the glue pass repairs a verified path and runs the tree being verified."""
         path = len(rows) + 1
         glue = site.draft_pass("glue", path + nodes, fused=path, masked=any(each > 1 for each in rows))
         levels = (
@@ -91,7 +91,7 @@ class HeadDrafter(Drafter):
         return site.piece(glue), *levels
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        """By how many states of its own each token was drafted from: the n-alpha of EAGLE, ``a(n)``.
+        """Acceptance by how many states of its own each token was drafted from: the n-alpha of EAGLE, ``a(n)``.
 
         Beyond the last that is known the rate is taken to stay (no source says how it goes on).
         """

@@ -17,7 +17,7 @@ class OnePass(Drafter):
     self_conditions = False
 
     def rows(self, tokens: int) -> int:
-        """Of each sequence in the pass: K + 1 verified tokens, of which the last proposes, and K - 1 masks."""
+        """Rows of each sequence in the pass: K + 1 verified tokens, of which the last proposes, and K - 1 masks."""
         return 2 * tokens
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Group, Option, Section
 
 
-def own_lookahead(name: str, about: str, axis: str, symbol: str, most: int = 1_000) -> Option:
+def own_lookahead(
+    name: str, about: str, axis: str, symbol: str = "", most: int = 1_000, section: Section | None = None
+) -> Option:
     """The option's record, which :meth:`ssdsim.protocols.strategy.Strategy.settle` derives from ``k``."""
     return Option(
         name=name,
@@ -15,6 +17,7 @@ def own_lookahead(name: str, about: str, axis: str, symbol: str, most: int = 1_0
         axis=axis,
         otherwise="the same as --k",
         symbol=symbol,
+        section=section,
         varied_by=("recommend", "schedule"),
         groups=(Group.CHOICE,),
     )

@@ -77,7 +77,7 @@ def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, 
     """How many targets share the draft of a strategy with these options of its ``own``, and whether it serves them
     together.
     """
-    targets = int(options[TARGETS.name]) if TARGETS in own else 1
+    targets = int(options[TARGETS.name]) if any(option.name == TARGETS.name for option in own) else 1
     return targets, targets > 1 and options[SERVES.name] == _TOGETHER
 
 
@@ -155,7 +155,7 @@ def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _drafts_in_turn(targets: int, me: Actor) -> Generator[Any, Any, None]:
-    """At first nobody has anything to verify."""
+    """Draft for each target in turn; at first nobody has anything to verify."""
     for served in me.rounds():
         number = served + 1 if served < targets else (yield me.receive("outcome"))
         yield me.do("draft")

@@ -20,7 +20,7 @@ from ssdsim.pricing.step import Pass, Piece
 from ssdsim.transformer.card import Transformer
 
 NGRAMS = "ngram"
-"""In the place of a model's name: n-grams of the context, looked up in no time."""
+"""The word in the place of a model's name: n-grams of the context, looked up in no time."""
 _MOST_STAGES = 2
 _DRAFTED = 4
 

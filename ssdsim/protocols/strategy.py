@@ -45,8 +45,10 @@ class Strategy(ABC):
     miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
     options : its own; the shared ones are in :mod:`ssdsim.scenario.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     told : settings that tables of predictions show as columns.
+    ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
     follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
@@ -61,11 +63,13 @@ class Strategy(ABC):
     title: str
     source: str
     rival: str | None = None
+    described_as: str | None = None
     miss: str | None = None
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()
     drafted: str = "k"
     told: tuple[str, ...] = ()
+    ragged: bool = False
     follows_batch: bool = False
     drafts: bool = True
     drafts_ahead: bool = False
@@ -88,6 +92,10 @@ class Strategy(ABC):
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
         return (settings,)
+
+    def least_sequences(self, options: Mapping[str, Any]) -> int:
+        """The smallest batch that can be asked for."""
+        return 1
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Derive what follows from the given options."""

@@ -177,7 +177,7 @@ def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Draft
 
 
 def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> RankModel:
-    """Of all requests together."""
+    """The model of all requests together."""
     return _model(settings, drafter, rates_of(drafter.accepted(settings, depth).pmf))
 
 
@@ -269,7 +269,7 @@ def _inside(place: Place, ends: Place) -> bool:
 
 
 def _known(settings: Mapping[str, Any]) -> int:
-    """At how many depths acceptance is known."""
+    """The number of depths at which acceptance is known."""
     return positions_known(settings) or (settings["k"] if settings["acceptance"] is not None else _DEPTHS)
 
 
@@ -295,7 +295,7 @@ def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankM
 
 
 def _published_ranks(settings: Mapping[str, Any], drafter: Drafter) -> tuple[tuple[float, ...], ...]:
-    """Those of the drafter's card; none where its rates are not the card's."""
+    """The ranks of the drafter's card; none where its rates are not the card's."""
     if settings["t_sd"] is not None:
         return ()
     draft = drafter.draft(find_transformer(settings["target"]), settings["draft"], settings)

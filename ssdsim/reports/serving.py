@@ -35,6 +35,7 @@ def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
             left_out.append(LeftOut("goodput and attainment over the rate", "no --slo was given"))
     else:
         left_out.append(LeftOut("times over the rate", "one load alone: give --rate a list or a range"))
+    figures += [_fixed_k(answer)] if any(point.get("fixed_k") for point in answer["points"]) else []
     figures += [_minute(answer)] if measured else []
     return tuple(figures), tuple(left_out)
 
@@ -199,6 +200,44 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
     )
 
 
+def _fixed_k(answer: Answer) -> Figure:
+    """Each K for good beside what moves K, at every load."""
+    rows = pd.DataFrame(list(_fixed_k_rows(answer))).astype({"tpot_ms": float, "low": float, "high": float})
+    plot = new_plot("", "mean time per output token (ms)", height=380)
+    for number, (load, of) in enumerate(rows.groupby("load", sort=False)):
+        plot.add_scatter(
+            x=of["what"],
+            y=rounded(of["tpot_ms"]),
+            name=str(load),
+            mode="markers",
+            marker={"size": 8, "symbol": number, "color": PALETTE[number % len(PALETTE)]},
+            error_y=bars(of["tpot_ms"], of["low"], of["high"], width=2),
+        )
+    plot.update_yaxes(type="log", tickvals=log_ticks(rows["tpot_ms"].dropna()))
+    return Figure(
+        key="serving-fixed-k",
+        section=_SECTION,
+        title="Each K for good, and the policy that moves K",
+        about="The same requests each time. K 0 for good is decoding without a draft. What is saturated has no mark.",
+        plot=plot,
+        table=rows,
+        provenance=_provenance(answer),
+        interval="Bars: 95 % of a run of as many requests; none of the closed form.",
+    )
+
+
+def _fixed_k_rows(answer: Answer) -> Iterator[dict[str, Any]]:
+    """A row a load and K, the policy's after them."""
+    for point in answer["points"]:
+        load = "the load" if point["rate"] is None else f"{point['rate']:.3g} requests/s"
+        own = point["strategies"][_AUTO]
+        by_policy = own["tpot_ms"]["mean"] if own.get("tpot_ms") else {"mean": (own["closed"] or {}).get("tpot_ms")}
+        each = {f"K {k}": found for k, found in (point.get("fixed_k") or {}).items()}
+        for what, found in {**each, "K by the policy": by_policy}.items():
+            ends = {end: found.get(end) for end in ("low", "high")}
+            yield {"load": load, "what": what, "tpot_ms": found["mean"], **ends}
+
+
 def _minute(answer: Answer) -> Figure:
     """Of the last load, the schedule where there is one, else the subject."""
     point = answer["points"][-1]
@@ -229,7 +268,9 @@ def _minute(answer: Answer) -> Figure:
 
 
 def _labels(answer: Answer) -> Sequence[str]:
-    """Of the schedule's variants, in the order of their numbers."""
+    """Of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
+    if answer.get("variants"):
+        return list(answer["variants"])
     labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
     return [labels.get(number, "") for number in range(max(labels, default=-1) + 1)]
 

@@ -9,6 +9,12 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
+_TITLES = {"fallback": "backup"}
+
+
+def part_title(part: str) -> str:
+    """What a person reads of a part of a round: a miss costs the time of the backup."""
+    return _TITLES.get(part, part)
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Estimate:
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:
-        """By the strategy's paper, which may know no overheads; None where it has no other formula than ours."""
+        """Tokens/s by the strategy's paper, which may know no overheads; None where it has no formula but ours."""
         if self.paper_round_s is None:
             return None
         rate: Seconds = self.batch * self.tokens_per_round / self.paper_round_s

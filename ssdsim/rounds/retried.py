@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ssdsim.rounds.kernel import Kernel
 
 PRE, POST, AGAIN = "pre", "post", "again"
-"""Without drafts to verify, with them, and with them after all of the batch that had none drafted anew."""
+"""States: without drafts to verify, with them, and with them after all of the batch without any drafted anew."""
 
 
 @dataclass(frozen=True, kw_only=True)

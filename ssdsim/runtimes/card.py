@@ -23,7 +23,7 @@ from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import StateKeeping
 
 Factor = Annotated[float, Field(ge=0.01, le=100.0)]
-"""On the seconds of kernels."""
+"""A factor on the seconds of kernels."""
 
 DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
@@ -185,7 +185,7 @@ class Runs(Card):
 
     @property
     def drafters(self) -> tuple[str, ...]:
-        """Of all strategies, each once."""
+        """The drafters of all strategies, each once."""
         return tuple(dict.fromkeys(name for each in self.strategies.values() for name in each))
 
 
@@ -328,7 +328,7 @@ class Runtime(Card):
 
     @property
     def summary(self) -> str:
-        """In short, what it adds and what that rests on."""
+        """What it adds and what that rests on, in short."""
         known = self.evidence
         errors = [
             f"{error:.1%} {where}"

@@ -70,7 +70,7 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
 
 
 def _numbers(version: str) -> tuple[float, ...]:
-    """Of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
+    """The numbers of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
     matched = re.match(r"v?(\d+)\.(\d+)", version)
     return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
 

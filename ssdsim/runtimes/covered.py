@@ -130,7 +130,7 @@ class Distance:
 
     @property
     def farther(self) -> Near | None:
-        """In what it is the farther."""
+        """The side in which it is the farther."""
         nears = [near for near in (self.beside, self.whole) if near is not None]
         return max(nears, key=lambda near: near.square, default=None)
 

@@ -21,7 +21,7 @@ _WORDS = {
 
 
 def far_from_rows(runtime: Runtime, case: Case) -> frozenset[str]:
-    """Where its nearest rows are and what is other there, if intervals are noticeably wider for it; else nothing."""
+    """A line on its nearest rows and what is other there, if intervals are noticeably wider for it; else nothing."""
     far = distance(case, runtime.covered, runtime.away)
     nearest = far.farther
     if nearest is None or _log_sd(runtime.facing(case), case) < _NOTICED * _log_sd(runtime, case):
@@ -34,7 +34,7 @@ def far_from_rows(runtime: Runtime, case: Case) -> frozenset[str]:
 
 
 def _log_sd(runtime: Runtime, case: Case) -> float:
-    """Of seconds beside matrices, with what a whole pass is off by."""
+    """The log-sd of seconds beside matrices, with what a whole pass is off by."""
     errors = runtime.errors
     return math.hypot(errors.pass_log_sd, errors.beside_log_sd, errors.experts_log_sd if case.experts else 0.0)
 

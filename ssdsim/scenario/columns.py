@@ -65,11 +65,22 @@ class Columns:
 
     def values(self, name: str, rows: Rows) -> list[Any]:
         """An option's value at each of the points."""
-        default, column = self._defaults.get(name), self._columns.get(name)
-        if column is None:
-            return [default] * len(rows)
-        known = [default if entry is None else entry[0] for entry in column.entries]
-        return [known[code] for code in column.codes[rows].tolist()]
+        return self._of_each(name, rows, 0, self._defaults.get(name))
+
+    def sources(self, name: str, rows: Rows) -> list[str]:
+        """Where an option's value came from at each of the points, as :meth:`Settings.source` says it."""
+        return self._of_each(name, rows, 1, Settings({}, {}, self._defaults).source(name))
+
+    def _of_each(self, name: str, rows: Rows, part: int, nothing: Any) -> list[Any]:
+        """A part of the option's entry at each of the points, ``nothing`` where nobody said anything."""
+        column = self._columns.get(name)
+        codes = np.zeros(len(rows), dtype=np.intp) if column is None else column.codes[rows]
+        entries = [None] if column is None else column.entries
+        if len(codes) and codes.min() == codes.max():
+            entry = entries[codes[0]]
+            return [nothing if entry is None else entry[part]] * len(codes)
+        known = [nothing if entry is None else entry[part] for entry in entries]
+        return [known[code] for code in codes.tolist()]
 
     def settle(self, name: str, rows: Rows, entries: Sequence[Entry], of: Rows) -> None:
         """Give an option ``entries[of[i]]`` at the point ``rows[i]``."""

@@ -97,7 +97,7 @@ def _drafting(names: Iterable[str]) -> Iterator[bool]:
 
 
 def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
-    """Where tokens that a drafter makes from its own states are priced as if the target's states had been there."""
+    """Warnings of tokens that a drafter makes from its own states, priced as if from the target's."""
     ahead = [strategies.ALL.named(name).title for name in names if strategies.ALL.named(name).drafts_ahead]
     if ahead and drafter.self_conditions:
         yield (

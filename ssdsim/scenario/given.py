@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,64 @@ from ssdsim.scenario.options import (
     check_names,
     decisive,
     defaults,
+    ranged,
     with_ranges,
 )
+
+
+@dataclass(frozen=True)
+class GridPart:
+    """Some of a grid's points in a row: ``options``, and a value of each list of ``grid``, the last varying fastest."""
+
+    options: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number in range(self.start, self.stop):
+            yield {**self.options, **self._place(number)}
+
+    def _place(self, number: int) -> dict[str, Any]:
+        """The value of each list at a point, which is found without counting the points before it."""
+        places = {}
+        for name, values in reversed([*self.grid.items()]):
+            number, at = divmod(number, len(values))
+            places[name] = values[at]
+        return {name: places[name] for name in self.grid}
+
+    def numbers(self, name: str) -> Rows:
+        """Of each point's value in a list."""
+        lengths = {each: len(values) for each, values in self.grid.items()}
+        behind = list(self.grid)[list(self.grid).index(name) + 1 :]
+        return np.arange(self.start, self.stop) // prod(lengths[each] for each in behind) % lengths[name]
+
+    @property
+    def means_what_it_says(self) -> bool:
+        """Whether every value is that of its own option alone: not where one is not given, or a range of another."""
+        values = [(name, value) for name, of in self._lists() for value in of]
+        return not any(
+            value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values
+        )
+
+    def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
+        """Of each option its values, all points, and the number of each one's value."""
+        everywhere = np.arange(len(self))
+        once = np.zeros(len(self), dtype=np.intp)
+        return {
+            name: (list(map(as_python, of)), everywhere, self.numbers(name) if name in self.grid else once)
+            for name, of in self._lists()
+        }
+
+    def _lists(self) -> Iterator[tuple[str, Sequence[Any]]]:
+        yield from ((name, [value]) for name, value in self.options.items())
+        yield from self.grid.items()
+
+
+Asked = Sequence[Mapping[str, Any]] | GridPart
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,25 +93,14 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return columns.given(0)
 
 
-def of_points(points: Sequence[Mapping[str, Any]]) -> tuple[Columns, list[InputError | None]]:
+def of_points(points: Asked) -> tuple[Columns, list[InputError | None]]:
     """What is given at each of the points in columns, and what is wrong there, as of :func:`checked`."""
     errors: list[InputError | None] = [None] * len(points)
-    options: dict[str, _Values] = {}
-    for row, point in enumerate(points):
-        try:
-            check_names(point)
-            given = with_ranges({name: value for name, value in point.items() if value is not None})
-        except InputError as error:
-            errors[row] = error
-            continue
-        for name, value in given.items():
-            options.setdefault(name, _Values()).add(row, as_python(value))
     raw, columns = (Columns(len(points), defaults()) for _ in range(2))
     wrong: dict[int, InputError] = {}
-    for name, each in options.items():
-        rows, codes = each.at
-        raw.settle(name, rows, [(value, GIVEN) for value in each.values], codes)
-        found = [_value(name, value) for value in each.values]
+    for name, (values, rows, codes) in _by_option(points, errors).items():
+        raw.settle(name, rows, [(value, GIVEN) for value in values], codes)
+        found = [_value(name, value) for value in values]
         columns.settle(name, rows, [(value, GIVEN) for value in found], codes)
         if any(isinstance(value, InputError) for value in found):
             for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
@@ -65,9 +111,30 @@ def of_points(points: Sequence[Mapping[str, Any]]) -> tuple[Columns, list[InputE
     return columns, errors
 
 
+def _by_option(points: Asked, errors: list[InputError | None]) -> dict[str, tuple[list[Any], Rows, Rows]]:
+    """Of each option its different values, the points that have one, and the number of each one's value.
+
+    ``errors`` take why a point has none.
+    """
+    if isinstance(points, GridPart) and points.means_what_it_says:
+        check_names([*points.options, *points.grid])
+        return points.values()
+    options: dict[str, _Values] = {}
+    for row, point in enumerate(points):
+        try:
+            check_names(point)
+            given = with_ranges({name: value for name, value in point.items() if value is not None})
+        except InputError as error:
+            errors[row] = error
+            continue
+        for name, value in given.items():
+            options.setdefault(name, _Values()).add(row, as_python(value))
+    return {name: (each.values, *each.at) for name, each in options.items()}
+
+
 @dataclass
 class _Values:
-    """Distinct values of an option, and whose they are."""
+    """Different values of an option, and whose they are."""
 
     values: list[Any] = field(default_factory=list)
     _numbers: dict[Any, int] = field(default_factory=dict)
@@ -88,7 +155,7 @@ class _Values:
 
 
 def _value(name: str, value: Any) -> Any:
-    """As it is used, or what is wrong with it."""
+    """The value as it is used, or what is wrong with it."""
     try:
         if isinstance(value, list | tuple) and None in value:
             raise InputError(f"{spelled(name)} must not have None in its list")

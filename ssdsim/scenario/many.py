@@ -20,7 +20,10 @@ from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.token_errors import KnownTokens, Moves, drawn
+from ssdsim.scenario.token_errors import Change, KnownTokens, Moves, drawn
+from ssdsim.scenario.token_ranges import LOOKS
+
+_ChangesOf = Callable[[KnownTokens], Sequence[Change]]
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -84,30 +87,50 @@ def across(rows: SideBySide, errors: TimingErrors) -> Draws:
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
         return _in_order([across(rows.taken(numbers), errors) for numbers in alike], alike)
-    seconds = {name: column[:, None] for name, column in _seconds(rows).items()}
-    ends, over = [each.ends for each in rows.known], [each.by_look(errors) for each in rows.known]
+    looks: tuple[tuple[list[Averages], _ChangesOf], ...] = (
+        ([each.ends for each in rows.known], lambda known: known.changes_at_ends),
+        ([each.by_look(errors) for each in rows.known], lambda known: known.changes(errors)),
+    )
     made = []
-    for looks in (ends, over):
-        averages = taken(stacked(looks, rows.strategy.free_running), rows.known_of)
-        rate = rows.strategy.closed_form(_round(rows, seconds, averages, (None,))).tokens_per_second
+    for of_known, changes_of in looks:
+        averages = taken(stacked(of_known, rows.strategy.free_running), rows.known_of)
+        round = _round(rows, _seconds_over(rows, changes_of), averages, (None,))
+        rate = rows.strategy.closed_form(round).tokens_per_second
         made.append(np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round)))
     return np.concatenate(made, axis=-1)
 
 
-def rates_under(rows: SideBySide, averages: Averages) -> Array:
-    """Tokens/s of each row if all rounds had these averages."""
+def rates_under(rows: SideBySide, change: Change) -> Array:
+    """Tokens/s of each row where inputs of tokens are others, of rows whose tokens are the same."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
-        return _in_order([rates_under(rows.taken(numbers), averages) for numbers in alike], alike)
+        return _in_order([rates_under(rows.taken(numbers), change) for numbers in alike], alike)
+    averages = rows.known[0].under(change)
     columns = taken(stacked([averages], rows.strategy.free_running), np.zeros(len(rows), dtype=np.intp))
-    rate = rows.strategy.closed_form(_round(rows, _seconds(rows), columns, ())).tokens_per_second
+    seconds = _columns(rows, [price.under(change) for price in rows.prices])
+    rate = rows.strategy.closed_form(_round(rows, seconds, columns, ())).tokens_per_second
     return np.broadcast_to(np.asarray(rate), len(rows))
 
 
 def _seconds(rows: SideBySide) -> dict[str, Array]:
     """Each step's duration in a column, of rows whose rounds have the same steps."""
-    seconds = [price.seconds for price in rows.prices]
-    return {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
+    return _columns(rows, [price.seconds for price in rows.prices])
+
+
+def _columns(rows: SideBySide, of_prices: Sequence[Mapping[str, float]]) -> dict[str, Array]:
+    return {name: np.array([each[name] for each in of_prices])[rows.price_of] for name in of_prices[0]}
+
+
+def _seconds_over(rows: SideBySide, changes_of: _ChangesOf) -> dict[str, Array]:
+    """Each step's duration, a row a scenario, in one column or, where inputs of tokens move prices, in one a change."""
+    if not rows.strategy.ragged:
+        return {name: column[:, None] for name, column in _seconds(rows).items()}
+    each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
+    over = {pair: rows.prices[pair[0]].over(changes_of(rows.known[pair[1]])) for pair in dict.fromkeys(each)}
+    return {
+        name: np.stack(np.broadcast_arrays(*(np.atleast_1d(over[pair][name]) for pair in each)))
+        for name in rows.prices[0].seconds
+    }
 
 
 def _in_order(parts: Sequence[Draws], numbers: Sequence[NDArray[np.intp]]) -> Draws:
@@ -129,16 +152,28 @@ def _put_together(parts: Sequence[Estimate], numbers: Sequence[NDArray[np.intp]]
     order = np.argsort(np.concatenate(numbers))
 
     def column(of_each: Sequence[Any]) -> Any:
-        if any(each is None for each in of_each):
-            return None
         whole = [np.broadcast_to(each, len(of)) for each, of in zip(of_each, numbers, strict=True)]
         return np.concatenate(whole)[order]
+
+    return _by_column(parts, column)
+
+
+def rows_of(whole: Estimate, at: NDArray[np.intp], rows: int) -> Estimate:
+    """The rows ``at`` of an estimate of so many; every number a column."""
+    return _by_column([whole], lambda of_each: np.broadcast_to(of_each[0], rows)[at])
+
+
+def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]) -> Estimate:
+    """One estimate, whose every number ``column`` makes of those of the parts; None where one of them has none."""
+
+    def made(of_each: Sequence[Any]) -> Any:
+        return None if any(each is None for each in of_each) else column(of_each)
 
     names = [field.name for field in fields(Estimate) if field.name not in ("strategy", "breakdown_s")]
     return Estimate(
         parts[0].strategy,
-        breakdown_s={part: column([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
-        **{name: column([getattr(each, name) for each in parts]) for name in names},
+        breakdown_s={part: made([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
+        **{name: made([getattr(each, name) for each in parts]) for name in names},
     )
 
 
@@ -168,7 +203,24 @@ class Rates:
             return at_values * factor
         over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
         over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
-        return self._under(rows, seconds, over_ranges) * factor
+        return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
+
+    def _over_ranges(self, rows: SideBySide, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
+        """The drawn steps as the looks over the ranges of tokens move their prices."""
+        if not rows.strategy.ragged:
+            return seconds
+        each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
+        moved = {pair: self._moved(rows.prices[pair[0]], rows.known[pair[1]]) for pair in dict.fromkeys(each)}
+        return {name: drawn * np.stack([moved[pair][name] for pair in each]) for name, drawn in seconds.items()}
+
+    def _moved(self, price: Priced, known: KnownTokens) -> Mapping[str, Array]:
+        """How many times as long each step takes, a number a draw."""
+        look_of = np.arange(self._errors.draws) % LOOKS
+        over = price.over(known.changes(self._errors)) if known.open else price.seconds
+        times = {
+            name: np.asarray(over[name]) / expected if expected else 1.0 for name, expected in price.seconds.items()
+        }
+        return {name: np.broadcast_to(each, (LOOKS,))[look_of] for name, each in times.items()}
 
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
         """Seconds of each step under each draw."""
@@ -221,7 +273,7 @@ class Drawn:
 
     @classmethod
     def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
-        """Of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
+        """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or Rates(errors)
         joint = of_errors(SideBySide.of([scenario]))[0]
         rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
@@ -234,6 +286,6 @@ class Drawn:
         return cls(joint, timings, across(SideBySide.of([scenario]), errors)[0])
 
     def scaled(self, by: float | Draws) -> Drawn:
-        """Of a rate that is so many times as high; ``by`` may be a number a draw."""
+        """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""
         middle = float(median(np.atleast_1d(by)))
         return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

@@ -205,7 +205,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _extrapolated(settings: Settings, chosen: Chosen) -> Iterator[str]:
-    """Where the pair is used beyond what it knows, and where it does not say what it knows."""
+    """Warnings where the pair is used beyond what it knows, and where it does not say what it knows."""
     if chosen.positions is None and not is_given(settings, "alpha"):
         yield f"{chosen.name}: does not say how many tokens were drafted, so that its rate stands for any K"
     if not settings["extrapolate"]:

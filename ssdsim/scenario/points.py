@@ -28,11 +28,11 @@ from ssdsim.scenario.drafting import (
     settle_draft,
     vocabulary_warnings,
 )
-from ssdsim.scenario.given import of_points, possible
+from ssdsim.scenario.given import Asked, of_points, possible
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
 from ssdsim.scenario.options import members
-from ssdsim.scenario.place import settle_spread, site_of
+from ssdsim.scenario.place import drafting_of, settle_spread, site_of
 from ssdsim.scenario.price import Priced, price
 from ssdsim.scenario.remembered import Found, Made, Remembered, Written, settle_all
 from ssdsim.scenario.scenario import Scenario
@@ -100,10 +100,23 @@ class Steps:
     def __init__(self) -> None:
         self.completed = Remembered(completed)
         self.sides = Remembered(sides_of)
+        self.drafting = Remembered(drafting_of)
         self.site = Remembered(site_of)
         self.placed = Remembered(_placed)
         self._of_strategies: dict[str, OfStrategy] = {}
         self._warnings: dict[tuple[str, ...], Remembered[tuple[str, ...]]] = {}
+
+    def forget_sites(self) -> None:
+        """And all prices: other points may be at other sites, but of the same rounds."""
+        self.site, self.placed = Remembered(site_of), Remembered(_placed)
+        self._warnings.clear()
+        for each in self._of_strategies.values():
+            each.forget_prices()
+
+    @property
+    def rounds(self) -> int:
+        """How many scenarios' rounds are remembered."""
+        return sum(len(each.tokens) for each in self._of_strategies.values())
 
     def of_strategy(self, name: str) -> OfStrategy:
         """What one strategy reads says nothing of another."""
@@ -119,8 +132,12 @@ class OfStrategy:
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
         self.choices = Remembered(partial(_choices, strategy))
-        self.price = Remembered(lambda settings, site, sides: price(settings, strategy, site, sides.drafter))
         self.tokens = Remembered(lambda settings, sides: KnownTokens(settings, strategy, sides.drafter))
+        self.forget_prices()
+
+    def forget_prices(self) -> None:
+        strategy = self.strategy
+        self.price = Remembered(lambda settings, site, sides: price(settings, strategy, site, sides.drafter))
 
 
 @dataclass(frozen=True)
@@ -132,7 +149,7 @@ class Whose(Generic[T]):
 
     @classmethod
     def of_found(cls, found: Found[T], rows: Rows, size: int) -> Whose[T]:
-        """Of the points ``rows`` of so many."""
+        """What was found at the points ``rows`` of so many."""
         good = [number for number, each in enumerate(found.made) if isinstance(each, Made)]
         codes = np.full(len(found.made) + 1, -1, dtype=np.intp)
         codes[good] = np.arange(len(good))
@@ -148,12 +165,13 @@ class Whose(Generic[T]):
 class Points:
     """What is asked at each of many points; ``errors`` say why some are not possible."""
 
-    def __init__(self, given: Sequence[Mapping[str, Any]], steps: Steps | None = None) -> None:
+    def __init__(self, given: Asked, steps: Steps | None = None) -> None:
         self.steps = steps or Steps()
         self.columns, self.errors = of_points(given)
-        self._taken(self.steps.completed)
+        self._completed = self._taken(self.steps.completed)
         self.sides = self._taken(self.steps.sides)
-        self.sites = self._taken(self.steps.site)
+        self._drafting = self._taken(self.steps.drafting)
+        self.sites = self._taken(self.steps.site, self._drafting)
         self._placed = self._taken(self.steps.placed, self.sides, self.sites)
 
     def _taken(self, step: Remembered[T], *arguments: Whose[Any]) -> Whose[T]:
@@ -162,7 +180,16 @@ class Points:
 
     def reads(self, row: int) -> frozenset[str]:
         """Options that whom it compares and where rest on."""
-        return self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
+        reads = self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
+        return reads | self._drafting.at(row).reads if self._drafts(row) else reads
+
+    def idle(self, row: int) -> frozenset[str]:
+        """Options that were derived for a draft where nobody drafts."""
+        derived = self._completed.at(row).writes.keys() | self._drafting.at(row).writes.keys()
+        return frozenset() if self._drafts(row) else frozenset(derived)
+
+    def _drafts(self, row: int) -> bool:
+        return any(strategies.ALL.named(name).drafts for name in self.sides.at(row).result.names)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -187,11 +214,10 @@ class Points:
         """
         return scenarios(self, self.steps.of_strategy(name), rows)
 
-    def warnings(self, found: Mapping[tuple[str, ...], Sequence[int]]) -> frozenset[str]:
+    def warnings(self, found: Mapping[tuple[str, ...], Rows]) -> frozenset[str]:
         """About acceptance and hits, by which strategies were found to have room at which points."""
         said: set[str] = set()
-        for names, of in found.items():
-            rows = np.array(of, dtype=np.intp)
+        for names, rows in found.items():
             for made in (
                 self.steps.warnings(names).each(self.columns, rows, *_together(rows, (self.sides, self.sites))).made
             ):
@@ -218,6 +244,17 @@ class _Choice:
     rows: Rows
     priced: Whose[Priced]
     known: Whose[KnownTokens]
+
+    def values(self, name: str, rows: Rows) -> list[Any]:
+        """An option's value at some of them; what rounds derive is not in the columns."""
+        values = self.columns.values(name, rows)
+        if name not in self._derived:
+            return values
+        return [self.known.at(row).writes.get(name, value) for row, value in zip(rows.tolist(), values, strict=True)]
+
+    @cached_property
+    def _derived(self) -> frozenset[str]:
+        return frozenset().union(*(each.writes for each in self.known.made))
 
 
 @dataclass(frozen=True)
@@ -247,6 +284,8 @@ class Scenarios:
         row, choice = int(self.rows[number]), self._choices[self._choice[number]]
         chosen, priced, known = self._choosing.at(row), choice.priced.at(row), choice.known.at(row)
         settings = choice.columns.settings(row)
+        for name, value in known.writes.items():
+            settings.settle(name, value, known.sources[name])
         read = chosen.reads | priced.reads | (known.reads - priced.writes.keys())
         return Scenario(
             self.strategy,
@@ -263,7 +302,7 @@ class Scenarios:
         filled = np.empty(len(self), dtype=object)
         for number, choice in enumerate(self._choices):
             own = np.flatnonzero(self._choice == number)
-            filled[own] = choice.columns.values(name, self.rows[own])
+            filled[own] = choice.values(name, self.rows[own])
         return list(filled.tolist())
 
     @cached_property
@@ -291,12 +330,17 @@ def _taken(
     rows: Rows,
     arguments: Sequence[Whose[Any]],
     refuse: Callable[[int, InputError], None],
+    last: bool = False,
 ) -> Whose[T]:
-    """A step at the points ``rows``, which writes into ``columns``; ``refuse`` hears where it is not possible."""
+    """A step at the points ``rows``; ``refuse`` hears where it is not possible.
+
+    It writes into ``columns``, but for the ``last``, after which no step reads them.
+    """
     found = step.each(columns, rows, *_together(rows, arguments))
     for place, error in found.errors():
         refuse(int(rows[place]), error)
-    settle_all(columns, rows, found.made, found.of)
+    if not last:
+        settle_all(columns, rows, found.made, found.of)
     return Whose.of_found(found, rows, columns.size)
 
 
@@ -311,8 +355,10 @@ def scenarios(points: Points, steps: OfStrategy, rows: Rows) -> Scenarios:
         else:
             errors.setdefault(row, error)
 
-    def taken(step: Remembered[T], columns: Columns, rows: Rows, *arguments: Whose[Any]) -> tuple[Whose[T], Rows]:
-        whose = _taken(step, columns, rows, arguments, refuse)
+    def taken(
+        step: Remembered[T], columns: Columns, rows: Rows, *arguments: Whose[Any], last: bool = False
+    ) -> tuple[Whose[T], Rows]:
+        whose = _taken(step, columns, rows, arguments, refuse, last)
         return whose, rows[whose.of[rows] >= 0]
 
     choosing, rows = taken(steps.choices, points.columns.copy(), rows)
@@ -327,7 +373,7 @@ def scenarios(points: Points, steps: OfStrategy, rows: Rows) -> Scenarios:
             choosing.of[own],
         )
         priced, own = taken(steps.price, columns, own, points.sites, points.sides)
-        known, own = taken(steps.tokens, columns, own, points.sides)
+        known, own = taken(steps.tokens, columns, own, points.sides, last=True)
         choices.append(_Choice(columns, own, priced, known))
     bad = np.array([*no_room, *errors], dtype=np.intp)
     kept = [choice.rows[~np.isin(choice.rows, bad)] for choice in choices]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,6 +22,9 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.protocols.strategy import Strategy
+from ssdsim.rounds.round import Seconds
+from ssdsim.scenario.priced_again import PricedAgain
+from ssdsim.scenario.token_errors import Change
 
 
 @dataclass(frozen=True)
@@ -29,17 +32,28 @@ class Priced:
     """A round's steps, and the devices that it occupies.
 
     ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
-    strategy shares; ``expected`` are the steps without it, for those who read no errors.
+    strategy shares; ``expected`` are the steps without it, for those who read no errors. ``again`` prices the steps
+    where inputs of tokens are others; None where these move no price.
     """
 
     expected: Mapping[str, Step]
     devices: Devices
     round_error: tuple[str, float] | None = None
+    again: PricedAgain | None = None
 
     @cached_property
     def seconds(self) -> Mapping[str, float]:
         """Each step's duration; in units of T_v where it is unit-free."""
         return {name: step.seconds for name, step in self.expected.items()}
+
+    def under(self, change: Change) -> Mapping[str, float]:
+        """Each step's duration where inputs of tokens are others."""
+        return self.again.seconds(change) if self.again and self.again.moved_by(change) else self.seconds
+
+    def over(self, changes: Sequence[Change]) -> Mapping[str, Seconds]:
+        """:meth:`under` each of them, in columns; :attr:`seconds` where none moves a price."""
+        moves = self.again is not None and any(map(self.again.moved_by, changes))
+        return self.again.over(changes) if self.again and moves else self.seconds
 
     @cached_property
     def steps(self) -> Mapping[str, Step]:
@@ -66,7 +80,8 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
         check_verified(strategy.title, drafter.title, drafter.needs_verified and strategy.drafts_ahead)
     strategy.settle(settings, site, drafter)
     if site.unit_free:
-        return Priced(strategy.steps(site, drafter), strategy.devices(settings, 1, drafter))
+        steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
+        return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
     check_dtypes(site, strategy.drafts and drafter.needs_device)
     check_context(site, strategy.lookahead(settings))
     devices = strategy.devices(settings, site.tp, drafter)
@@ -77,7 +92,14 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
         sends = next(name for name, step in steps.items() if step.message is not None)
         steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
-    return Priced(steps, devices, round_error(strategy, site))
+    return Priced(steps, devices, round_error(strategy, site), _again(settings, strategy, site, drafter))
+
+
+def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> PricedAgain | None:
+    """How a strategy with ragged rows is priced where what its prices have read is otherwise."""
+    if not strategy.ragged:
+        return None
+    return PricedAgain(strategy, site, drafter, settings.copy(), settings.read or frozenset(settings))
 
 
 def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
@@ -89,11 +111,14 @@ def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
 
 
 def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
-    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all."""
+    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all.
+
+    Strategies whose round is taken to be the same share it.
+    """
     log_sd = site.runtime.errors.round_log_sd
     if not strategy.drafts or log_sd == 0.0:
         return None
-    return f"round of {strategy.name}@{site.runtime.name}", log_sd
+    return f"round of {strategy.described_as or strategy.name}@{site.runtime.name}", log_sd
 
 
 def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:

@@ -95,7 +95,7 @@ def _prose(text: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    """With a capital, unless the first word is a symbol."""
+    """The text with a capital, unless the first word is a symbol."""
     return f"{text}." if text[1:2] == " " else f"{text[:1].upper()}{text[1:]}."
 
 

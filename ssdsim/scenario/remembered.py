@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -60,6 +61,7 @@ class Remembered(Generic[T]):
     def __init__(self, run: Callable[..., T]) -> None:
         self._run = run
         self._known: dict[_Read, dict[Any, Made[T] | InputError]] = {}
+        self._reads: dict[tuple[str, ...], frozenset[str]] = {}
 
     def each(
         self, columns: Columns, rows: Rows, arguments: Sequence[tuple[Any, ...]] = ((),), of: Rows | None = None
@@ -81,11 +83,12 @@ class Remembered(Generic[T]):
             way = (known or new).pop(0)
             first, group = columns.groups((*way[0], *way[1]), rows[left], of[left])
             codes = np.full(len(first), -1, dtype=np.intp)
-            for number, place in enumerate(left[first].tolist()):
-                settings, own = columns.settings(rows[place]), arguments[of[place]]
-                one, read = self._known[way].get(_key(settings, way, own)), way
+            places = left[first]
+            keys = _keys(columns, rows[places], [arguments[number] for number in of[places].tolist()], way)
+            for number, (place, key) in enumerate(zip(places.tolist(), keys, strict=True)):
+                one, read = self._known[way].get(key), way
                 if one is None and runs:
-                    read, one = self._new(settings, own)
+                    read, one = self._new(columns.settings(rows[place]), arguments[of[place]])
                 if one is None:
                     continue
                 if read == way:
@@ -98,12 +101,17 @@ class Remembered(Generic[T]):
             left = left[codes[group] < 0]
         return Found(made, full)
 
+    def __len__(self) -> int:
+        """How much it remembers."""
+        return sum(map(len, self._known.values()))
+
     def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
         watched = Watched(settings)
         made: Made[T] | InputError
         try:
             result = self._run(watched, *arguments)
-            made = Made(watched.writes, watched.sources, result, frozenset(watched.reads))
+            reads = self._reads.setdefault(tuple(watched.reads), frozenset(watched.reads))  # thousands read the same
+            made = Made(watched.writes, watched.sources, result, reads)
         except InputError as error:
             made = error
         way = tuple(watched.reads), tuple(watched.origins)
@@ -116,6 +124,15 @@ def _key(settings: Settings, way: _Read, arguments: tuple[Any, ...]) -> Any:
     names, asked = way
     values = settings.several(names)
     return _hashable((*map(id, arguments), *values, *map(settings.source, asked)))
+
+
+def _keys(columns: Columns, rows: Rows, arguments: Sequence[tuple[Any, ...]], way: _Read) -> Iterator[Any]:
+    """:func:`_key` of many points, made column by column."""
+    names, asked = way
+    ids = zip(*(map(id, each) for each in arguments), strict=True)
+    values = (columns.values(name, rows) for name in names)
+    key = [*ids, *values, *(columns.sources(name, rows) for name in asked)]
+    return map(_hashable, zip(*key, strict=True) if key else repeat((), len(rows)))
 
 
 def settle_all(columns: Columns, rows: Rows, written: Sequence[Written | InputError], of: Rows) -> None:

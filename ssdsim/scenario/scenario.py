@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssdsim.base.settings import Settings
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.room import Devices, counted
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
@@ -16,11 +17,12 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Round
 from ssdsim.scenario.price import Priced
+from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import KnownTokens
 
 
-@dataclass(frozen=True)
-class Scenario:
+@dataclass(frozen=True, repr=False)
+class Scenario(Shown):
     """A batch decoded by a strategy.
 
     ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it.
@@ -37,9 +39,14 @@ class Scenario:
     reads: frozenset[str] = frozenset()
     same_rounds: Tokens | None = None
 
+    @property
+    def told(self) -> Told:
+        on = "without hardware" if self.place is None else f"on {self.place.profile.name}"
+        return Told(f"{self.strategy.title} {on}: batch {self.batch}, {counted(self.gpus)} GPUs")
+
     @cached_property
     def site(self) -> Site | None:
-        """Where it runs, with its settings."""
+        """The site on which it runs, with its settings."""
         return None if self.place is None else self.place.with_options(self.settings)
 
     @property
@@ -56,9 +63,10 @@ class Scenario:
     def devices(self) -> Devices:
         return self.priced.devices
 
-    def with_steps(self, steps: Mapping[str, Step]) -> Scenario:
-        """The same rounds at other prices."""
-        return replace(self, priced=replace(self.priced, expected=steps), same_rounds=self.drawn_from)
+    def with_steps(self, steps: Mapping[str, Step], again: PricedAgain | None = None) -> Scenario:
+        """The same rounds at other prices, and how these are made again where inputs of tokens are others."""
+        priced = replace(self.priced, expected=steps, again=again)
+        return replace(self, priced=priced, same_rounds=self.drawn_from)
 
     @property
     def drawn_from(self) -> Tokens:
@@ -76,7 +84,7 @@ class Scenario:
 
     @property
     def gpus(self) -> float:
-        """Of a target, with its part of a draft's that it shares."""
+        """The GPUs of a target, with its part of a draft's that it shares."""
         return self.devices.of_a_target
 
     @property

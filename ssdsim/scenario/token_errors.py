@@ -8,7 +8,7 @@ acceptance and by a factor on the misses for each hit curve; averages of rounds 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,8 +34,11 @@ _BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % int
 _SURE = 1e-6
 _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
 
+Change = Mapping[str, Any]
+"""Options that are others, by their names."""
+
 Moves = Mapping[str, Averages]
-"""By direction, what one standard deviation adds to the averages."""
+"""What one standard deviation adds to the averages, by direction."""
 
 
 class KnownTokens:
@@ -78,6 +81,15 @@ class KnownTokens:
             self._by_looks[looks] = self._stacked(looks)
         return self._by_looks[looks]
 
+    def changes(self, errors: TimingErrors) -> Sequence[Change]:
+        """What is otherwise at each look of :meth:`by_look`."""
+        return self._changes(looks_over(self.open, errors))
+
+    @cached_property
+    def changes_at_ends(self) -> Sequence[Change]:
+        """What is otherwise at each look of :attr:`ends`."""
+        return self._changes(looks_at_ends(self.open))
+
     @cached_property
     def ends(self) -> Averages:
         """Columns with a number a look at the ends of all ranges."""
@@ -85,16 +97,19 @@ class KnownTokens:
         distinct = list(dict.fromkeys(looks))
         return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
 
-    def under(self, change: Mapping[str, Any]) -> Averages:
+    def under(self, change: Change) -> Averages:
         """What rounds do where these options are others; remembered, since scenarios at other prices ask the same."""
         key = tuple(change.items())
         if key not in self._under:
             self._under[key] = averages_under(*self._of, change)
         return self._under[key]
 
-    def _stacked(self, looks: Iterable[Look]) -> Averages:
+    def _changes(self, looks: Iterable[Look]) -> list[Change]:
         names = [each.name for each in self.open]
-        made = [averages_under(*self._of, dict(zip(names, look, strict=True))) for look in looks]
+        return [dict(zip(names, look, strict=True)) for look in looks]
+
+    def _stacked(self, looks: Iterable[Look]) -> Averages:
+        made = [averages_under(*self._of, change) for change in self._changes(looks)]
         return stacked(made, self._of[0].free_running)
 
 
@@ -142,8 +157,13 @@ def _without_negatives(pmf: Array) -> Array:
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
 
-def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Mapping[str, Any]) -> Averages:
+def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Change) -> Averages:
     """What rounds do where options are others, and the outcomes that are cached are held."""
+    return strategy.kernel(settings_under(settings, change), drafter).averages
+
+
+def settings_under(settings: Settings, change: Change) -> Settings:
+    """A copy in which options are others, and the outcomes that are cached are held."""
     changed = settings.copy()
     for name, value in change.items():
         changed.settle(name, value, "moved")
@@ -151,7 +171,7 @@ def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, cha
         if changed.get(outcomes) is not None:  # the cache was planned for what was measured
             changed.settle(given, changed[outcomes], "held")
     forget_derived_hits(changed, but=change)
-    return strategy.kernel(changed, drafter).averages
+    return changed
 
 
 @dataclass(frozen=True)
@@ -207,7 +227,7 @@ def _shifted(alpha: Any, by: float) -> Any:
 
 
 def _log_sd_of_misses(law: HitLaw) -> float:
-    """Of the miss rate: the median over the curve's points, or that of c."""
+    """The log-sd of the miss rate: the median over the curve's points, or that of c."""
     sds = [
         (math.log(1.0 - low) - math.log(1.0 - high)) / _BOUNDS_SDS
         for _, _, low, high in law.curve or ()

@@ -15,7 +15,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.standing import TokenInput
 
 LOOKS = 64
-"""Over the ranges, each in a stratum of its own: a Latin hypercube. Each meets as many draws of the timings' errors."""
+"""Looks over the ranges, a stratum each: a Latin hypercube. Each meets as many draws of the timings' errors."""
 ENDS = 128
 """Chosen by chance, alike for every seed: of four ranges they hold every corner but in a run of bad luck."""
 

@@ -6,14 +6,41 @@ Made by ``python -m site_generator.typed_options`` from the option records; chan
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Literal, TypeAlias, TypedDict, TypeVar
+
+T = TypeVar("T")
+Several: TypeAlias = T | Collection[T]
+"""A value, or all values to try."""
+
+Ranges = Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]
+Dtype = Literal[
+    "float32",
+    "bfloat16",
+    "float16",
+    "float8",
+    "float8-block",
+    "nvfp4",
+    "mxfp4",
+    "int4",
+    "int8",
+    "fp32",
+    "bf16",
+    "fp16",
+    "half",
+    "fp8",
+    "fp8_block",
+    "fp8-block",
+    "float8_block",
+]
+KvDtype = Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
+StateDtype = Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
 
 
 class SharedOptions(TypedDict, total=False):
     """A scenario's options that serving takes too, where load and time decide the others."""
 
     strategies: str | Sequence[str]
-    """strategies to compare [default: ar,sd,ssd]"""
+    """which ones, or all [default: ar,sd,ssd]"""
     subject: str
     """the strategy that the verdict is about, held against the others [default: ssd where it is among --strategies,
     else the last of them]"""
@@ -21,8 +48,6 @@ class SharedOptions(TypedDict, total=False):
     """what drafts: a model, a head, a look-up (ssdsim models drafters) [default: model]"""
     k: int
     """lookahead K: drafted tokens that a round verifies [default: 6]"""
-    sd_k: int
-    """SD's own lookahead [default: the same as --k]"""
     alpha: float | Sequence[float] | str
     """acceptance rate of a drafted token, or K rates by position (0.9,0.8,...) [default: 0.8]"""
     alpha_concentration: float | str
@@ -39,6 +64,12 @@ class SharedOptions(TypedDict, total=False):
     acceptance: str
     """what is accepted: a card of rates (.toml), a trace of lengths (.csv, .jsonl), or a mean length [such as
     synthetic:3.3]"""
+    sd_k: int
+    """SD's own lookahead [default: the same as --k]"""
+    sd_draft: Literal["colocated", "separate"]
+    """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
+    draft_gpus: int
+    """draft devices of SSD, which share the branches [default: 1]"""
     alpha_backup: float | str
     """acceptance rate of the fast backup's tokens (0: random tokens) [default: 0.0]"""
     p_hit: float | str
@@ -62,28 +93,30 @@ class SharedOptions(TypedDict, total=False):
     """c where all K tokens were accepted [default: --hit-c]"""
     hit_r_all: float | str
     """r where all K tokens were accepted [default: --hit-r]"""
-    hit_c_backup: float | str
-    """c after a speculation by the fast backup [default: the primary's]"""
-    hit_r_backup: float | str
-    """r after a speculation by the fast backup [default: the primary's]"""
     hit_curve: Sequence[Sequence[float]]
     """measured hit rates by fan-out, in place of c and r [such as 1:0.6,2:0.7]"""
     hit_curve_all: Sequence[Sequence[float]]
     """measured hit rates where all K tokens were accepted [default: --hit-curve]"""
-    hit_curve_backup: Sequence[Sequence[float]]
-    """measured hit rates after a speculation by the fast backup [default: the primary's]"""
     hit_fan_out: int
     """guesses a position beyond which hit rates rise no more [default: the largest that --pair saw, else none]"""
+    hit_c_backup: float | str
+    """c after a speculation by the fast backup [default: the primary's]"""
+    hit_r_backup: float | str
+    """r after a speculation by the fast backup [default: the primary's]"""
+    hit_curve_backup: Sequence[Sequence[float]]
+    """measured hit rates after a speculation by the fast backup [default: the primary's]"""
+    budget: int
+    """cached outcomes a sequence, in place of --f"""
     hit_concentration: float | str
     """misses of a batch go together: its hit rate is drawn each round, Beta with this a + b [default: independent
     sequences]"""
-    ranges: Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]
-    """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
-    [default: a rate that is given is exact]"""
     backup: Literal["jit", "fast", "auto"]
     """on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two [default: auto]"""
     backup_ms: float
     """latency of the fast backup [default: 0.0]"""
+    ranges: Ranges
+    """where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the same
+    [default: a rate that is given is exact]"""
     target: str
     """target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL [default: llama-3.1-70b]"""
     draft: str
@@ -114,62 +147,20 @@ class SharedOptions(TypedDict, total=False):
     placement: Sequence[int]
     """devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4 [default: in
     the node's order]"""
-    draft_gpus: int
-    """draft devices of SSD, which share the branches [default: 1]"""
-    sd_draft: Literal["colocated", "separate"]
-    """the draft of SD and of a tree on the target's devices, or on its own as in SSD [default: colocated]"""
     temperature: float
     """sampling temperature; above 0 the draft's logits go to the target; a pair has rates of its own at each [default:
     0.0]"""
-    dtype: Literal[
-        "float32",
-        "bfloat16",
-        "float16",
-        "float8",
-        "float8-block",
-        "nvfp4",
-        "mxfp4",
-        "int4",
-        "int8",
-        "fp32",
-        "bf16",
-        "fp16",
-        "half",
-        "fp8",
-        "fp8_block",
-        "fp8-block",
-        "float8_block",
-    ]
+    dtype: Dtype
     """weight format; an unquantised one also sets activations and KV cache [default: the card's]"""
-    kv_dtype: Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
+    kv_dtype: KvDtype
     """of the models' caches [default: the card's, or that of the activations]"""
-    state_dtype: Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
+    state_dtype: StateDtype
     """of the states of recurrent layers [default: the card's]"""
     states: Literal["each", "copied", "replayed"]
     """of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed [default: the
     runtime's]"""
-    draft_dtype: Literal[
-        "float32",
-        "bfloat16",
-        "float16",
-        "float8",
-        "float8-block",
-        "nvfp4",
-        "mxfp4",
-        "int4",
-        "int8",
-        "fp32",
-        "bf16",
-        "fp16",
-        "half",
-        "fp8",
-        "fp8_block",
-        "fp8-block",
-        "float8_block",
-    ]
+    draft_dtype: Dtype
     """of the draft's weights [default: --dtype]"""
-    budget: int
-    """cached outcomes a sequence, in place of --f"""
     targets: int
     """targets that share the draft's devices, each with a batch of its own [default: 1]"""
     draft_serves: Literal["auto", "together", "in-turn"]
@@ -332,226 +323,134 @@ class Options(SharedOptions, total=False):
 class Searched(TypedDict, total=False):
     """Several scenarios: for each option that is given a value, or all values to try."""
 
-    strategies: str | Sequence[str] | Collection[str | Sequence[str]]
-    subject: str | Collection[str]
-    drafter: str | Collection[str]
-    k: int | Collection[int]
-    sd_k: int | Collection[int]
-    alpha: float | Sequence[float] | str | Collection[float | Sequence[float] | str]
-    alpha_concentration: float | str | Collection[float | str]
-    pair: str | Collection[str]
-    pair_set: str | Collection[str]
-    pair_backup: str | Collection[str]
-    extrapolate: bool | Collection[bool]
-    acceptance: str | Collection[str]
-    output_tokens: int | Collection[int]
-    alpha_backup: float | str | Collection[float | str]
-    p_hit: float | str | Collection[float | str]
-    p_hit_backup: float | str | Collection[float | str]
-    f: int | Literal["window"] | Collection[int | Literal["window"]]
-    fl: Sequence[int] | Collection[Sequence[int]]
-    flm: Sequence[int] | Collection[Sequence[int]]
-    fan_out_policy: Literal["uniform", "geometric", "optimal"] | Collection[Literal["uniform", "geometric", "optimal"]]
-    hit_c: float | str | Collection[float | str]
-    hit_r: float | str | Collection[float | str]
-    hit_c_all: float | str | Collection[float | str]
-    hit_r_all: float | str | Collection[float | str]
-    hit_c_backup: float | str | Collection[float | str]
-    hit_r_backup: float | str | Collection[float | str]
-    hit_curve: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
-    hit_curve_all: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
-    hit_curve_backup: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
-    hit_fan_out: int | Collection[int]
-    hit_concentration: float | str | Collection[float | str]
-    ranges: (
-        Mapping[str, tuple[float, float]]
-        | Sequence[tuple[str, float, float]]
-        | Collection[Mapping[str, tuple[float, float]] | Sequence[tuple[str, float, float]]]
-    )
-    backup: Literal["jit", "fast", "auto"] | Collection[Literal["jit", "fast", "auto"]]
-    backup_ms: float | Collection[float]
-    target: str | Collection[str]
-    draft: str | Collection[str]
-    any_vocabulary: bool | Collection[bool]
-    draft_set: str | Collection[str]
-    hardware: str | Collection[str]
-    draft_hardware: str | Collection[str]
-    draft_link_us: float | Collection[float]
-    draft_link_gbs: float | Collection[float]
-    runtime: str | Collection[str]
-    tp: int | Collection[int]
-    ep: int | Collection[int]
-    attention: Literal["data-parallel", "tensor-parallel"] | Collection[Literal["data-parallel", "tensor-parallel"]]
-    placement: Sequence[int] | Collection[Sequence[int]]
-    draft_gpus: int | Collection[int]
-    sd_draft: Literal["colocated", "separate"] | Collection[Literal["colocated", "separate"]]
-    context: int | Collection[int]
-    temperature: float | Collection[float]
-    dtype: (
-        Literal[
-            "float32",
-            "bfloat16",
-            "float16",
-            "float8",
-            "float8-block",
-            "nvfp4",
-            "mxfp4",
-            "int4",
-            "int8",
-            "fp32",
-            "bf16",
-            "fp16",
-            "half",
-            "fp8",
-            "fp8_block",
-            "fp8-block",
-            "float8_block",
-        ]
-        | Collection[
-            Literal[
-                "float32",
-                "bfloat16",
-                "float16",
-                "float8",
-                "float8-block",
-                "nvfp4",
-                "mxfp4",
-                "int4",
-                "int8",
-                "fp32",
-                "bf16",
-                "fp16",
-                "half",
-                "fp8",
-                "fp8_block",
-                "fp8-block",
-                "float8_block",
-            ]
-        ]
-    )
-    kv_dtype: (
-        Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]
-        | Collection[Literal["bfloat16", "float16", "float8", "bf16", "fp16", "half", "fp8"]]
-    )
-    state_dtype: (
-        Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]
-        | Collection[Literal["float32", "bfloat16", "float16", "fp32", "bf16", "fp16", "half"]]
-    )
-    states: Literal["each", "copied", "replayed"] | Collection[Literal["each", "copied", "replayed"]]
-    draft_dtype: (
-        Literal[
-            "float32",
-            "bfloat16",
-            "float16",
-            "float8",
-            "float8-block",
-            "nvfp4",
-            "mxfp4",
-            "int4",
-            "int8",
-            "fp32",
-            "bf16",
-            "fp16",
-            "half",
-            "fp8",
-            "fp8_block",
-            "fp8-block",
-            "float8_block",
-        ]
-        | Collection[
-            Literal[
-                "float32",
-                "bfloat16",
-                "float16",
-                "float8",
-                "float8-block",
-                "nvfp4",
-                "mxfp4",
-                "int4",
-                "int8",
-                "fp32",
-                "bf16",
-                "fp16",
-                "half",
-                "fp8",
-                "fp8_block",
-                "fp8-block",
-                "float8_block",
-            ]
-        ]
-    )
-    budget: int | Collection[int]
-    spread: float | Literal["profile"] | Collection[float | Literal["profile"]]
-    t_sd: float | Collection[float]
-    t_v: Sequence[Sequence[float]] | Collection[Sequence[Sequence[float]]]
-    t_p: float | Collection[float]
-    t_b: float | Collection[float]
-    targets: int | Collection[int]
-    draft_serves: Literal["auto", "together", "in-turn"] | Collection[Literal["auto", "together", "in-turn"]]
-    gamma: int | Collection[int]
-    branch_gamma: int | Collection[int]
-    branches: int | Collection[int]
-    branch_hit: float | str | Collection[float | str]
-    hrad_low: float | Collection[float]
-    hrad_hit: float | str | Collection[float | str]
-    dsi_k: int | Collection[int]
-    dsi_targets: int | Collection[int]
-    amusd_least: int | Collection[int]
-    amusd_most: int | Collection[int]
-    amusd_handshake: Literal["ideal", "code"] | Collection[Literal["ideal", "code"]]
-    amusd_hit: float | str | Collection[float | str]
-    tree_nodes: int | Literal["auto"] | Collection[int | Literal["auto"]]
-    tree_depth: int | Literal["auto"] | Collection[int | Literal["auto"]]
-    tree_children: Sequence[int] | Collection[Sequence[int]]
-    tree_widths: Sequence[int] | Collection[Sequence[int]]
-    tree_expanded: int | Collection[int]
-    tree_beam: int | Collection[int]
-    tree_ranks: Sequence[float] | Collection[Sequence[float]]
-    tree_concentration: float | Collection[float]
-    swift_width: int | Collection[int]
-    swift_nodes: int | Collection[int]
-    swift_guesses: int | Collection[int]
-    swift_passes: int | Collection[int]
-    swift_lost: Literal["wait", "verify_root"] | Collection[Literal["wait", "verify_root"]]
-    minedraft_k: int | Collection[int]
-    minedraft_groups: int | Collection[int]
-    adaptive_k: int | Collection[int]
-    adaptive_rows: float | Collection[float]
-    confidence_spread: float | str | Collection[float | str]
-    adaptive_lag: int | Collection[int]
-    adaptive_ms: float | Collection[float]
-    lookahead_window: int | Collection[int]
-    lookahead_ngram: int | Collection[int]
-    lookahead_guesses: int | Collection[int]
-    lookahead_alpha: float | str | Collection[float | str]
-    lookahead_found: float | str | Collection[float | str]
-    hybrid_k: int | Collection[int]
-    hybrid_by: Literal["ngram", "suffix"] | Collection[Literal["ngram", "suffix"]]
-    hybrid_lookup_k: int | Collection[int]
-    hybrid_alpha: float | str | Collection[float | str]
-    hybrid_found: float | str | Collection[float | str]
-    spectre_k: int | Collection[int]
-    spectre_ratio: float | Collection[float]
-    spectre_least: int | Collection[int]
-    spectre_load: float | Collection[float]
-    specactor_window: int | Collection[int]
-    specactor_targets: int | Collection[int]
-    specactor_drafts: int | Collection[int]
-    enum_rows: Literal["padded", "ragged"] | Collection[Literal["padded", "ragged"]]
-    enum_late: float | Collection[float]
-    staged_by: str | Collection[str]
-    staged_k: Sequence[int] | Collection[Sequence[int]]
-    staged_alpha: Sequence[float] | Collection[Sequence[float]]
-    mtp_modules: int | Collection[int]
-    found: float | Collection[float]
-    ngram_lookup_us: float | Collection[float]
-    suffix_us: float | Collection[float]
-    suffix_match: float | Collection[float]
-    draft_budget: int | Collection[int]
-    longspec_window: int | Collection[int]
+    strategies: Several[str | Sequence[str]]
+    subject: Several[str]
+    drafter: Several[str]
+    k: Several[int]
+    alpha: Several[float | Sequence[float] | str]
+    alpha_concentration: Several[float | str]
+    pair: Several[str]
+    pair_set: Several[str]
+    pair_backup: Several[str]
+    extrapolate: Several[bool]
+    acceptance: Several[str]
+    output_tokens: Several[int]
+    sd_k: Several[int]
+    sd_draft: Several[Literal["colocated", "separate"]]
+    draft_gpus: Several[int]
+    alpha_backup: Several[float | str]
+    p_hit: Several[float | str]
+    p_hit_backup: Several[float | str]
+    f: Several[int | Literal["window"]]
+    fl: Several[Sequence[int]]
+    flm: Several[Sequence[int]]
+    fan_out_policy: Several[Literal["uniform", "geometric", "optimal"]]
+    hit_c: Several[float | str]
+    hit_r: Several[float | str]
+    hit_c_all: Several[float | str]
+    hit_r_all: Several[float | str]
+    hit_curve: Several[Sequence[Sequence[float]]]
+    hit_curve_all: Several[Sequence[Sequence[float]]]
+    hit_fan_out: Several[int]
+    hit_c_backup: Several[float | str]
+    hit_r_backup: Several[float | str]
+    hit_curve_backup: Several[Sequence[Sequence[float]]]
+    budget: Several[int]
+    hit_concentration: Several[float | str]
+    backup: Several[Literal["jit", "fast", "auto"]]
+    backup_ms: Several[float]
+    ranges: Several[Ranges]
+    target: Several[str]
+    draft: Several[str]
+    any_vocabulary: Several[bool]
+    draft_set: Several[str]
+    hardware: Several[str]
+    draft_hardware: Several[str]
+    draft_link_us: Several[float]
+    draft_link_gbs: Several[float]
+    runtime: Several[str]
+    tp: Several[int]
+    ep: Several[int]
+    attention: Several[Literal["data-parallel", "tensor-parallel"]]
+    placement: Several[Sequence[int]]
+    context: Several[int]
+    temperature: Several[float]
+    dtype: Several[Dtype]
+    kv_dtype: Several[KvDtype]
+    state_dtype: Several[StateDtype]
+    states: Several[Literal["each", "copied", "replayed"]]
+    draft_dtype: Several[Dtype]
+    spread: Several[float | Literal["profile"]]
+    t_sd: Several[float]
+    t_v: Several[Sequence[Sequence[float]]]
+    t_p: Several[float]
+    t_b: Several[float]
+    targets: Several[int]
+    draft_serves: Several[Literal["auto", "together", "in-turn"]]
+    gamma: Several[int]
+    branch_gamma: Several[int]
+    branches: Several[int]
+    branch_hit: Several[float | str]
+    hrad_low: Several[float]
+    hrad_hit: Several[float | str]
+    dsi_k: Several[int]
+    dsi_targets: Several[int]
+    amusd_least: Several[int]
+    amusd_most: Several[int]
+    amusd_handshake: Several[Literal["ideal", "code"]]
+    amusd_hit: Several[float | str]
+    tree_nodes: Several[int | Literal["auto"]]
+    tree_depth: Several[int | Literal["auto"]]
+    tree_children: Several[Sequence[int]]
+    tree_widths: Several[Sequence[int]]
+    tree_expanded: Several[int]
+    tree_beam: Several[int]
+    tree_ranks: Several[Sequence[float]]
+    tree_concentration: Several[float]
+    swift_width: Several[int]
+    swift_nodes: Several[int]
+    swift_guesses: Several[int]
+    swift_passes: Several[int]
+    swift_lost: Several[Literal["wait", "verify_root"]]
+    minedraft_k: Several[int]
+    minedraft_groups: Several[int]
+    adaptive_k: Several[int]
+    adaptive_rows: Several[float]
+    confidence_spread: Several[float | str]
+    adaptive_lag: Several[int]
+    adaptive_ms: Several[float]
+    lookahead_window: Several[int]
+    lookahead_ngram: Several[int]
+    lookahead_guesses: Several[int]
+    lookahead_alpha: Several[float | str]
+    lookahead_found: Several[float | str]
+    hybrid_k: Several[int]
+    hybrid_by: Several[Literal["ngram", "suffix"]]
+    hybrid_lookup_k: Several[int]
+    hybrid_alpha: Several[float | str]
+    hybrid_found: Several[float | str]
+    spectre_k: Several[int]
+    spectre_ratio: Several[float]
+    spectre_least: Several[int]
+    spectre_load: Several[float]
+    specactor_window: Several[int]
+    specactor_targets: Several[int]
+    specactor_drafts: Several[int]
+    enum_rows: Several[Literal["padded", "ragged"]]
+    enum_late: Several[float]
+    staged_by: Several[str]
+    staged_k: Several[Sequence[int]]
+    staged_alpha: Several[Sequence[float]]
+    mtp_modules: Several[int]
+    found: Several[float]
+    ngram_lookup_us: Several[float]
+    suffix_us: Several[float]
+    suffix_match: Several[float]
+    draft_budget: Several[int]
+    longspec_window: Several[int]
 
 
 class Axes(Searched, total=False):
     """As :class:`Searched`, of a verb that has no batch of its own."""
 
-    b: int | Collection[int]
+    b: Several[int]

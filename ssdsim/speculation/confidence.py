@@ -36,7 +36,7 @@ class Curve:
 
 @lru_cache(maxsize=32)
 def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
-    """Of acceptance ``rates`` by position, each given that all before were accepted, with this ``concentration``."""
+    """The curve of acceptance ``rates`` by position, each given that all before were accepted."""
     width = _LEAST_LOG_SURVIVAL / _CELLS
     mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
     rows, reached = np.zeros(_CELLS), []
@@ -69,7 +69,7 @@ def accepted_pmf(rates: tuple[float, ...], concentration: float, rows: float) ->
 
 @lru_cache(maxsize=256)
 def _cells(rate: float, concentration: float, width: float) -> tuple[Array, Array]:
-    """Of one confidence, rounded to the nearest cell: P(it is there), and its mean there."""
+    """The cells of one confidence, rounded to the nearest: P(it is there), and its mean there."""
     certain = np.eye(1, _CELLS)[0]
     if min(rate, 1.0 - rate) * concentration < _TWO_VALUED:
         return rate * certain, rate * certain

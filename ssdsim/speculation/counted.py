@@ -95,7 +95,7 @@ class CountedRun:
         self._news = np.ones(self._news.shape, dtype=bool)
 
     def _draft(self, tokens: Array, first_s: Array, step: Array, knows_s: Array) -> None:
-        """So many tokens, the first of them ``first_s`` after the last pass; after one of them the draft looks."""
+        """Draft so many tokens, the first ``first_s`` after the last pass; after one of them the draft looks."""
         unknowing = np.maximum(np.ceil((knows_s - first_s) / step - SAME_INSTANT), 0.0)
         looks = self._news & (tokens > unknowing)
         before = np.where(looks, unknowing + 1.0, tokens)

@@ -55,7 +55,7 @@ class Published(Card):
 
     @property
     def about(self) -> str:
-        """On what, and whose numbers they are."""
+        """What the numbers were measured on, and whose they are."""
         temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
         means = " (a mean length, as one rate)" if not self.rates else ""
         return f"{self.data}{temperature}, {self.source}{means}"

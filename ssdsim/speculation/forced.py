@@ -48,6 +48,6 @@ def _two_valued(tokens: float, k: int) -> Array:
 
 
 def _rounded_normal(tokens: float, k: int) -> Array:
-    """Of a normal about ``tokens`` with deviation 1, clipped to [1, K + 1]."""
+    """The probabilities of a normal about ``tokens`` with deviation 1, clipped to [1, K + 1]."""
     below = [0.5 * math.erfc((tokens - edge) / math.sqrt(2.0)) for edge in np.arange(1.5, k + 1.0)]
     return np.asarray(np.diff([0.0, *below, 1.0]))

@@ -32,7 +32,7 @@ class Retrying:
 
     @property
     def most_failed(self) -> int:
-        """Of the batch, without a retry."""
+        """The most of the batch that may fail without a retry."""
         return self.batch if self.batch <= self.least else int(np.floor(self.ratio * self.batch + 1e-9))
 
     @cached_property
@@ -54,7 +54,7 @@ class Retrying:
 
     @cached_property
     def _chain(self) -> Array:
-        """From rounds to rounds; the first one is as after a retry."""
+        """The chain from rounds to rounds; the first one is as after a retry."""
         keep = self.batch - self.most_failed  # sequences with drafts that no retry needs
         rows = [self._kept(n, self.batch - n) for n in range(self.batch + 1)]
         rows.append(rows[-1])  # after a retry all have drafts

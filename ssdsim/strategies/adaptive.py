@@ -15,7 +15,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
+from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.protocols.axes import Lookahead
 from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.rounds.chosen import Chosen
@@ -50,6 +50,7 @@ class Adaptive(Alternate):
     told = ("adaptive_rows",)
     follows_batch = True
     options = (
+        SD_DRAFT,
         own_lookahead(
             "adaptive_k",
             "tokens that adaptive SD drafts",
@@ -140,7 +141,7 @@ def _rounds_s(steps: Mapping[str, Step]) -> Callable[[FloatOrArray], Array]:
 
 
 def _rates(settings: Settings, drafter: Drafter) -> tuple[float, ...]:
-    """By position.
+    """Acceptance rates by position.
 
     Raises
     ------

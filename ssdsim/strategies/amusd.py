@@ -99,7 +99,7 @@ class AMUSD(Strategy):
             settings.derive("amusd_most", min(most, by_position), "more than the draft makes during a pass")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        """Of the longest pass; a shorter one accepts no more than it verifies. States: was the bonus guessed.
+        """The longest pass; a shorter one accepts no more than it verifies. States: was the bonus guessed.
 
         Raises
         ------
@@ -179,7 +179,7 @@ def _races(options: Mapping[str, Any]) -> bool:
 
 
 def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
-    """Where the handshake is the code's: only there passes over one row are run."""
+    """Whether the handshake is the code's, of each column: only there passes over one row are run."""
     return np.asarray(t["stale"]) > 0.0
 
 

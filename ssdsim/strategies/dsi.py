@@ -158,7 +158,7 @@ def _times(draft: Step, targets: int | None) -> Step:
 
 
 def _kernel(accepted_pmf: Array, targets: int) -> Kernel:
-    """From P(exactly j of a block's k tokens are accepted).
+    """The kernel from P(exactly j of a block's k tokens are accepted).
 
     A verdict's state is its place since the last rejection: on the bare prefix (``fresh``), on the ``first`` block,
     then in turns of the targets: the verdict of the one that had the bare prefix (``waits``), of the next one

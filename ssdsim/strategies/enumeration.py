@@ -18,7 +18,8 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes
-from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.hits import CHAINS
 from ssdsim.protocols.strategy import late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.chosen import ByState
@@ -46,6 +47,7 @@ class Enumeration(Cached):
     source = "SGLang roadmap 27462 and PR 27634 (decoupled_enum_buffer.py)"
     rival = "sd"
     posts = True
+    ragged = True
     searched = (
         DRAFT_DEVICES,
         LOOKAHEAD,
@@ -61,6 +63,8 @@ class Enumeration(Cached):
     )
     told = ("budget",)
     options = (
+        DRAFT_GPUS,
+        *CHAINS,
         Option(
             name="enum_rows",
             kind=OneOf(_ROWS),

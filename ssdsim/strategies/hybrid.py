@@ -45,6 +45,7 @@ class Hybrid(Strategy):
     source = "Oliaro et al., 2025, arXiv 2411.04975 (hybrid); SGLang PR 27628"
     rival = "sd"
     drafted = "hybrid_k"
+    ragged = True
     searched = (
         Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
     )
@@ -141,7 +142,7 @@ class Hybrid(Strategy):
 
 
 def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """As the look-up reads them: what it finds is always there to propose, and accepted as often as is said of it."""
+    """The options as the look-up reads them: what it finds is always proposed, and accepted as often as is said."""
     own = {"alpha": options["hybrid_alpha"], "found": None, "acceptance": None, "alpha_concentration": None}
     return ChainMap({**own, "pair": None}, options)  # type: ignore[arg-type]
 

@@ -40,6 +40,7 @@ class Lookahead(Strategy):
     source = "Fu et al., ICML 2024, arXiv 2402.02057; hao-ai-lab/LookaheadDecoding"
     rival = "ar"
     drafts = False
+    ragged = True
     told = ("lookahead_window", "lookahead_ngram", "lookahead_guesses")
     options = (
         Option(

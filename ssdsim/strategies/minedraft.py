@@ -79,7 +79,7 @@ class MineDraft(Strategy):
         return {f"{name} {group}": step for group in range(1, groups + 1) for name, step in steps.items()}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        """At each step a group is verified and the next one is drafted; the slower side ends the step."""
+        """Parts of a round: at each step a group is verified and the next one drafted; the slower side ends it."""
         last = len(t) // len(_STEPS)
         if last == 1:
             return {
@@ -125,7 +125,7 @@ def _verifies(groups: range, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _drafts(groups: range, me: Actor) -> Generator[Any, Any, None]:
-    """Of several groups the first one was drafted for before the first round."""
+    """Draft for each group in turn; of several, the first was drafted for before the first round."""
     for number in me.rounds():
         for group in groups:
             if number > 0:

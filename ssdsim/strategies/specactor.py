@@ -40,7 +40,7 @@ class SpecActor(Strategy):
     name = "specactor"
     title = "SpecActor"
     source = "arXiv 2511.16193 (abstract); SGLang PR 22520; the round is inferred"
-    rival = "pearl"
+    rival = described_as = "pearl"
     drafted = "specactor_window"
     drafts_ahead = True
     searched = (
@@ -76,11 +76,15 @@ class SpecActor(Strategy):
         ),
     )
 
+    def least_sequences(self, options: Mapping[str, Any]) -> int:
+        """One for each target and for each draft."""
+        return max(_counts(options))
+
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)
-        most = max(_counts(settings))
-        if most > settings["b"]:
-            raise NoRoom(f"SpecActor parts its batch for {most} targets or drafts, got --b {settings['b']}")
+        least = self.least_sequences(settings)
+        if least > settings["b"]:
+            raise NoRoom(f"SpecActor parts its batch for {least} targets or drafts, got --b {settings['b']}")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["specactor_window"]), Kernel.of_windows)

@@ -15,6 +15,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead, Numbers
+from ssdsim.protocols.hits import R
 from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -48,6 +49,7 @@ class SpecBranch(PrePost):
         ),
     )
     options = (
+        R,
         own_lookahead(
             "branch_gamma", "SpecBranch's tokens a branch", axis="SpecBranch's tokens a branch γ", symbol="γ"
         ),
@@ -109,7 +111,7 @@ class SpecBranch(PrePost):
 
 
 def _kernel(pending_pmf: Array, hit: float, low: float, low_hit: float) -> Kernel:
-    """From P(exactly k of the g - 1 tokens that may be pending are accepted).
+    """The kernel from P(exactly k of the g - 1 tokens that may be pending are accepted).
 
     ``hit`` is that of the branches after a rejection, and at a window's end or another token that the draft is sure of;
     ``low_hit`` at those that it is unsure of, a share ``low`` of all.

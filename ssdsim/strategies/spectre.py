@@ -134,7 +134,7 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
 
 
 def _retrying(settings: Mapping[str, Any], alone: Kernel, most: int | None = _MOST) -> Retrying:
-    """Of the batch, or of the ``most`` sequences that stand for it."""
+    """The retries of the batch, or of the ``most`` sequences that stand for it."""
     after_none, after_drafts = alone.transitions[:, 1].tolist()
     ratio, least, batch = float(settings["spectre_ratio"]), int(settings["spectre_least"]), int(settings["b"])
     never = batch <= least

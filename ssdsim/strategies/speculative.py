@@ -8,19 +8,23 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.option import Section
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
+from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.protocols.found import FOUND, now_and_then, share_where_any
+from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
+
+_SD_K = own_lookahead("sd_k", "SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 
 
 class Speculative(Alternate):
@@ -35,7 +39,7 @@ class Speculative(Alternate):
     rival = "ar"
     drafted = "sd_k"
     searched = (PLACES, SHARED_BY, LOOKAHEAD)
-    options = SHARING
+    options = (_SD_K, SD_DRAFT, *SHARING)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
@@ -115,7 +119,7 @@ def _verified(proposed: Proposed, batch: int) -> float:
 
 
 def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
-    """Of a round in which anything is proposed for any sequence, or of a step of decoding."""
+    """The pass of a round in which anything is proposed for any sequence, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
     proposes = states.any_in(FOUND)

@@ -9,6 +9,8 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, Number, OneOf
+from ssdsim.base.option import Excludes, Group, Option, Section
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import prespeculation, window_budget
@@ -16,7 +18,8 @@ from ssdsim.pricing.room import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
-from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.hits import CHAINS
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
@@ -25,6 +28,56 @@ from ssdsim.speculation.caching import hits_given_accepted
 
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
+
+_ALPHA_BACKUP = Option(
+    name="alpha_backup",
+    section=Section.ACCEPTANCE,
+    default=0.0,
+    kind=SHARE,
+    about="acceptance rate of the fast backup's tokens (0: random tokens)",
+    axis="backup's acceptance rate",
+    groups=(Group.ACCEPTANCE, Group.BACKUP_QUALITY),
+)
+
+_MISSES = (
+    Option(
+        name="hit_concentration",
+        section=Section.HITS,
+        kind=Number(),
+        about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
+        axis="concentration of a batch's hit rates (a + b)",
+        groups=(Group.ACCEPTANCE, Group.HITS),
+        otherwise="independent sequences",
+    ),
+    Option(
+        name="backup",
+        section=Section.START,
+        prominence=5,
+        spellings=("--fallback",),
+        default="auto",
+        kind=OneOf(("jit", "fast", "auto")),
+        about="on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two",
+        axis="backup",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CHOICE,),
+        excludes=(
+            Excludes(
+                (Group.BACKUP_QUALITY,),
+                "{it} has no effect with --backup jit (the backup is the primary)",
+                being="jit",
+            ),
+        ),
+    ),
+    Option(
+        name="backup_ms",
+        section=Section.HITS,
+        default=0.0,
+        kind=Number(),
+        about="latency of the fast backup",
+        axis="backup's latency (ms)",
+        groups=(Group.BACKUP_QUALITY, Group.HARDWARE),
+    ),
+)
 
 
 class SSD(Cached):
@@ -56,7 +109,7 @@ class SSD(Cached):
         ),
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
-    options = SHARING
+    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARING)
     told = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
@@ -125,7 +178,7 @@ class SSD(Cached):
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
-    """Where a cached speculation was drafted without the target's hidden states of the tokens before it.
+    """The kernel where cached speculations were drafted without the target's hidden states of the tokens before.
 
     ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token: the states
     are which one was hit, and a miss (appendix E; the chain is ours, and measured by nobody). In a batch the paper's

@@ -20,6 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
 from ssdsim.protocols.cached import Cached
+from ssdsim.protocols.hits import LAWS
 from ssdsim.protocols.strategy import late
 from ssdsim.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
 from ssdsim.rounds.actor import Actor, Program
@@ -68,6 +69,7 @@ class SwiftSpec(Cached):
         ),
     )
     options = (
+        *LAWS,
         Option(
             name="swift_width",
             kind=Whole(most=256),
@@ -177,7 +179,7 @@ class SwiftSpec(Cached):
         return {**self.round_steps(site, verify, draft, again, *messages), "verify root": root}
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        """Where the fallback takes no time the target does not wait: a round after a loss verifies the bare root."""
+        """Parts of a round; after a loss the bare root is verified where the fallback takes no time: nobody waits."""
         bare = states.any_in("miss") * (np.asarray(t["fallback"]) == 0.0)
         whole, root, beside = super().parts(t, states), t["verify root"], t["sample"] + t["outcome"]
         return {
@@ -201,7 +203,7 @@ def _waits(options: Mapping[str, Any]) -> bool:
 
 
 def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
-    """As SSD's target, but that after a loss it verifies what it has."""
+    """SSD's target, but that after a loss it verifies what it has."""
     for _ in me.rounds():
         yield me.do("verify root" if me.any_in("miss") else "verify")
         yield me.do("sample")

@@ -9,7 +9,8 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, Alternate, is_apart
+from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
+from ssdsim.protocols.hits import LAWS
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
 
@@ -31,7 +32,7 @@ class TreeSpeculative(Alternate):
     drafted = "tree_nodes"
     searched = (PLACES, *AXES)
     told = ("tree_nodes", "tree_depth")
-    options = OPTIONS
+    options = (SD_DRAFT, *LAWS, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         settle_tree(settings, site, drafter, _seconds(site, drafter))
@@ -51,7 +52,7 @@ def _draft(site: Site, drafter: Drafter, rows: Sequence[int]) -> Step:
 
 
 def _seconds(site: Site, drafter: Drafter) -> Round:
-    """Of a round with a tree, each pass priced once; without messages, which are much alike for all trees."""
+    """Seconds of a round with a tree, each pass priced once; without messages, which are much alike for all trees."""
     verify_s = cache(lambda nodes, masked: site.verify_step("verify", nodes + 1, masked).seconds)
     draft_s = cache(lambda rows: _draft(site, drafter, rows).seconds)
     sample_s = site.sampling_step().seconds

@@ -15,7 +15,8 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.axes import Sizes
-from ssdsim.protocols.cached import DRAFT_DEVICES, Cached
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.hits import TREES
 from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.speculation.trees.drafted import Drafted, StaticTree
@@ -52,7 +53,7 @@ class TreeSSD(Cached):
         ),
     )
     told = ("tree_nodes", "tree_depth", "budget")
-    options = OPTIONS
+    options = (DRAFT_GPUS, *TREES, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         """Budget and tree.
@@ -81,7 +82,7 @@ class TreeSSD(Cached):
         return tree_tokens(settings, drafter, kernel)
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
-        """At least one where something may be cached: which node of a depth has them is no matter to a cache."""
+        """Guesses by depth, at least one where something may be cached; which node has them is no matter to a cache."""
         each, left = divmod(int(settings["budget"]), int(settings["tree_depth"]) + 1)
         return tuple(max(1, each + (depth < left)) for depth in range(int(settings["tree_depth"]) + 1))
 
@@ -104,7 +105,7 @@ def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, St
 def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:
     """The guesses at each node that are right the most often in the mean round."""
     assert isinstance(tree, StaticTree)  # settled
-    return likeliest_fan_outs(tree.tree, model.one_deeper().rates, settings["budget"])
+    return likeliest_fan_outs(tree.tree, model.one_deeper.rates, settings["budget"])
 
 
 def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts) -> Array:
@@ -112,11 +113,11 @@ def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts)
     if settings["p_hit"] is not None:
         return tree.accepted_pmf(model) * float(settings["p_hit"])
     assert isinstance(tree, StaticTree)  # settled
-    return hits_by_accepted(tree.tree, model.one_deeper().rounds, guesses)
+    return hits_by_accepted(tree.tree, model.one_deeper.rounds, guesses)
 
 
 def _round_s(settings: Settings, site: Site, drafter: Drafter) -> Round:
-    """Of the whole batch, each tree's passes priced once; without what two devices at work cost each other."""
+    """Seconds of a round, each tree's passes priced once; without what two devices at work cost each other."""
 
     def round_s(tree: Drafted, model: RankModel) -> float:
         verify, prespeculate, again = (step.seconds for step in _passes(site, drafter, tree))

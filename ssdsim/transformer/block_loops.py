@@ -27,7 +27,7 @@ def loop_parameters(loop: Loop, hidden_size: int, vocab_size: int) -> int:
 def loop_operations(
     loop: Loop, blocks: int, tokens: int, hidden_size: int, vocab_shard: int, tp: int, dtype: str
 ) -> tuple[Operation, ...]:
-    """After the LM head of ``blocks`` blocks of ``tokens`` proposals each, on one of ``tp`` devices.
+    """The operations after the LM head of ``blocks`` blocks of ``tokens`` proposals each, on one of ``tp`` devices.
 
     W2 is shared by the devices as the LM head is (settled here).
     """

@@ -27,7 +27,7 @@ class Family:
     unsaid: Fields = field(default_factory=dict)
     own: Callable[[ConfigValues, int], Fields] = lambda config, layers: {}
     kinds: Callable[[ConfigValues], list[str]] | None = None
-    """Of each layer in order, where there are several: ``attention``, ``recurrent``, ``mlp`` or ``experts``."""
+    """Kinds of the layers in order, where there are several: ``attention``, ``recurrent``, ``mlp`` or ``experts``."""
     reads: frozenset[str] = frozenset()
     """Keys of :data:`TELL_TALES` that it understands."""
 
@@ -242,7 +242,7 @@ def layers_of_qwen(config: ConfigValues) -> list[str]:
 
 
 def _number_of_layers(config: ConfigValues) -> int:
-    """Of a model whose layers are listed one by one."""
+    """The number of layers of a model that lists them one by one."""
     layers = config.whole("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise config.refuse(f"has {layers} layers")
@@ -404,7 +404,7 @@ FAMILIES: dict[str, Family] = {
     "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi, _OF_KIMI),
     "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
 }
-"""By ``model_type``; that of the text part for models that see and hear too."""
+"""Families by ``model_type``; that of the text part for models that see and hear too."""
 
 WITH_A_TEXT_PART = (
     "qwen3_vl",

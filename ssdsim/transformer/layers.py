@@ -15,7 +15,7 @@ from ssdsim.transformer.recurrences import Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9
-"""Of any size of a transformer; the largest that exist have a context of 10 million tokens."""
+"""The bound on any size of a transformer; the largest that exist have a context of 10 million tokens."""
 Size = Annotated[int, Field(gt=0, le=LARGEST)]
 Some = Annotated[int, Field(ge=0, le=LARGEST)]
 
@@ -113,12 +113,12 @@ class Recurrent(Card):
 
     @property
     def values(self) -> int:
-        """Of a token, in all heads."""
+        """The values of a token, in all heads."""
         return self.heads * self.value_dim
 
     @property
     def keys(self) -> int:
-        """Of a token, in all heads that have keys of their own; as many as queries."""
+        """The keys of a token, in all heads that have keys of their own; as many as queries."""
         return self.key_heads * self.key_dim
 
     @property
@@ -128,7 +128,7 @@ class Recurrent(Card):
 
     @property
     def decay_rank(self) -> int | None:
-        """Between the two matrices of a decay of every channel; None where decays are a value a head."""
+        """The size between the two matrices of a decay of every channel; None where decays are a value a head."""
         return self.key_dim if self.rule == "kimi-delta" else None
 
     @property
@@ -160,7 +160,7 @@ class Recurrent(Card):
         return hidden_size * (self.projected + self.values)
 
     def small_parameters(self, hidden_size: int) -> int:
-        """Of the matrices beside them, which checkpoints leave in 16 bits."""
+        """The weights of the matrices beside them, which checkpoints leave in 16 bits."""
         return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
 
     def shard(self, tp: int) -> Recurrent:
@@ -169,7 +169,7 @@ class Recurrent(Card):
         return self if tp == 1 else self.model_copy(update=heads)
 
     def state_bytes(self, tp: int = 1) -> int:
-        """Of one sequence in one layer, on one of ``tp`` devices."""
+        """The state of one sequence in one layer, on one of ``tp`` devices."""
         return self.shard(tp).values * self.key_dim * DTYPE_BYTES[self.state_dtype]
 
     def window_bytes(self, tp: int, dtype: str) -> int:

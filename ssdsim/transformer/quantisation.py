@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ssdsim.base.errors import InputError, nearest, told
 
 MTP_MODULE = "mtp.layers.0.mlp.gate_proj"
-"""Of a head that predicts tokens beyond the next, which is quantised as the layers are or left out whole."""
+"""A matrix of a head that predicts tokens beyond the next, which is quantised as the layers are or left out whole."""
 
 METHODS = ("fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4")
 """Names of ``quant_method`` that are read."""
@@ -83,7 +83,7 @@ def quantised(
 
 
 def _format(said: Mapping[str, Any], file: Path) -> str | None:
-    """Of the quantised weights; None where only the cache is."""
+    """The format of the quantised weights; None where only the cache is."""
     algorithm = said.get("quant_algo")
     method = said.get("quant_method", "modelopt" if "quant_algo" in said or "kv_cache_quant_algo" in said else None)
     if method not in METHODS:

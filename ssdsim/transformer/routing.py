@@ -77,7 +77,7 @@ def distinct_experts(
 
 
 def held_share(chance: Array, overlap: float) -> float:
-    """Of what a token uses, the share that it has from the token before and not by its own choice.
+    """The share of what a token uses that it has from the token before and not by its own choice.
 
     ``chance`` is each expert's (or all experts'); independent tokens share by chance, and nothing is held below that.
     """
@@ -126,7 +126,7 @@ def busiest_over_mean(count: int, touched: float, devices: int) -> float:
 
 
 def devices_of_a_token(count: int, per_token: int, devices: int) -> float:
-    """On how many of ``devices``, each with as many of ``count`` experts, those of a token lie, on average.
+    """The mean number of ``devices``, each with as many of ``count`` experts, on which those of a token lie.
 
     >>> [round(devices_of_a_token(256, 8, devices), 2) for devices in (1, 8, 32)]
     [1.0, 5.29, 7.27]

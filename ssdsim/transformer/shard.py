@@ -47,7 +47,7 @@ class Shard:
     fused: int
     logits: int
     all_sequences: int
-    """Of all devices, which have their own or all the same."""
+    """The sequences of all devices, which have their own or all the same."""
     drafts: int = 1
     states: StateKeeping = "each"
     rows: int = 0
@@ -177,7 +177,7 @@ class Shard:
         return tuple(ops)
 
     def _cross_attention(self) -> list[Operation]:
-        """To what a layer of the target keeps of the context: queries alone are made, and nothing is written.
+        """Attention to what a layer of the target keeps of the context: queries alone are made, nothing is written.
 
         All of it is verified, so that the tokens of a tree need no mask.
         """
@@ -302,7 +302,7 @@ class Shard:
         return (*ops, *before, visited, *after, *self._all_reduce("experts_all_reduce"))
 
     def _to_latent(self, experts: Experts) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-        """To the values that routed experts work on, and back; every device does both whole."""
+        """The way to the values that routed experts work on, and back; every device does both whole."""
         hidden, width = self.card.hidden_size, experts.latent_width
         if width is None:
             return (), ()
@@ -318,7 +318,7 @@ class Shard:
 
     @property
     def _kv_dtype(self) -> str:
-        """Of the cache, as operations have it: empty where it is the activations'."""
+        """The cache's dtype, as operations have it: empty where it is the activations'."""
         return "" if self.precision.kv == self.precision.activations else self.precision.kv
 
     @property
@@ -326,7 +326,7 @@ class Shard:
         return DTYPE_BYTES[self.precision.activations]
 
     def _gemm(self, name: str, n: int, k: int, weights: str, rows: int | None = None) -> Gemm:
-        """Over all tokens in flight, or over ``rows`` of them."""
+        """The product over all tokens in flight, or over ``rows`` of them."""
         m = self.tokens if rows is None else rows
         if weights == self.precision.activations:
             return Gemm(name, m, n, k, weights)

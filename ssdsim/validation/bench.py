@@ -66,7 +66,7 @@ class Bench:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Of the ranks: the target's, then the draft's."""
+        """The ranks' devices: the target's, then the draft's."""
         return (*self.target_devices, *self.draft_devices)
 
     @property
@@ -88,7 +88,7 @@ class Bench:
 
     @property
     def profiles_digest(self) -> str:
-        """Of the profiles' content."""
+        """The digest of the profiles' content."""
         profiles = [find_hardware(name) for name in (self.hardware, self.draft_hardware) if name]
         return hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
 

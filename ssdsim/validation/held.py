@@ -27,7 +27,7 @@ class Held:
 
     @property
     def noise(self) -> float | None:
-        """Of a repeat; None where nothing was repeated."""
+        """The noise of a repeat; None where nothing was repeated."""
         return noise_of(self.settings)
 
 

@@ -55,7 +55,7 @@ class Checked:
         return self.low <= self.row.value <= self.high
 
     def shown(self) -> dict[str, Any]:
-        """As JSON has it: the row's fields that are not empty, and the prediction."""
+        """The JSON form: the row's fields that are not empty, and the prediction."""
         row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
         own = picked(self, "predicted", "low", "high", "error", "holds")
         return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
@@ -83,7 +83,7 @@ class Skipped:
         return f"{name_of(self.number, self.row)}: {self.reason}"
 
     def shown(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON form."""
         return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
 
 

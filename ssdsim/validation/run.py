@@ -20,11 +20,12 @@ from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
 from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.machine.smi import torch_missing
+from ssdsim.protocols.alternate import PLACES
 from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.scenario.options import ALL, files, refuse_others
-from ssdsim.scenario.shared.site import SD_DRAFT_PLACES
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GRIDS, GridPoint, grid_of
@@ -68,7 +69,7 @@ class Real(OptionRecord):
     )
     grid: str = asked(OneOf(tuple(GRIDS)), "the settings", "short")
     sd_draft: str | None = asked(
-        OneOf(SD_DRAFT_PLACES),
+        OneOf(PLACES.words),
         "SD's draft on the target's devices, or on its own as in SSD, at every point",
         otherwise="some points each",
     )
@@ -196,7 +197,7 @@ def validate(
     """
     refuse_others("validate", options, [*options_of(Real), "seed"])
     if find_spec("torch") is None:
-        raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
+        raise InputError(torch_missing("validate"))
     real = Real(**options)
     output = Path(output)
     log, where = output, None if trace is None else Path(trace)

@@ -103,6 +103,16 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
             assert assumed.verdict.over["sd"].ratio * np.exp(found[f"sd:{name}"]) == pytest.approx(value, rel=1e-6)
 
 
+def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
+    """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
+    words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
+    for each in (small.given, small.assumed):
+        assert each is not None
+        assert all(case.sentence.startswith(words[case.outcome]) for case in each.known)
+    assert small.assumed is not None
+    assert {case.outcome for case in small.assumed.known} >= {"undecided"}
+
+
 def test_a_measured_pair_keeps_its_rates() -> None:
     options: dict[str, Any] = {"pair": str(PAIR), "pair_set": "chat", "temperature": 1.0, "k": 3, "backup": "jit"}
     space = space_of({"pair": str(PAIR)})
@@ -146,7 +156,7 @@ def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
     assert np.isnan(found.given.table.column("sd:low")).all()
-    assert any(sentence.startswith("Yes") for _, sentence in found.given.known)
+    assert any(case.sentence.startswith("Yes") for case in found.given.known)
 
 
 def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:

@@ -185,3 +185,8 @@ def test_json_and_a_choice_of_passes() -> None:
     wrong = CliRunner().invoke(cli, ["roofline", "--pass", "verfy"])
     assert isinstance(wrong.exception, InputError)
     assert "did you mean 'verify'" in str(wrong.exception)
+
+
+def test_the_verification_of_sd_has_its_own_lookahead() -> None:
+    frame = roofline(strategies="sd", sd_k=3, b=2)
+    assert frame[frame["pass"] == "verify"].set_index("operation").loc["gate_up", "shape"].startswith("8x")

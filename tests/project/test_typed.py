@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import ssdsim
 from site_generator import typed_options
 from site_generator.shown import PROJECT
+from ssdsim import figures
 
 PROGRAM = """
 import ssdsim
@@ -83,3 +85,31 @@ def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     assert "<td>SSD</td><td>4.549</td>" in page
     plan = ssdsim.schedule(b=[1, 64], k=[2, 6], f=3)
     assert [line.split()[2] for line in repr(plan).splitlines()[2:]] == ["SSD", "SSD"]
+
+
+def test_every_answer_shows_itself_on_one_screen() -> None:
+    """A configuration had a million characters of its profile's coefficients."""
+    configuration = ssdsim.configure(b=16, p_hit=0.85)
+    scenario = configuration.scenarios["ssd"]
+    answers = (
+        configuration,
+        scenario,
+        ssdsim.predict(b=16, p_hit=0.85).verdict,
+        ssdsim.simulate(scenario, rounds=20, engine="mc"),
+        ssdsim.export("vllm", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
+        ssdsim.export("json", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
+        ssdsim.serve(rate=2.0, engine="closed", p_hit=0.9),
+        ssdsim.find_hardware("h100-sxm"),
+    )
+    for answer in answers:
+        assert len(repr(answer)) < 1500, type(answer)
+        assert len(repr(answer).splitlines()) <= 16, type(answer)
+        assert answer._repr_html_().startswith(("<table>", "<pre>"))
+    assert repr(configuration).splitlines()[-1].split() == ["SSD", "5"]
+
+
+def test_figures_lists_what_draws_and_nothing_else() -> None:
+    listed = dir(figures)
+    assert {"figure", "save", "speedup", "fallback", "window"} <= {*listed}
+    assert all(inspect.isfunction(getattr(figures, name)) for name in listed)
+    assert not {"Path", "go", "theme", "Study"} & {*listed}

@@ -85,7 +85,9 @@ def test_every_name_is_a_function(folder: Path) -> None:
         "verification",
         "cache-shapes",
     ]
-    of_serving = [f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "minute", "compared")]
+    of_serving = [
+        f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "fixed-k", "minute", "compared")
+    ]
     for name in (*of_runs, *of_others, *of_serving):
         assert callable(getattr(figures, name.replace("-", "_"))), name
 
@@ -136,7 +138,7 @@ def test_where_the_rival_wins_the_boundary_says_so() -> None:
     assert f"at {1 - lost.mean():.0%} of the points" in figure.title
     contours = (trace for trace in figure.plot.data if trace.type == "contour")
     shaded = {trace.name: trace.contours.operation for trace in contours if trace.contours.operation}
-    assert set(shaded) == {"SSD is faster", "SD is faster"}
+    assert set(shaded) == {"SSD is predicted faster", "SD is predicted faster"}
 
 
 def test_all_hit_is_the_power_of_the_hit_rate(folder: Path) -> None:

@@ -100,6 +100,8 @@ def test_an_odd_value_is_taken_as_it_is_or_refused_in_one_line(option: Option, o
         assert "\n" not in said
     elif isinstance(option.kind, Names):
         assert checked(call)[option.name] == tuple(odd.split(","))
+    elif isinstance(option.kind, kinds.Name):
+        assert checked(call)[option.name] == option.kind.full(odd)
     else:
         assert checked(call)[option.name] is odd
 
@@ -188,6 +190,12 @@ def test_what_is_needed_is_asked_for_and_enough(option: Option) -> None:
         checked({option.name: value(option)})
     for other in option.needs.any_of:
         checked({option.name: value(option), other: value(ALL[other])})
+
+
+def test_options_of_one_family_are_its_own() -> None:
+    everybodys = {option.name for option in SHARED}
+    assert everybodys.isdisjoint({"sd_k", "sd_draft", "draft_gpus", "backup", "p_hit", "f", "budget", "hit_c", "hit_r"})
+    assert all(option.section is not None for option in SHARED)
 
 
 def test_owners_compose_and_must_agree() -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from ssdsim.answers.export.export import export
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.k_table import KTable
+from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import AUTO, policies
 from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.serving.slo import Goal
 from ssdsim.base.errors import InputError
+from ssdsim.cli.main import cli
+from ssdsim.cli.serve import most_runs
 from ssdsim.scenario.configuration import configure
+from ssdsim.strategies.autoregressive import Autoregressive
 from tests.serving.sample_runs import SMALL, policies_of, policy, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
@@ -166,3 +173,40 @@ def test_an_engine_that_lacks_sd_has_no_table_of_its_k() -> None:
 def test_without_a_table_nothing_is_beside() -> None:
     assert policy("sd", requests(8), **SMALL).counts_scheduled is False
     assert serve(rate=4.0, engine="closed", **GIVEN).points[0].best_k is None
+
+
+def test_ar_is_priced_only_where_k_0_is_among_the_ks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that always drafts was held against nothing of AR's, and yet refused where AR could not be priced."""
+
+    def refuse(*_: Any) -> Any:
+        raise InputError("AR is priced")
+
+    monkeypatch.setattr(Autoregressive, "steps", refuse)
+    workload = requests(4)
+    assert set(policies_of(workload, _batching("1-4:5,5-:2"), **GIVEN).fixed_k) == {5, 2}
+    with pytest.raises(InputError, match="AR is priced"):
+        policies_of(workload, _batching("1-4:5,5-:0"), **GIVEN)
+
+
+def test_a_choice_of_how_a_draft_is_shared_is_not_left_to_a_table() -> None:
+    given = {**GIVEN, "sd_draft": "separate", "targets": 2}
+    with pytest.raises(InputError, match="--k-table needs --draft-serves together or in-turn"):
+        policies_of(requests(4), _batching("1-:4"), **given)
+    chosen = policies_of(requests(4), _batching("1-:4"), **given, draft_serves="in-turn").by_name[AUTO]
+    assert chosen.devices.targets == 2
+
+
+def test_a_comparison_with_a_benchmark_is_about_one_k(tmp_path: Path) -> None:
+    (tmp_path / "bench.json").write_text("{}")
+    asked = ["serve", "--compare", str(tmp_path / "bench.json"), "--strategies", "sd", "--k-table", "1-:4"]
+    said = str(CliRunner().invoke(cli, asked).exception)
+    assert said == "--k-table has no effect with --compare, which is about one strategy with one K"
+
+
+@pytest.mark.parametrize(("table", "ks"), [("1-4:5,5-:0", 2), ("throughput", 6), ("ema", 5), (None, 0)])
+def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(table: Any, ks: int) -> None:
+    """They were left out."""
+    load, goal = Load(rate=[1.0, 2.0]), Goal()
+    options: dict[str, Any] = {"strategies": "ar,sd", "k": 5}
+    policies_run = 2 if table is None else 3
+    assert most_runs(load, goal, Batching(k_table=table), options) == 2 * (policies_run + ks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.engine.simulate import simulate
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.laws import Interference, SlowDown
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
@@ -103,3 +106,21 @@ def test_on_real_ranks_one_group_is_verified_while_the_next_is_drafted() -> None
     assert len(verified) == 2 * ROUNDS
     assert len(drafted) == 3 * (2 * ROUNDS - 1)
     assert overlap_s(verified, drafted) > 0.0
+
+
+def test_a_group_is_slowed_only_while_the_draft_works_beside_it(tmp_path: Path) -> None:
+    """Half as fast beside each other: the draft's own time is added to the pass, however short that is."""
+    slow = SlowDown(**dict.fromkeys(SlowDown.model_fields, 1.0))
+    alone = find_hardware("h100-sxm")
+    beside = alone.model_copy(update={"interference": Interference(target=slow, draft=slow)})
+    beside.save(tmp_path / "beside.json")
+    (verify_s, draft_s), (slowed_s, drafting_s) = (
+        [
+            configure(hardware=name, strategies="minedraft", b=8).scenarios["minedraft"].steps[f"{part} 1"].seconds
+            for part in ("verify", "draft")
+        ]
+        for name in ("h100-sxm", str(tmp_path / "beside.json"))
+    )
+    assert draft_s < verify_s
+    assert drafting_s == pytest.approx(2.0 * draft_s)
+    assert slowed_s == pytest.approx(verify_s + draft_s)

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.many import rates
 from ssdsim.scenario.scenario import Scenario
 from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
@@ -56,6 +58,17 @@ def test_each_target_and_draft_is_priced_and_fits_with_its_own_sequences() -> No
     assert case.steps["draft"].passes[0].forward.tokens == 5
     with pytest.raises(InputError, match="parts its batch for 4 targets or drafts, got --b 2"):
         configure(strategies="specactor", specactor_targets=4, **{**options, "b": 2})
+
+
+def test_one_target_and_one_draft_share_what_pearls_description_leaves_out() -> None:
+    """Their round is taken to be PEARL's: the ratio had an interval as of two rounds that are wrong each for itself."""
+    options: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "alpha": 0.8, "runtime": "sglang"}
+    found = configure(strategies="pearl,specactor,ssd", **options).scenarios
+    errors = TimingErrors(400, 1)
+    drawn = {name: rates([each], errors)[0] for name, each in found.items()}
+    spread = {name: float(np.std(np.log(drawn["specactor"] / each))) for name, each in drawn.items()}
+    assert spread["pearl"] < 0.01
+    assert spread["ssd"] > 0.04
 
 
 def literal(alpha: float, window: int, b: int, step: float, seed: int) -> tuple[float, float]:

@@ -80,6 +80,17 @@ def test_both_branches_may_last() -> None:
     assert max(1.0 - stays, begins) < 0.01
 
 
+def test_a_warning_says_which_branch_lasts_with_hardware_or_without() -> None:
+    """Without hardware it was lost."""
+    given: dict[str, Any] = {"strategies": "spectre", "k": 4, "b": 64}
+    for where in ({"t_sd": 0.4}, {"target": "llama-3.1-8b", "tp": 1}):
+        said = configure(**given, **where, alpha=0.6).warnings
+        assert any(RETRIES in warning for warning in said), said
+        assert not any(
+            "SPECTRE" in warning for warning in configure(**given, **where, alpha=0.6, spectre_ratio=1.0).warnings
+        )
+
+
 @given(b=st.integers(1, 24), drafts=st.floats(0.0, 1.0), none=st.floats(0.0, 1.0), ratio=st.floats(0.0, 1.0))
 @settings(deadline=None, max_examples=40)
 def test_the_chain_of_batches_is_one_and_its_sequences_move_as_the_kernel_says(

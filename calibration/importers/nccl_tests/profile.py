@@ -47,7 +47,7 @@ def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source
 
 
 def unlike(profile: HardwareProfile, timings: Iterable[Timings]) -> list[str]:
-    """Where the timings are of other GPUs, another link or a larger machine than ``profile``, a line each."""
+    """Lines that say where the timings are of other GPUs, another link or a larger machine than ``profile``."""
     unlike = []
     for timed in timings:
         unlike += [f"{timed.where}: {said}" for said in _unlike(profile, timed)]
@@ -90,7 +90,7 @@ def _is_of_another_form(gpu: str, profile: HardwareProfile) -> bool:
 
 
 def _unlike_rate(profile: HardwareProfile, timed: Timings) -> list[str]:
-    """Where the largest messages take much longer or shorter than the base says."""
+    """Lines that say where the largest messages take much longer or shorter than the base says."""
     size, seconds = max(timed.rows)
     if timed.operation == "sendrecv":
         model: Any = profile.link

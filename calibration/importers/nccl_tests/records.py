@@ -99,7 +99,7 @@ def _devices(path: Path, config: Mapping[str, Any]) -> list[Device]:
 
 
 def _ranks_of(config: Mapping[str, Any], devices: list[Device], settings: Mapping[str, str]) -> int | None:
-    """As told, or by the devices: of some versions only the first of each process, whose ranks are a process' apart."""
+    """The ranks as told, or by the devices: some versions name the first of each process, a process' ranks apart."""
     told_ranks = _ranks(as_number(config.get("ranks") or config.get("nranks")))
     if told_ranks or not devices:
         return told_ranks

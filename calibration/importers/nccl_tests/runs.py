@@ -10,7 +10,7 @@ WRONG, UNTIMED, EMPTY, BROKEN = "with a wrong result", "without a time", "of siz
 """Why a row is left out."""
 
 LARGEST_ERROR = 1e-2
-"""Of a result that is right, in units of the data: half sums to it; a failed check of before 2021 printed 1e+00."""
+"""The most error of a right result, in units of the data: half sums to it; a failed check before 2021 printed 1."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Run:
     ranks: int | None = None
     devices: list[Device] = field(default_factory=list)
     settings: dict[str, str] = field(default_factory=dict)
-    """As printed in the first line: ``nThread``, ``nGpus``, ``agg iters``, ``graph`` and others."""
+    """The settings as printed in the first line: ``nThread``, ``nGpus``, ``agg iters``, ``graph`` and others."""
 
     rows: list[Row] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)

@@ -160,7 +160,7 @@ def _is_absent(cell: str) -> bool:
 
 
 def _layout(columns: list[str]) -> Layout:
-    """Of the header's columns after ``type``."""
+    """The layout of the header's columns after ``type``."""
     times = [at for at, name in enumerate(columns) if name in ("time", "cputime")]
     group = times[1] - times[0] if len(times) > 1 else len(columns) - times[0]
     check = columns[times[0] + 3] if group > 3 else ""
@@ -168,7 +168,7 @@ def _layout(columns: list[str]) -> Layout:
 
 
 def _guessed(cells: list[str]) -> Layout:
-    """Of a row without a header: a word is the reduction; one number more than whole groups of four is the root."""
+    """The layout of a row without header: a word is the reduction, a number beyond whole groups of four the root."""
     word = int(bool(cells) and cells[0].isalpha() and not _is_absent(cells[0]))
     numbers = cells[word:]
     root = int(bool(numbers) and (numbers[0].startswith("-") or len(numbers) % 4 == 1))

@@ -39,7 +39,7 @@ class Timings:
 
     @property
     def told(self) -> str:
-        """As a profile's provenance says it."""
+        """What a profile's provenance says of it."""
         of = f" of {', '.join(self.gpus)}" if self.gpus else ""
         how = f", {self.mode}" if self.mode else ""
         return f"{self.operation} over {self.ranks}{of}: {len(self.rows)} rows{how}"

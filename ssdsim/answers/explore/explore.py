@@ -19,11 +19,9 @@ from ssdsim.answers.explore.sides import Errors, Side
 from ssdsim.answers.explore.space import Axis, Space, anywhere, space_of
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.predict import DRAWS
-from ssdsim.answers.workers import worked_out
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.progress import Progress
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
@@ -60,7 +58,7 @@ class Explored:
 
 def explored(
     seed: int = 0,
-    progress: Progress | None = None,
+    workers: Workers | None = None,
     exact: bool = False,
     start: Mapping[str, Any] = MappingProxyType({}),
     checked: int = 0,
@@ -71,28 +69,23 @@ def explored(
     Parameters
     ----------
     seed : of the draws behind intervals.
-    progress : called with the parts done and all parts.
+    workers : of the parts, which are the stops of the axis that most prices differ in; they hear of each.
     exact : the grid is that of the lists alone, and nothing is interpolated.
     start : where sliders stand as the page opens; elsewhere it is theirs to say.
     checked : at how many random places exact answers are worked out too, where something is interpolated.
 
     Raises
     ------
-    InputError : a mistake in the options, no strategy has room, or a grid of too many points.
+    InputError : a mistake in the options, no strategy has room, a grid of too many points, or workers that died.
     """
-    idle = IdleCores()
+    workers = workers or Workers()  # which look from now on for idle cores
     space = space_of(options, exact, start)
     space = _with_nodes(space, Evaluator())
     _check_size(space)
     split = _split_axis(space)
     stops = space.axis(split).values if split else (None,)
     job = _Job(space, split, random_places(space, checked, seed), seed)
-    work = [(job, number) for number in range(len(stops))]
-    done: dict[int, _Piece] = {}
-    for number, piece in worked_out(_piece, work, idle=idle.free()):
-        done[number] = piece
-        if progress:
-            progress(len(done), len(stops))
+    done = workers.each(_piece, [(job, number) for number in range(len(stops))])
     return _joined(space, split, [done[number] for number in range(len(stops))], seed)
 
 

@@ -11,6 +11,7 @@ from ssdsim.answers.serving.compared import Comparison
 from ssdsim.answers.serving.crossing import Crossing
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import Policies
+from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
@@ -41,6 +42,7 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         "points": [_point(serving, point, gpu_hour) for point in serving.points],
         "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in serving.capacities.items()},
         "schedule": _schedule(serving),
+        "variants": _variants(serving),
     }
     shown: Shown = {
         Capacity: lambda each: picked(each, "rate", "low", "high", "too_much", "runs"),
@@ -115,9 +117,19 @@ def _across(crossing: Crossing) -> dict[str, Any]:
     return {"lowest": lowest, "highest": highest, **picked(crossing, "running", "decided")}
 
 
+def _switching(serving: Serving) -> Policy | None:
+    return next((policy for policy in serving.policies.by_name.values() if policy.is_schedule), None)
+
+
+def _variants(serving: Serving) -> list[str] | None:
+    """What the schedule may run, by its numbers."""
+    policy = _switching(serving)
+    return None if policy is None else [variant.label for variant in policy.variants]
+
+
 def _schedule(serving: Serving) -> list[dict[str, Any]] | None:
     """Which variant the schedule has in each of its cells."""
-    policy = next((policy for policy in serving.policies.by_name.values() if policy.is_schedule), None)
+    policy = _switching(serving)
     if policy is None:
         return None
     cells = sorted(policy.cells.items(), key=lambda item: (item[0][1], item[0][0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from ssdsim.answers.serving.k_table import KTable, OfKTable
 from ssdsim.base.errors import InputError
@@ -54,8 +54,13 @@ class Batching(OptionRecord):
     tax: float = asked(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
     hold: int = asked(Whole(), "rounds before a schedule switches", 1)
     k_table: KTable | str | Sequence[Sequence[int]] | None = asked(
-        OfKTable(), "SD's K by the number of requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, or throughput"
+        OfKTable(), "SD's K by the requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, throughput, or ema (SGLang's)"
     )
+
+    @property
+    def says_k(self) -> KTable | str | None:
+        """The table, or the word of a policy."""
+        return cast("KTable | str | None", self.k_table)  # the record's check made a table of a list
 
     def __post_init__(self) -> None:
         super().__post_init__()

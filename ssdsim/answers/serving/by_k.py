@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
+import numpy as np
+
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.k_table import KTable
+from ssdsim.answers.serving.ema_tiers import KS, EmaTiers, usual_k
+from ssdsim.answers.serving.k_table import EMA, OPEN_END, KTable
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import KnownTokens
 from ssdsim.strategies.speculative import Paused
+
+_TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61)
+"""Sequences at which SGLang's tiers are tried; each slot's first among them."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +39,12 @@ class ByK:
     fixed: Mapping[int, Policy]
 
 
-def by_k(table: KTable | None, name: str, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> ByK:
-    """SD by a table, or, without one, by the most tokens a second of all Ks up to ``--k`` at each batch.
+def by_k(asked: KTable | str, name: str, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> ByK:
+    """SD by a table; by the most tokens a second of all Ks up to ``--k`` at each batch; or by SGLang's tiers.
 
     An engine with a table counts the requests of the pass in which it drafts, those with a part of a prompt among them,
-    which is the pass before the one that verifies. Who knows the prices counts those that decode.
+    which is the pass before the one that verifies. Who knows the prices, or what was accepted, counts those that
+    decode.
 
     Raises
     ------
@@ -45,34 +54,49 @@ def by_k(table: KTable | None, name: str, options: Mapping[str, Any], batching: 
     def variant(scenario: Scenario, label: str) -> Variant:
         return Variant(scenario, batching, tables, options["context"], label)
 
-    ks = range(options.get("k") or DEFAULTS["k"], -1, -1) if table is None else table.ks
+    context = options["context"]
+    ks = ks_of(asked, options)
     drafting = {k: variant(_speculative(options, k), f"SD K {k}") for k in ks if k}
     every = {**drafting, 0: variant(_paused(_speculative(options, 1)), "SD K 0")} if 0 in ks else drafting
-    chosen = table or _fastest(every, batching.max_batch, options["context"])
-    (plain,) = Asked.of({**_of_sd(options), "strategies": ("ar",)}).scenarios("ar")
-    alone = {k: drafting[k] if k else variant(plain, "AR") for k in chosen.ks}
-    policy = _switching(name, chosen, every, options["context"], counts_scheduled=table is not None)
-    return ByK(policy, {k: of_alternatives([each], batching, options["context"]) for k, each in alone.items()})
+    if asked == EMA:
+        policy = replace(_switching(name, _usual(every), every, context), steered=EmaTiers)
+    elif isinstance(asked, KTable):
+        policy = replace(_switching(name, asked, every, context), counts_scheduled=True)
+    else:
+        fastest = _fastest(every, batching.max_batch, context)
+        policy = _switching(name, fastest, {k: every[k] for k in fastest.ks}, context)
+    alone = {k: drafting[k] if k else variant(_plain(options), "AR") for k in policy.ks}
+    return ByK(policy, {k: of_alternatives([each], batching, context) for k, each in alone.items()})
 
 
-def _switching(
-    name: str, table: KTable, every: Mapping[int, Variant], context: int, *, counts_scheduled: bool
-) -> Policy:
-    """The table's Ks, each of which leaves room for the most tokens, as whichever runs next may need it."""
-    variants = [copy(every[k]) for k in table.ks]
+def ks_of(asked: KTable | str, options: Mapping[str, Any]) -> Sequence[int]:
+    """All Ks that may run, the largest first."""
+    if isinstance(asked, KTable):
+        return asked.ks
+    return KS if asked == EMA else range(options.get("k") or DEFAULTS["k"], -1, -1)
+
+
+def _switching(name: str, table: KTable, every: Mapping[int, Variant], context: int) -> Policy:
+    """Ks, the largest first, each of which leaves room for the most tokens, as whichever runs next may need it."""
+    variants = [copy(each) for each in every.values()]
     for each in variants:
         each.ledgers = variants[0].ledgers
-    cells = {(first, context): table.ks.index(k) for first, _, k in table.ranges}
-    return Policy(
-        name,
-        "by schedule",
-        variants,
-        table.firsts,
-        (context,),
-        cells,
-        is_schedule=True,
-        counts_scheduled=counts_scheduled,
-    )
+    cells = {(first, context): list(every).index(k) for first, _, k in table.ranges}
+    return Policy(name, "by schedule", variants, table.firsts, (context,), cells, is_schedule=True)
+
+
+def _usual(every: Mapping[int, Variant]) -> KTable:
+    """At each number of sequences the K that SGLang's tiers have most."""
+    accepted = {k: _accepted(variant.scenario.tokens) for k, variant in every.items()}
+    each = pairwise([*_TRIED, OPEN_END])
+    return KTable.of([(first, after - 1, usual_k(first, accepted)) for first, after in each])
+
+
+def _accepted(tokens: Tokens) -> Array:
+    """P(at most so many drafted tokens of a round are accepted), in the long run of each kind of requests."""
+    kernels, weights = ((tokens,), np.ones(1)) if isinstance(tokens, Kernel) else (tokens.kernels, tokens.weights)
+    pmfs = [kernel.stationary @ kernel.p.sum(axis=2) for kernel in kernels]
+    return np.asarray(np.cumsum(weights / weights.sum() @ np.array(pmfs))[1:])
 
 
 def _of_sd(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,6 +108,11 @@ def _speculative(options: Mapping[str, Any], k: int) -> Scenario:
     if others:
         raise InputError("--k-table needs --draft-serves together or in-turn where targets share a draft")
     return first
+
+
+def _plain(options: Mapping[str, Any]) -> Scenario:
+    (plain,) = Asked.of({**_of_sd(options), "strategies": ("ar",)}).scenarios("ar")
+    return plain
 
 
 def _paused(scenario: Scenario) -> Scenario:

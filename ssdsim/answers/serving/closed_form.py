@@ -75,7 +75,6 @@ class Sharing:
 
         return Served(
             running=where_stable(running),
-            queued=where_stable(queued),
             tpot_s=where_stable(self._a_token(decode_s)),
             queue_s=where_stable(queued / rate),
             ttft_s=where_stable(ttft_s),
@@ -118,14 +117,13 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Served:
-    """Means: requests that decode and that wait for a place, time per output token, waiting, time to first token, and
-    the time from there to the last one. Seconds; infinite where saturated.
+    """Means: requests that decode, time per output token, waiting, time to first token, and the time from there to the
+    last one. Seconds; infinite where saturated.
 
     Waiting is that of answers whose lengths follow a geometric law; constant ones wait half as long at a place for one.
     """
 
     running: Array
-    queued: Array
     tpot_s: Array
     queue_s: Array
     ttft_s: Array

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Kind, Whole
 
-THROUGHPUT = "throughput"
-"""The table of the most tokens a second at each batch, by ssdsim's own prices."""
+THROUGHPUT, EMA = "throughput", "ema"
+"""The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted."""
+WORDS = (THROUGHPUT, EMA)
 _LARGEST_K = 64
-_OPEN_END = 1_000_000
+OPEN_END = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,10 @@ class KTable:
     def parse(text: str) -> KTable:
         """``1-4:5,5-16:3,17-:0``, or JSON's ``[[1, 4, 5], [5, 16, 3], [17, 512, 0]]``; ValueError at others."""
         if text.lstrip().startswith("["):
-            return KTable.of(json.loads(text))
+            try:
+                return KTable.of(json.loads(text))
+            except json.JSONDecodeError:
+                raise ValueError("the list is not closed, or not one of numbers") from None
         return KTable.of([_range(part) for part in text.split(",")])
 
     @property
@@ -60,16 +64,16 @@ class KTable:
 
 @dataclass(frozen=True)
 class OfKTable(Kind):
-    """:class:`KTable`, its text or its list, or the word for the one of the most tokens a second."""
+    """:class:`KTable`, its text or its list, or the word for a policy that needs none."""
 
-    form = f"first-last:K[,...]|{THROUGHPUT}"
-    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list of them, or {THROUGHPUT}"
+    form = "|".join(("first-last:K[,...]", *WORDS))
+    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list, or {' or '.join(WORDS)}"
 
     def checked(self, said: str, value: Any) -> KTable | str:
         if isinstance(value, KTable):
             return value
-        if value == THROUGHPUT:
-            return THROUGHPUT
+        if value in WORDS:
+            return str(value)
         try:
             return KTable.parse(value) if isinstance(value, str) else KTable.of(value)
         except (ValueError, TypeError) as error:
@@ -82,4 +86,5 @@ def _range(part: str) -> tuple[int, int, int]:
     first, dash, last = requests.partition("-")
     if not colon:
         raise ValueError(f"'{part}' has no K")
-    return int(first), int(last or _OPEN_END) if dash else int(first), int(k)
+    number = Whole(0).parse
+    return number(first), (number(last) if last else OPEN_END) if dash else number(first), number(k)

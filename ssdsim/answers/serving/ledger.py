@@ -17,7 +17,8 @@ _CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The caches on each device of a kind: ``blocks`` in all, of ``block`` tokens.
+    """The caches on each device of a kind: ``blocks`` in all, of ``block`` tokens; of all ``devices`` that split the
+    sequences, where these do.
 
     A sequence reserves ``reserve`` tokens beside its context: those that are verified, and on a draft's device those
     of every cached outcome (with their logits, where these are kept).
@@ -27,6 +28,7 @@ class Ledger:
     blocks: int
     block: int
     reserve: int
+    devices: int = 1
 
     @cached_property
     def tokens(self) -> int:
@@ -41,7 +43,7 @@ class Ledger:
     @cached_property
     def most_tokens(self) -> int:
         """Of the longest sequence that fits, alone."""
-        return self.tokens - self.reserve
+        return self.tokens // self.devices - self.reserve
 
     def blocks_of(self, tokens: int) -> int:
         """Of a sequence with so many cached tokens."""
@@ -76,7 +78,8 @@ def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
     token_bytes = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0])
     reserve = round(at_short / token_bytes - _CONTEXTS[0])
     room = short.profile.device.memory_bytes * batching.kv_fraction - sum(d.weights_bytes for d in short.demands)
-    return Ledger(short.what, int(max(0.0, room) // (token_bytes * batching.block)), batching.block, reserve)
+    blocks, devices = int(max(0.0, room) // (token_bytes * batching.block)), short.demands[0].devices
+    return Ledger(short.what, devices * blocks, batching.block, reserve, devices)
 
 
 def _sequence_bytes(occupancy: Occupancy) -> int:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.by_k import by_k
 from ssdsim.answers.serving.closed_form import requests_per_s
-from ssdsim.answers.serving.k_table import KTable
 from ssdsim.answers.serving.passes import PromptTables
-from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
+from ssdsim.answers.serving.policy import Policy, Variant, numbers_at, of_alternatives
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.strategy import Strategy
@@ -72,7 +76,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     options = {name: value for name, value in given.items() if value is not None}
     refuse_others("serve", options, taken())
     names, switches = _named(options.pop("strategies", None))
-    if plan is not None and batching.k_table is not None:
+    if plan is not None and batching.says_k is not None:
         raise InputError("--k-table has no effect with --schedule (which says K, too)")
     context = workload.context
     options["context"] = max(1, round(context))
@@ -80,6 +84,9 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         options["output_tokens"] = max(1, round(float(workload.output_tokens.mean())))
     if "pair" in options:  # how misses go together is known of batches only, and much the same of all of them
         options["b"] = _TYPICAL_BATCH
+    least = max(strategies.ALL.named(name).least_sequences(ChainMap(options, DEFAULTS)) for name in names)
+    if least > 1:  # so many are asked for where room is looked for; fewer may run
+        options["b"] = max(least, options.get("b", 1))
     engine, tables = Engine.of(options), PromptTables()
     ranked = engine.runnable(names)
     configuration = configure(**options, strategies=ranked)
@@ -98,11 +105,10 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     fixed_k: Mapping[int, Policy] = {}
     if plan is not None:
         by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
-    elif batching.k_table is not None:
+    elif batching.says_k is not None:
         if (why := engine.lacks("sd")) is not None:
             raise InputError(f"--k-table varies K of SD, {why}")
-        table = batching.k_table if isinstance(batching.k_table, KTable) else None
-        chosen = by_k(table, AUTO, options, batching, tables)
+        chosen = by_k(batching.says_k, AUTO, options, batching, tables)
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
     elif switches:
         by_name[AUTO] = _fastest(by_name, options, workload, batching, tables)
@@ -118,11 +124,14 @@ def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, .
 
 
 def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
-    """Strategies and whether ``auto`` is among them; all of them take a batch."""
+    """Strategies and whether ``auto`` is among them; all of them take a batch, and ``all`` are those that do."""
     if asked is None:
         return strategies.default(), True
     each = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
-    names = ALL["strategies"].checked([name for name in each if name != AUTO] or list(strategies.default()))
+    named = [name for name in each if name != AUTO]
+    if named == [EVERY]:
+        named = [strategy.name for strategy in strategies.ALL if strategy.most_sequences is None]
+    names = ALL["strategies"].checked(named or list(strategies.default()))
     for name in names:
         strategy = strategies.ALL.named(name)
         if strategy.most_sequences is not None:
@@ -136,22 +145,25 @@ def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
 def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
     """The strategy with each of its alternatives, where a word such as ``auto`` leaves a choice, and what tells it.
 
-    One whose settings follow the batch has an alternative for each of some batches, as far as these fit.
+    One whose settings follow the batch has them for each of some batches, as far as these fit, where they are others
+    than at the batch before.
     """
     if not strategy.follows_batch:
         yield from _alternatives_at(strategy, options)
         return
-    known: set[tuple[Any, ...]] = set()
+    before: list[Array] = []
     for batch in _BATCHES:
         try:
             labelled = list(_alternatives_at(strategy, {**options, "b": batch}))
         except NoRoom:
             return
+        rounds = [scenario.tokens.p for scenario, _ in labelled]
+        if len(rounds) == len(before) and all(map(np.array_equal, rounds, before)):
+            continue
+        before = rounds
         for scenario, label in labelled:
-            told = [(ALL[name].short, scenario.settings[name]) for name in strategy.told]
-            if (each := (label, *told)) not in known:
-                known.add(each)
-                yield scenario, " ".join([label, *(f"{name} {value:.2g}" for name, value in told)])
+            told = [f"{ALL[name].short} {scenario.settings[name]:.2g}" for name in strategy.told]
+            yield scenario, " ".join([label, *(told or [f"b {batch}"])])
 
 
 def _alternatives_at(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
@@ -224,8 +236,11 @@ def _fastest(
     variants = [copy(variant) for variant in variants]
     _keep_drafts(variants)
     batches, context = [b for b in _BATCHES if b <= batching.max_batch], options["context"]
-    served = {b: [requests_per_s(variant, b, workload, batching) for variant in variants] for b in batches}
-    best = {b: max(range(len(variants)), key=each.__getitem__) for b, each in served.items()}
+
+    def best_at(b: int) -> int:
+        return max(numbers_at(b, variants), key=lambda n: requests_per_s(variants[n], b, workload, batching))
+
+    best = {b: best_at(b) for b in batches}
     used = sorted(set(best.values()))
     cells = {(b, context): used.index(number) for b, number in best.items()}
     return Policy(AUTO, "by schedule", [variants[u] for u in used], batches, (context,), cells, is_schedule=True)
@@ -237,7 +252,7 @@ def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables:
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
     if "budget" in turned:
         given.pop("f", None)
-    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", 1)}
+    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", cell.b)}
     scenario = configure(**point).scenarios[cell.strategy]
     words = [f"K {scenario.settings['k']}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.ledger import Ledger, ledgers
@@ -14,6 +16,16 @@ from ssdsim.answers.serving.round_table import RoundTable
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
+
+
+class Steering(Protocol):
+    """What moves a policy of Ks by what was accepted; each replica has one of its own."""
+
+    def k(self, batch: int) -> int:
+        """Of the next round of so many sequences."""
+
+    def heard(self, batch: int, accepted: float) -> bool:
+        """Drafted tokens that were accepted in a round, a sequence on average; whether K moved."""
 
 
 class Variant:
@@ -36,6 +48,7 @@ class Variant:
         self.caches = strategy.miss is not None
         averages = scenario.tokens.averages
         self.p_hit = 0.0 if strategy.miss is None else 1.0 - float(averages.to[strategy.miss])
+        self.of = strategy.name, strategy.lookahead(scenario.settings)
         self.asked = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
         ]
@@ -46,6 +59,7 @@ class Policy:
     """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
     first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
     One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
+    One that is ``steered`` goes by what rounds accepted, too: its cells are what runs most, for who knows no rounds.
     """
 
     name: str
@@ -56,6 +70,7 @@ class Policy:
     cells: Mapping[tuple[int, int], int]
     is_schedule: bool = False
     counts_scheduled: bool = False
+    steered: Callable[[], Steering] | None = None
     _found: dict[tuple[int, int], int] = field(default_factory=dict)
 
     @property
@@ -77,6 +92,20 @@ class Policy:
             event = self._found[batch, at] = self.cells[low, self.contexts[at]]
         return event
 
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """Drafted tokens of each variant."""
+        return tuple(self._of_k)
+
+    def number_of_k(self, k: int) -> int:
+        """Of the variant that drafts so many tokens."""
+        return self._of_k[k]
+
+    @cached_property
+    def _of_k(self) -> Mapping[int, int]:
+        lookaheads = (variant.scenario.strategy.lookahead(variant.scenario.settings) for variant in self.variants)
+        return {k: number for number, k in enumerate(lookaheads)}
+
     def _context_at(self, context: float) -> int:
         if len(self.contexts) == 1:
             return 0
@@ -91,11 +120,28 @@ class Policy:
 
 
 def of_alternatives(variants: Sequence[Variant], batching: Batching, context: float) -> Policy:
-    """The faster of a strategy's alternatives at each batch, as ``predict --b`` chooses."""
+    """The faster of a strategy's alternatives at each batch, as ``predict --b`` chooses: among those whose settings are
+    of that batch, where these follow it.
+    """
     strategy, at = variants[0].scenario.strategy, round(context)
     if len(variants) == 1:
         return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
     batches = [b for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if b <= batching.max_batch]
-    rates = {b: [float(v.table.mean(b, context).tokens_per_second) for v in variants] for b in batches}
-    cells = {(b, at): max(range(len(variants)), key=each.__getitem__) for b, each in rates.items()}
+
+    def fastest(b: int) -> int:
+        return max(numbers_at(b, variants), key=lambda n: float(variants[n].table.mean(b, context).tokens_per_second))
+
+    cells = {(b, at): fastest(b) for b in batches}
     return Policy(strategy.name, strategy.title, variants, batches, (at,), cells)
+
+
+def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:
+    """Of the variants that may run so many sequences: of those whose settings follow the batch, the ones of that batch
+    or of the largest below it.
+    """
+    latest: dict[tuple[str, int], int] = {}
+    for each in variants:
+        if each.scenario.batch <= batch:
+            latest[each.of] = max(each.scenario.batch, latest.get(each.of, 0))
+    follows = [each.scenario.strategy.follows_batch for each in variants]
+    return [n for n, each in enumerate(variants) if not follows[n] or each.scenario.batch == latest.get(each.of)]

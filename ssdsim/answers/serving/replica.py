@@ -56,6 +56,7 @@ class Replica:
         self._wanted, self._asked_for = 0, 0
         self._settled_at = -1  # requests for which what runs was wanted, whatever their context
         self._scheduled = 0  # requests of the last pass
+        self._steering = None if policy.steered is None else policy.steered()
         self._variant = policy.variants[0]
         self._forced = False
         self.shares_draft = False
@@ -134,6 +135,8 @@ class Replica:
         if self.shares_draft:
             self.drafted_s = table.drafting_s(running, context, bits, chunks)
         end = self._log(seconds, running, bits, chunks)
+        if self._steering is not None:
+            self._steer(running, made)
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
@@ -184,6 +187,8 @@ class Replica:
             done += 1
             if end >= horizon_s:
                 break
+        if self._steering is not None:
+            self._steer(running, running * each)  # where K may change, a round is alone
         self._left[:running] -= done * each
         self._cached += done * each * running
         self._surely = max(0, self._surely - done)
@@ -356,13 +361,24 @@ class Replica:
 
     # the schedule
 
+    def _wants(self, batch: int, context: float) -> int:
+        if self._steering is None:
+            return self.policy.number(batch, context)
+        return self.policy.number_of_k(self._steering.k(batch))
+
+    def _steer(self, running: int, made: int) -> None:
+        """Tell what was accepted: of each sequence's tokens all but the last."""
+        assert self._steering is not None
+        if self._steering.heard(running, made / running - 1.0):
+            self._settled_at = -1
+
     def _choose(self, running: int) -> None:
         """What the policy wants for what runs; another strategy starts as new requests do."""
         counted = self._scheduled if self.policy.counts_scheduled else running
         if counted == self._settled_at:
             return
         context = self._cached / running if running else float(self.policy.contexts[0])
-        wanted = self.policy.number(max(1, counted), context)
+        wanted = self._wants(max(1, counted), context)
         if wanted == self._number:
             self._asked_for = 0
             self._settled_at = counted if len(self.policy.contexts) == 1 else -1

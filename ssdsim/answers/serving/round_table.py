@@ -14,6 +14,7 @@ from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Averages
@@ -75,6 +76,7 @@ class _Prompts:
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
     drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
+    So many ``copies`` of the target split the sequences, of which one processes the prompts.
     """
 
     target: PromptTable
@@ -83,6 +85,7 @@ class _Prompts:
     drafting: tuple[str, ...]
     apart: bool
     hidden: bool
+    copies: int = 1
 
 
 class RoundTable:
@@ -202,8 +205,10 @@ class RoundTable:
     def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
         at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
-        scenario = replace(self.scenario, settings=self._settings(batch, self._contexts[at]))
-        scenario = scenario.with_steps(self._steps_at(batch, at))
+        settings = self._settings(batch, self._contexts[at])
+        again = self.scenario.priced.again
+        again = again and replace(again, site=self._site(batch, at, settings), settings=settings)
+        scenario = replace(self.scenario, settings=settings).with_steps(self._steps_at(batch, at), again)
         return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
@@ -217,7 +222,7 @@ class RoundTable:
         if not chunks:
             return seconds
         for name, queries in prompts.queries.items():
-            seconds[name] += prompts.target.added_s(batch * queries, chunks)
+            seconds[name] += prompts.target.added_s(-(-batch // prompts.copies) * queries, chunks)
         if prompts.draft is not None:
             draft_s = prompts.draft.alone_s(chunks)
             if prompts.hidden:
@@ -232,14 +237,15 @@ class RoundTable:
         settings.settle("context", context, "that of the sequences that run")
         return settings
 
+    def _site(self, batch: int, at: int, settings: Settings) -> Site:
+        assert self.scenario.site is not None
+        return replace(self.scenario.site, batch=batch, context=self._contexts[at], options=settings)
+
     def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
         event = self._steps.get((batch, at))
         if event is None:
-            scenario, context = self.scenario, self._contexts[at]
-            assert scenario.site is not None
-            settings = self._settings(batch, context)
-            site = replace(scenario.site, batch=batch, context=context, options=settings)
-            event = self._steps[batch, at] = self._strategy.steps(site, scenario.drafter)
+            site = self._site(batch, at, self._settings(batch, self._contexts[at]))
+            event = self._steps[batch, at] = self._strategy.steps(site, self.scenario.drafter)
         return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
@@ -307,7 +313,8 @@ class RoundTable:
         seconds = self._seconds_at(1, 0)
         exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
         hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
-        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden)
+        copies = scenario.devices.target // site.tp
+        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden, copies)
 
 
 def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:

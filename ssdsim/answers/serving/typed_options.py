@@ -73,7 +73,7 @@ class ServeOptions(SharedOptions, total=False):
     hold: int
     """rounds before a schedule switches [default: 1]"""
     k_table: KTable | str | Sequence[Sequence[int]]
-    """SD's K by the number of requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, or throughput"""
+    """SD's K by the requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, throughput, or ema (SGLang's)"""
     slo: Slo | str
     """what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100"""
     capacity: bool
@@ -86,5 +86,7 @@ class ServeOptions(SharedOptions, total=False):
     """more requests until the mean TPOT is known to it at 95 %: 0.02"""
     seed: int
     jobs: int
+    """processes on this machine; -1: one a core [default: 1]"""
     cluster: str
+    """a Dask scheduler, whose workers do the work"""
     progress: Progress

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from itertools import islice, product
 from math import prod
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
@@ -24,6 +23,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.scenario.drafting import draft_by_options
+from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
@@ -98,21 +98,21 @@ class Plan:
         starts = range(0, self.size, step)
         return [Part(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
 
-    def points(self, part: Part) -> Iterator[dict[str, Any]]:
+    def points(self, part: Part) -> GridPart:
         """The options of the part's points, as they were given."""
-        for values in islice(product(*self.grid.values()), part.start, part.stop):
-            yield {**self.options, **dict(zip(self.grid, values, strict=True))}
+        return GridPart(self.options, self.grid, part.start, part.stop)
 
     def results(self, part: Part) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
-        points = list(self.points(part))
-        configured = [as_configured(point) for point in points]
+        points = self.points(part)
+        named_so = {**self.options, **self.grid}
+        configured = [as_configured(point) for point in points] if _budgeted(named_so) else points
         if self.engine == "closed":
             frame = self._evaluator.frame(configured, self.draws, self.seed, self.strategies)
         else:
             frame = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
-        axes = {name: [point[name] for point in points] for name in self.grid}
-        return _table(axes, self.grid, frame, self.strategies)
+        axes = {name: _array(values).take(pa.array(points.numbers(name))) for name, values in self.grid.items()}
+        return _table(axes, frame, self.strategies)
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -190,10 +190,15 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
     >>> as_configured({"f": 4, "k": 5, "p_hit": 0.9})
     {'k': 5, 'p_hit': 0.9, 'budget': 24}
     """
-    if "p_hit" not in point or not isinstance(point.get("f"), int) or "budget" in point or "t_sd" in point:
+    if not _budgeted(point) or not isinstance(point["f"], int):
         return dict(point)
     k = point.get("k", DEFAULTS["k"])
     return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
+
+
+def _budgeted(names: Collection[str]) -> bool:
+    """Whether F, beside a hit rate, says how much the draft has to do."""
+    return {"p_hit", "f"} <= set(names) and not {"budget", "t_sd"} & set(names)
 
 
 def _plain(value: Any) -> Any:
@@ -211,11 +216,9 @@ def _nesting(value: Any) -> int:
     return 1 + max(map(_nesting, value), default=0)
 
 
-def _table(
-    axes: Mapping[str, list[Any]], grid: Mapping[str, Sequence[Any]], frame: pd.DataFrame, strategies: Sequence[str]
-) -> pa.Table:
+def _table(axes: Mapping[str, pa.Array], frame: pd.DataFrame, strategies: Sequence[str]) -> pa.Table:
     """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
-    columns = {name: _array(values, grid[name]) for name, values in axes.items()}
+    columns = dict(axes)
     words = named.texts(strategies)
     for name in frame.columns:
         kind = pa.string() if name in words else pa.float64()
@@ -225,9 +228,9 @@ def _table(
     return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
 
 
-def _array(values: list[Any], axis: Sequence[Any]) -> pa.Array:
+def _array(values: Sequence[Any]) -> pa.Array:
     """Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
-    kinds = {type(value) for value in axis}
+    kinds = {type(value) for value in values}
     if kinds <= {int, float}:
         return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
     return pa.array(values if kinds == {list} else list(map(str, values)))

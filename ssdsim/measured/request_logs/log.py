@@ -13,7 +13,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 
 MOST_TOKENS = 10**8
-"""Of a prompt or of an answer."""
+"""The most tokens of a prompt or of an answer."""
 LATEST = 1e15
 """Seconds: a clock of nanoseconds since 1970 that was taken for one of seconds is beyond."""
 

@@ -204,7 +204,7 @@ def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
 
 
 def _summary(needs: str) -> Read:
-    """Of a benchmark whose file has sums alone."""
+    """Refuse a benchmark whose file has sums alone."""
 
     def read(records: Sequence[Record], where: str) -> RequestLog:
         raise InputError(f"{where}: a benchmark without a line a request; {needs}")

@@ -53,7 +53,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def _pooled(record: object, source: Source, asked: Asked) -> Counts:
-    """Of all requests together: how they differ is lost."""
+    """The counts of all requests together: how they differ is lost."""
     assert isinstance(record, dict)
     where = str(source.path)
     histogram = counts_by_index(record, (_POOLED,), where)

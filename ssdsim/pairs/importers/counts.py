@@ -15,7 +15,7 @@ WHOLE_DRAFTS = 0.02
 _COUNTERS_APART = 0.02
 """Two counters of one thing may be read at two moments."""
 _ROUNDING = 0.006
-"""Of a share or a length that was printed with two digits."""
+"""The rounding of a share or a length that was printed with two digits."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def joined(logs: Sequence[Log]) -> Log:
 def of_histogram(
     where: str, histogram: Sequence[int], k: int | None, drafted: float | None, is_request: bool = True
 ) -> Counts:
-    """From rounds by accepted tokens, in each of which ``k`` were drafted (where None: as many as ``drafted`` says).
+    """Counts from rounds by accepted tokens, each of which drafted ``k`` (where None: as many as ``drafted`` says).
 
     Raises
     ------
@@ -120,7 +120,7 @@ def of_histogram(
 
 
 def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool = True) -> Counts:
-    """From the number of rounds by (drafted, accepted) tokens: exact, however many each round drafted.
+    """Counts from the number of rounds by (drafted, accepted) tokens: exact, however many each round drafted.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def of_positions(
     survived: Sequence[float],
     is_request: bool = False,
 ) -> Counts:
-    """From the rounds that accepted at least i + 1 tokens: counters and shares of *all* rounds, not of those before.
+    """Counts from rounds that accepted at least i + 1 tokens: counters and shares of *all* rounds, not those before.
 
     Positions that no round drafted are left out: their zeros are no rejections. Where rounds drafted different numbers
     of tokens, positions mean nothing and the length alone is kept.
@@ -192,7 +192,7 @@ def of_positions(
 def of_totals(
     where: str, rounds: float, accepted: float, drafted: float | None, k: int | None = None, is_request: bool = False
 ) -> Counts:
-    """From rounds and accepted tokens alone.
+    """Counts from rounds and accepted tokens alone.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def of_totals(
 
 
 def of_length(where: str, length: float, k: int | None, rounds: float | None = None) -> Counts:
-    """From the mean tokens of a round, bonus included.
+    """Counts from the mean tokens of a round, bonus included.
 
     Raises
     ------

@@ -70,7 +70,7 @@ def number(record: Record, names: Sequence[str], where: str) -> float | None:
 
 
 def tokens(record: Record, names: Sequence[str], where: str) -> int | None:
-    """As :func:`count`, of tokens of a round: at most :data:`MOST_TOKENS`."""
+    """The :func:`count` of a round's tokens: at most :data:`MOST_TOKENS`."""
     tokens: int | None = _read(Tokens, record, names, where)
     return tokens
 

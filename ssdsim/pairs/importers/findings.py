@@ -190,7 +190,7 @@ def _draws_of_ratio(above: Array, below: Array) -> Array:
 
 
 def _length(counts: Sequence[Counts], k: int, survived: Array, rounds: Array, counted: bool) -> Length:
-    """Of rounds with a lookahead of ``k``: what was accepted beyond is cut off."""
+    """The mean length of rounds with a lookahead of ``k``: what was accepted beyond is cut off."""
     accepted = survived.sum(axis=1)
     same = all(each.lengths is not None for each in counts) and len({each.k for each in counts}) == 1
     low, high = bounds_95(1.0 + _draws_of_ratio(accepted, rounds)) if _resampled(counts) else (None, None)

@@ -148,7 +148,7 @@ def _request(own: Record, where: str, asked: Asked) -> Counts:
 
 
 def _accepted_of_completion(own: Record, rounds: int, where: str) -> int:
-    """Of an answer's tokens the first is the prefill's, and each round has a bonus token."""
+    """The accepted tokens of an answer, of which the first is the prefill's and each round has a bonus token."""
     made = count(own, ("completion_tokens",), where)
     if made is None:
         length = number(own, _LENGTH, where)

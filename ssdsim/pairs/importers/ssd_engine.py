@@ -105,7 +105,7 @@ def _cache(p_hit: float, run: _Block) -> Cache:
 
 
 def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
-    """After a hit the speculation is the primary's; after a miss it may be a backup's."""
+    """Counts of rounds after a hit, whose speculation is the primary's; after a miss it may be a backup's."""
     frequencies, on_hit = run.lengths, run.on_hit
     if not frequencies:
         return of_length(where, on_hit if on_hit is not None else run.length, k)
@@ -122,7 +122,7 @@ def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
 
 
 def _lookahead(run: _Block, asked: Asked, where: str) -> int | None:
-    """As the mode or the command line says; else the accepted tokens over their share."""
+    """The K that the mode or the command line says; else the accepted tokens over their share."""
     if run.k is not None:
         return run.k
     length, share = run.length, run.share

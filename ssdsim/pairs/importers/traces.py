@@ -52,7 +52,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def _of_one_lookahead(counts: Sequence[Counts]) -> list[Counts]:
-    """Where drafted tokens are not said, the most that any round accepted is what all drafted."""
+    """Take the most that any round accepted as what all drafted, where drafted tokens are not said."""
     if any(each.drafted is not None or each.lengths is None for each in counts):
         return list(counts)
     k = max(each.k or 0 for each in counts)

@@ -12,8 +12,6 @@ from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 from ssdsim.transformer.recurrences import KEEPINGS
 
-SD_DRAFT_PLACES = ("colocated", "separate")
-
 SITE = (
     Option(
         name="target",
@@ -152,28 +150,6 @@ SITE = (
         axis="placement",
         otherwise="in the node's order",
         groups=(Group.HARDWARE,),
-    ),
-    Option(
-        name="draft_gpus",
-        section=Section.MACHINE,
-        prominence=2,
-        default=1,
-        kind=Whole(),
-        about="draft devices of SSD, which share the branches",
-        axis="draft GPUs",
-        doubling=True,
-        varied_by=("recommend",),
-        groups=(Group.HARDWARE, Group.CHOICE),
-    ),
-    Option(
-        name="sd_draft",
-        section=Section.MACHINE,
-        default="colocated",
-        kind=OneOf(SD_DRAFT_PLACES),
-        about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
-        axis="SD's draft",
-        varied_by=("recommend",),
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
     Option(
         name="context",

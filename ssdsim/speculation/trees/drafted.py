@@ -27,7 +27,7 @@ class Drafted(Protocol):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """Of each pass of the draft."""
+        """The rows of each pass of the draft."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class DynamicTrees:
         return pmf
 
     def tree(self, rates: Rates) -> Tree:
-        """Of a round with these rates; ties go to the shallower node."""
+        """The tree of a round with these rates; ties go to the shallower node."""
         proposed: dict[tuple[int, ...], float] = {}
         inputs: list[tuple[int, ...]] = [()]
         for of_ranks in rates[: self.depth, : self.beam].tolist():
@@ -107,7 +107,7 @@ class DynamicTrees:
 
 
 def tree_of_widths(rates: Rates, widths: Sequence[int], expanded: int | None = None) -> StaticTree:
-    """At each depth the likeliest so many nodes of those that are proposed there (LongSpec's tree).
+    """The tree of the likeliest so many nodes at each depth of those proposed there (LongSpec's tree).
 
     Only the ``expanded`` likeliest of a depth have children, all where it is None: with one it is a chain with siblings
     that nothing goes on from (CaPE).

@@ -56,14 +56,15 @@ class RankModel:
         shares = np.divide(rates[:, 1:], wrong, out=np.zeros_like(rates[:, 1:]), where=wrong > 0.0)
         return cls(rates[:, 0], shares, concentration, ordered=False)
 
+    @cached_property
     def one_deeper(self) -> RankModel:
-        """Of bonus tokens, too: one depth more, as good as the last."""
+        """The model of bonus tokens, too: one depth more, as good as the last."""
         shares = self.shares if self.shares.ndim == 1 else np.vstack([self.shares, self.shares[-1:]])
         return RankModel(np.append(self.first, self.first[-1]), shares, self.concentration, self.ordered)
 
     @cached_property
     def rates(self) -> Rates:
-        """Of the mean round."""
+        """The rates of the mean round."""
         return self._rates(self.first)
 
     @cached_property

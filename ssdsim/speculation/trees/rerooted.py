@@ -53,7 +53,7 @@ class Places:
         return self.order[place][1]
 
     def children(self, place: int) -> list[int]:
-        """By rank from 1 on."""
+        """The children of a node by rank from 1 on."""
         children = self._children[place]
         if children is None:
             _, depth, path = self.order[place]
@@ -67,7 +67,7 @@ class Places:
         return children
 
     def _product(self, path: tuple[int, ...]) -> float:
-        """Of the rates on a path, sorted: paths of the same rates in another order tie to the last bit."""
+        """The product of the rates on a path, sorted: paths of the same rates in another order tie to the last bit."""
         return prod(sorted(self.ranks[rank - 1] for rank in path))
 
 
@@ -87,7 +87,7 @@ class Rerooting:
         return self._grown(Growing())
 
     def outcomes(self, tree: Growing) -> Iterator[Outcome]:
-        """Of verifying the likeliest nodes of a tree while it grows."""
+        """The outcomes of verifying the likeliest nodes of a tree while it grows."""
         places = self._places
         verified = nsmallest(self._verified, tree.nodes, key=places.order.__getitem__)
         checked = set(verified)
@@ -101,7 +101,7 @@ class Rerooting:
                     yield Outcome(value * rate, depth, left.get(bonus))
 
     def _grown(self, tree: Growing) -> Growing:
-        """After as many passes as there are beside a verification."""
+        """The tree after as many passes as there are beside a verification."""
         order, nodes, expanded = self._places.order, set(tree.nodes), set(tree.expanded)
         deepest = 2 * self._verified
         waiting = [(order[node], node) for node in nodes - expanded if order[node][1] < deepest]

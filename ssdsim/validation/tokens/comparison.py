@@ -34,7 +34,7 @@ class Run:
 
     @classmethod
     def of(cls, target: Sequence[Spoken], draft: Sequence[Spoken] | None) -> Run:
-        """Of what the two ranks have to tell."""
+        """The run of which the two ranks tell."""
         hits = [[] for _ in target] if draft is None else [each.hits for each in draft]
         rounds = (with_hits(each.rounds, found) for each, found in zip(target, hits, strict=True))
         return cls(
@@ -53,13 +53,13 @@ class Run:
 
     @property
     def acceptance(self) -> float | None:
-        """Of the drafted tokens that were reached; None where nothing was drafted."""
+        """The accepted share of the drafted tokens that were reached; None where nothing was drafted."""
         reached = sum(min(each.accepted + 1, each.drafted) for each in self.rounds)
         return sum(each.accepted for each in self.rounds) / reached if reached else None
 
     @property
     def p_hit(self) -> float | None:
-        """Of the rounds whose outcome was looked up; None where none was."""
+        """The hit share of the rounds whose outcome was looked up; None where none was."""
         hits = [each.hit for each in self.rounds if each.hit is not None]
         return sum(hits) / len(hits) if hits else None
 
@@ -109,7 +109,7 @@ class TokenComparison:
 
     @property
     def median_error(self) -> float:
-        """Of the absolute errors."""
+        """The median of the absolute errors."""
         return median(map(abs, self.errors))
 
     @property
@@ -117,7 +117,7 @@ class TokenComparison:
         return max(map(abs, self.errors))
 
     def shown(self) -> dict[str, Any]:
-        """As JSON has it: pairs are measured and predicted."""
+        """The JSON form: pairs are measured and predicted."""
         pairs = picked(self, "tokens_per_round", "acceptance", "p_hit")
         named = {name: dict(zip(("measured", "predicted"), pair, strict=True)) for name, pair in pairs.items()}
         return {**vars(self), **named, **picked(self, "errors", "median_error", "worst_error")}

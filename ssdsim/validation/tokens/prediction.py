@@ -13,7 +13,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.validation.tokens.calibration import Size
 
 Seconds = Mapping[str, float]
-"""Of a strategy's steps."""
+"""The seconds of a strategy's steps."""
 
 _WHOLE_ROUNDS = 4096  # tokens of an answer: the last round counts whole, here and as it is measured
 

@@ -67,7 +67,7 @@ class TokenRank:
         return Loaded(participant(model, self._dtype), model.tokenizer.get_vocab(), model.vocabulary)
 
     def agree(self, vocabulary: int) -> frozenset[int]:
-        """As many logits as both models have. Returns the tokens that end a text."""
+        """Cut the logits to as many as both models have. Returns the tokens that end a text."""
         self._model.vocabulary = vocabulary
         return self._model.end
 
@@ -129,7 +129,7 @@ class TokenRank:
         return answers or None
 
     def _target(self, strategy: str, prompt: Sequence[int], mail: TokenMail) -> TargetSide:
-        """After the prompt's pass, which gives the first token, as an engine's does."""
+        """The side after the prompt's pass, which gives the first token, as an engine's does."""
         verifier = Verifier(self._model, self._rules, prompt)
         verifier.decode()
         first = verifier.sample(None)
@@ -139,7 +139,7 @@ class TokenRank:
         return TargetSide(verifier, speculation)
 
     def _draft(self, strategy: str, prompt: Sequence[int], size: Size, mail: TokenMail) -> DraftSide:
-        """After its own pass over the prompt; SSD's first speculation is there when the first round begins."""
+        """The side after its own pass over the prompt; SSD's first speculation is there when the first round begins."""
         first = mail.receive("outcome")
         text = [*prompt, first.bonus]
         self._model.after(text, 1)

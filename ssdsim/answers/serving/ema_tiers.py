@@ -1,0 +1,111 @@
+"""SGLang's tiers of K (``--speculative-adaptive``), which follow what was accepted in the last rounds.
+
+The rule and its constants are those of sgl-project/sglang: ``adaptive_spec_params.py`` 015c872 and
+``adaptive_step_router.py`` a12239f. It asks for no durations: it does not know what it costs to draft and to verify.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ssdsim.base.checks import Array
+
+STARTS_AT = 3
+"""K of a server to which nobody gives one: the middle of all candidates."""
+_WEIGHT = 0.2  # of the last round in the moving average
+_WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from one to the next
+_SEED, _ROUNDS = 7, 1_000  # of a long run, in which a slot's usual K is found
+
+
+@dataclass(frozen=True)
+class Slot:
+    """From ``first`` sequences on K is one of ``ks``; ``down`` is added to what the average falls below to go down."""
+
+    first: int
+    ks: tuple[int, ...]
+    down: float = 0.0
+
+
+SLOTS = (Slot(1, (1, 3, 5, 7), down=-0.25), Slot(8, (0, 1, 3)), Slot(31, (0, 1)), Slot(61, (0,)))
+"""SGLang's begin at 1, 8, 32 and 64. Before it looks there it pads a batch to the next size that it captured, so that
+31 counts as 32, and 61 to 63 as 64.
+"""
+KS = tuple(sorted({k for slot in SLOTS for k in slot.ks}, reverse=True))
+
+
+class _InSlot:
+    """A slot's K, with the moving average of accepted drafted tokens a sequence that decides it."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self.k = STARTS_AT if STARTS_AT in slot.ks else slot.ks[len(slot.ks) // 2]
+        self._average, self._rounds = self.k - 1.0, 0
+
+    def heard(self, accepted: float) -> bool:
+        """Of a round of the slot; whether K is another now."""
+        if self.k > 0:
+            self._average += _WEIGHT * (accepted - self._average)
+        self._rounds += 1
+        if self._rounds <= _WARM_UP or (self._rounds - _WARM_UP) % _EVERY:
+            return False
+        before, self.k = self.k, self._probed() if self.k == 0 else self._moved()
+        return self.k != before
+
+    def _probed(self) -> int:
+        """After rounds without a draft the next K is tried, from an average as if all but one were accepted."""
+        k = self._slot.ks[min(1, len(self._slot.ks) - 1)]
+        if k > 0 and self._average < 0.0:
+            self._average = k - 1.0
+        return k
+
+    def _moved(self) -> int:
+        """Down as long as the average is below what the next smaller K asks for; else up while it is near K."""
+        ks, start = self._slot.ks, self._slot.ks.index(self.k)
+        at = start
+        while at > 0 and self._average <= self._falls_at(ks[at - 1]):
+            at -= 1
+        while start <= at < len(ks) - 1 and self._average > ks[at] - 0.5:
+            at += 1
+        return ks[at]
+
+    def _falls_at(self, smaller: int) -> float:
+        return (smaller - 0.5 if smaller > 0 else 0.5) + self._slot.down
+
+
+class EmaTiers:
+    """K of one replica, by how many sequences decode and what was accepted of the drafts of each slot's rounds."""
+
+    def __init__(self) -> None:
+        self._firsts = [slot.first for slot in SLOTS]
+        self._slots = [_InSlot(slot) for slot in SLOTS]
+
+    def k(self, batch: int) -> int:
+        """Of the next round of so many sequences."""
+        return self._of(batch).k
+
+    def heard(self, batch: int, accepted: float) -> bool:
+        """Drafted tokens that were accepted in a round of so many sequences, each on average; whether K moved."""
+        return self._of(batch).heard(accepted)
+
+    def _of(self, batch: int) -> _InSlot:
+        return self._slots[max(0, bisect_right(self._firsts, batch) - 1)]
+
+
+def usual_k(batch: int, accepted: Mapping[int, Array]) -> int:
+    """The K of most rounds of so many sequences, which never change.
+
+    Parameters
+    ----------
+    accepted : by K, P(at most so many drafted tokens of a round are accepted) of a sequence.
+    """
+    tiers, used, rng = EmaTiers(), Counter[int](), np.random.default_rng(_SEED)
+    for _ in range(_ROUNDS):
+        k = tiers.k(batch)
+        used[k] += 1
+        tiers.heard(batch, float(accepted[k].searchsorted(rng.random(batch)).mean()))
+    return used.most_common(1)[0][0]

@@ -1,0 +1,185 @@
+"""Options of strategies that guess what comes: which outcomes are cached, and how often that hits."""
+
+from __future__ import annotations
+
+from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
+from ssdsim.base.kinds_of_lists import HitRates, ListOf
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section, spelled
+
+_LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
+
+# Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1). No law of nature.
+C = Option(
+    name="hit_c",
+    section=Section.HITS,
+    default=0.4,
+    kind=SHARE,
+    about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
+    axis="miss rate of a guess c",
+    plausible=(0.3, 1.0),
+    groups=(*_LAW, Group.POWER_LAW),
+)
+R = Option(
+    name="hit_r",
+    section=Section.HITS,
+    default=0.7,
+    kind=Number(100.0),
+    about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
+    axis="miss rate's exponent r",
+    plausible=(0.2, 0.9),
+    groups=(*_LAW, Group.POWER_LAW),
+)
+_CURVE = Option(
+    name="hit_curve",
+    section=Section.HITS,
+    prominence=1,
+    example="1:0.6,2:0.7",
+    kind=HitRates(),
+    about="measured hit rates by fan-out, in place of c and r",
+    axis="hit curve",
+    groups=_LAW,
+    excludes=(Excludes((Group.POWER_LAW,), "{it} has no effect with --hit-curve (the hit rates are given)"),),
+)
+
+
+def _only(case: str, where: str, axis: str, otherwise: str = "", group: Group | None = None) -> tuple[Option, ...]:
+    """c, r and the curve of the hit rate in one ``case`` alone; ``otherwise`` those of all cases."""
+    c, r, curve = (f"{law.name}_{case}" for law in (C, R, _CURVE))
+    given = Excludes((c, r), f"{{it}} has no effect with {spelled(curve)} (the hit rates there are given)")
+    return tuple(
+        Option(
+            name=name,
+            section=Section.HITS,
+            kind=law.kind,
+            about=f"{what} {where}",
+            axis=f"{law.axis} {axis}",
+            otherwise=otherwise or law.spelling,
+            groups=(*_LAW, group) if group else law.groups,
+            excludes=(given,) if law is _CURVE else (),
+        )
+        for name, law, what in ((c, C, "c"), (r, R, "r"), (curve, _CURVE, "measured hit rates"))
+    )
+
+
+_C_ALL, _R_ALL, _CURVE_ALL = _only("all", "where all K tokens were accepted", "where all were accepted")
+
+LAWS = (
+    *(C, R, _C_ALL, _R_ALL, _CURVE, _CURVE_ALL),
+    Option(
+        name="hit_fan_out",
+        section=Section.HITS,
+        kind=Whole(),
+        about="guesses a position beyond which hit rates rise no more",
+        axis="fan-out up to which hits are known",
+        groups=(Group.CACHE_SHAPE,),
+        otherwise="the largest that --pair saw, else none",
+    ),
+)
+"""How often a draft's guesses of a token are right."""
+
+P_HIT = Option(
+    name="p_hit",
+    section=Section.HITS,
+    prominence=6,
+    example="0.85",
+    kind=SHARE,
+    about="cache hit rate, after a round that the primary speculated for",
+    axis="cache hit rate p_hit",
+    groups=(Group.ACCEPTANCE, Group.HITS),
+    otherwise="from --f",
+    excludes=(
+        Excludes(
+            (Group.CACHE_SHAPE,),
+            "{it} has no effect with --p-hit (the hit rate is given); use --budget for the draft's work",
+        ),
+    ),
+)
+
+F = Option(
+    name="f",
+    section=Section.START,
+    prominence=6,
+    default=3,
+    kind=NumberOrWord(Whole(), "window"),
+    about="fan-out F: guesses of the bonus token at each position, so F (K+1) cached outcomes; or window",
+    axis="fan-out F (guesses a position)",
+    spellings=("--fan-out",),
+    symbol="F",
+    doubling=True,
+    varied_by=("recommend", "schedule"),
+    groups=(Group.CACHE_SHAPE, Group.CHOICE),
+    excludes=(
+        Excludes(
+            ("t_sd",),
+            "--f window needs hardware: without it nothing says what a branch token costs",
+            being="window",
+        ),
+    ),
+)
+
+BUDGET = Option(
+    name="budget",
+    section=Section.HITS,
+    kind=Whole(),
+    about="cached outcomes a sequence, in place of --f",
+    axis="cached outcomes a sequence",
+    doubling=True,
+    varied_by=("recommend", "schedule"),
+    groups=(Group.CHOICE,),
+    excludes=(Excludes(("f",), "{it} has no effect with --budget (--f F caches F (K+1) outcomes): give one of them"),),
+)
+
+CHAINS = (
+    P_HIT,
+    Option(
+        name="p_hit_backup",
+        section=Section.HITS,
+        kind=SHARE,
+        about="cache hit rate after a speculation by the backup",
+        axis="cache hit rate after a backup",
+        otherwise="--p-hit",
+        groups=(Group.ACCEPTANCE, Group.HITS, Group.BACKUP_QUALITY),
+        needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
+    ),
+    F,
+    Option(
+        name="fl",
+        section=Section.HITS,
+        kind=ListOf(Whole(0)),
+        about="the K+1 fan-outs themselves (after a hit)",
+        axis="fan-outs",
+        spellings=("--flh",),
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CACHE_SHAPE,),
+        excludes=(
+            Excludes(("f", "budget", "fan_out_policy"), "{it} has no effect with --fl (the fan-outs are given)"),
+        ),
+    ),
+    Option(
+        name="flm",
+        section=Section.HITS,
+        kind=ListOf(Whole(0)),
+        about="the K+1 fan-outs after a miss",
+        axis="fan-outs after a miss",
+        otherwise="--fl; without it, as --fan-out-policy spreads them at --alpha-backup",
+        varied_by=("recommend", "schedule"),
+        groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
+        needs=Needs(("fl",), "(the fan-outs after a hit)"),
+    ),
+    Option(
+        name="fan_out_policy",
+        section=Section.HITS,
+        default="geometric",
+        kind=OneOf(("uniform", "geometric", "optimal")),
+        about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",
+        axis="fan-out policy",
+        groups=(Group.CACHE_SHAPE, Group.CHOICE),
+    ),
+    *LAWS,
+    *_only("backup", "after a speculation by the fast backup", "after a backup", "the primary's", Group.BACKUP_QUALITY),
+    BUDGET,
+)
+"""The options of a strategy that caches chains of tokens for guessed outcomes."""
+
+TREES = (P_HIT, F, *LAWS, BUDGET)
+"""Those of one that caches trees: after a miss a tree is drafted as after a hit."""

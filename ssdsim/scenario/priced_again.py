@@ -1,0 +1,49 @@
+"""Prices where the inputs of tokens are others: of strategies whose passes have as many rows as these make them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.unit_free import UnitFree
+from ssdsim.protocols.strategy import Strategy
+from ssdsim.rounds.round import Seconds
+from ssdsim.scenario.token_errors import Change, settings_under
+
+
+@dataclass(frozen=True)
+class PricedAgain:
+    """A strategy's steps at a site (None: without hardware) under other options; ``reads`` are those that move them."""
+
+    strategy: Strategy
+    site: Site | None
+    drafter: Drafter
+    settings: Settings
+    reads: frozenset[str]
+    _known: dict[Any, Mapping[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def moved_by(self, change: Change) -> Change:
+        """What of a change the prices read."""
+        return {name: value for name, value in change.items() if name in self.reads}
+
+    def seconds(self, change: Change) -> Mapping[str, float]:
+        """Of each step under it."""
+        key = tuple(self.moved_by(change).items())
+        if key not in self._known:
+            changed = settings_under(self.settings, change)
+            site = UnitFree(changed) if self.site is None else self.site.with_options(changed)
+            self.strategy.settle(changed, site, self.drafter)
+            steps = self.strategy.steps(site, self.drafter)
+            self._known[key] = {name: step.seconds for name, step in steps.items()}
+        return self._known[key]
+
+    def over(self, changes: Sequence[Change]) -> Mapping[str, Seconds]:
+        """Columns of seconds with a number a change."""
+        made = [self.seconds(change) for change in changes]
+        return {name: np.array([each[name] for each in made]) for name in made[0]}
