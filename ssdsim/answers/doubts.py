@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
-from ssdsim.answers.swings import inputs_of, swings
+from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
@@ -47,8 +47,12 @@ class Basis:
     @classmethod
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
         """Of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where that is said."""
+        return cls.moved(swings(first, other), first, other, timings)
+
+    @classmethod
+    def moved(cls, moving: Sequence[Swing], first: Scenario, other: Scenario, timings: float | None) -> Basis:
+        """As :meth:`of`, where the ratio's swings are known."""
         widths: dict[str, float] = {}
-        moving = swings(first, other)
         for swing in moving:
             widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
         turning = {swing.of for swing in moving if swing.lowest <= 1.0 < swing.highest}

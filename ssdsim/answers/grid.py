@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -175,11 +176,21 @@ class _Table:
         steps = (step for price in self._prices.values() for step in price.expected.values())
         return self._of_tokens.union(*(step.warnings for step in steps))
 
-    def fastest(self) -> Iterator[tuple[int, float, Scenario]]:
-        """Each point with the tokens/s and the scenario of its strategy."""
+    def of_strategy(self, name: str) -> Scenarios | None:
+        """A strategy's scenarios; None where it has none."""
+        found = self._fastest.get(name)
+        return None if found is None else found.scenarios
+
+    def fastest(self) -> Iterator[tuple[int, Scenario]]:
+        """Each point with the scenario of its strategy."""
         for each in self._fastest.values():
             for number, row in enumerate(each.scenarios.rows.tolist()):
-                yield row, float(each.rates[number]), each.scenarios[number]
+                yield row, each.scenarios[number]
+
+    def rates(self) -> dict[int, float]:
+        """Of each point the tokens/s of its strategy."""
+        rates = (zip(each.scenarios.rows.tolist(), each.rates.tolist(), strict=True) for each in self._fastest.values())
+        return dict(pair for each in rates for pair in each)
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = self._names or list(strategies.default())
@@ -289,10 +300,22 @@ class OfOneStrategy:
     """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
 
     def __init__(self, table: _Table) -> None:
-        best = {row: (rate, scenario) for row, rate, scenario in table.fastest()}
         self._table = table
-        self.found = [best[number][1] if error is None else error for number, error in enumerate(table.errors)]
-        self.tokens_per_second = [best[n][0] if error is None else 0.0 for n, error in enumerate(table.errors)]
+        self.errors = table.errors
+
+    def side_by_side(self, name: str) -> Scenarios | None:
+        """Those of one strategy, of the points that ask for it; None where it is possible at none."""
+        return self._table.of_strategy(name)
+
+    @cached_property
+    def found(self) -> list[Scenario | str]:
+        best = dict(self._table.fastest())
+        return [best[number] if error is None else error for number, error in enumerate(self.errors)]
+
+    @cached_property
+    def tokens_per_second(self) -> list[float]:
+        best = self._table.rates()
+        return [best[number] if error is None else 0.0 for number, error in enumerate(self.errors)]
 
     @property
     def warnings(self) -> frozenset[str]:

@@ -23,11 +23,11 @@ from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.typed_options import Options
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
     from ssdsim.engine.simulate import Engine
+    from ssdsim.scenario.typed_options import Options
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each

@@ -6,20 +6,21 @@ The widest swing says what to measure next. Settings, and the outcomes that are 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from ssdsim.base.checks import Array
+from ssdsim.scenario.many import SideBySide, rates_under
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
-from ssdsim.scenario.token_errors import directions
+from ssdsim.scenario.token_errors import Change, directions
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
 _NONE = 1e-9
-
-Change = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,40 @@ class Swing:
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
     """Of tokens/s of a sequence of ``first`` over those of ``other``, the widest first; none that moves nothing."""
+    return swings_each([first], [other])[0]
 
-    def ratio(change: Change) -> float:
-        return _per_user(first, change) / _per_user(other, change)
 
-    present, made = ratio({}), []
-    for (what, of, standing, over), changes in (*_ranges(first, other), *_measured(first, other)):
-        ratios = [ratio(change) for change in changes]
-        bounds = min(present, *ratios), max(present, *ratios)
-        made.append(Swing(what, of, standing, over, ratios[0], ratios[-1], *bounds))
-    return sorted((each for each in made if each.width > _NONE), key=lambda each: -each.width)
+def swings_each(firsts: Sequence[Scenario], others: Sequence[Scenario]) -> list[list[Swing]]:
+    """:func:`swings` of many pairs, each side of one strategy; pairs of the same tokens are worked out together."""
+    alike: dict[tuple[int, int], list[int]] = {}
+    for number, (first, other) in enumerate(zip(firsts, others, strict=True)):
+        alike.setdefault((id(first.known), id(other.known)), []).append(number)
+    found: list[list[Swing]] = [[] for _ in firsts]
+    for numbers in alike.values():
+        sides = [firsts[each] for each in numbers], [others[each] for each in numbers]
+        for number, swung in zip(numbers, _of_the_same_tokens(*sides), strict=True):
+            found[number] = swung
+    return found
+
+
+def _of_the_same_tokens(firsts: Sequence[Scenario], others: Sequence[Scenario]) -> Iterator[list[Swing]]:
+    own, its = SideBySide.of(firsts), SideBySide.of(others)
+
+    def ratios(change: Change) -> Array:
+        return np.asarray(_per_user(own, change) / _per_user(its, change))
+
+    first, other, present = firsts[0], others[0], ratios({})
+    moved = [
+        (told, np.stack([ratios(change) for change in changes]))
+        for told, changes in (*_ranges(first, other), *_measured(first, other))
+    ]
+    for at, now in enumerate(present.tolist()):
+        made = [_swing(told, now, along[:, at].tolist()) for told, along in moved]
+        yield sorted((each for each in made if each.width > _NONE), key=lambda each: -each.width)
+
+
+def _swing(told: tuple[str, str, Standing, str], present: float, ratios: Sequence[float]) -> Swing:
+    return Swing(*told, ratios[0], ratios[-1], min(present, *ratios), max(present, *ratios))
 
 
 def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
@@ -91,7 +116,6 @@ def _from_to(end: float, present: float) -> list[float]:
     return [present + way * (end - present) for way in _BETWEEN]
 
 
-def _per_user(scenario: Scenario, change: Change) -> float:
-    averages, seconds = scenario.known.under(change), scenario.priced.under(change)
-    estimate = scenario.strategy.closed_form(replace(scenario.round, averages=averages, seconds=seconds))
-    return float(estimate.tokens_per_second) / scenario.batch
+def _per_user(rows: SideBySide, change: Change) -> Array:
+    """Of rows whose tokens are the same."""
+    return np.asarray(rates_under(rows, change) / rows.batch)

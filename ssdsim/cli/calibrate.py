@@ -152,9 +152,7 @@ def alone_under_torchrun() -> None:
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:
-    table = Table(names=2, pad_edge=True)
-    for column in ("model", "pass", "measured ms", "predicted ms", "error"):
-        table.add_column(column, words=column in ("model", "pass"))
+    table = Table(("model", "pass"), ("measured ms", "predicted ms", "error"), names=2, pad_edge=True)
     for check in checks:
         seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
         table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")

@@ -39,9 +39,7 @@ def list_hardware(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
-    table = Table(pad_edge=True)
-    for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):
-        table.add_column(column, words=True)
+    table = Table(("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"), pad_edge=True)
     for profile in profiles:
         device = profile.device
         table.add_row(
@@ -87,10 +85,9 @@ def print_profile(profile: HardwareProfile, path: str | Path = "") -> None:
 
 def _timings(profile: HardwareProfile) -> Table:
     """Held-out errors, and what of them the uncertainty of the coefficients makes (``their sd``)."""
-    table = Table(first=("median error", "95th percentile"), pad_edge=True)
-    table.add_column("timing", words=True)
-    for column in ("source", "held-out rows", "median error", "95th percentile", "coefficients", "their sd"):
-        table.add_column(column, words=True)
+    errors = ("median error", "95th percentile")
+    headers = ("timing", "source", "held-out rows", *errors, "coefficients", "their sd")
+    table = Table(headers, first=errors, pad_edge=True)
     for name, model in profile.models().items():
         report = model.report
         cells = ["-"] * 5
@@ -206,9 +203,8 @@ def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> Non
     if as_json:
         echo_json({"schema": 1, "bands": bands})
         return
-    table = Table(pad_edge=True)
-    for column in ("tokens", "GEMMs", "median bias", "median error", "measured - predicted"):
-        table.add_column(column)
+    headers = ("tokens", "GEMMs", "median bias", "median error", "measured - predicted")
+    table = Table((), headers, pad_edge=True)
     for band in bands:
         tokens = f"{band.smallest}-{band.largest}"
         extra = f"{1e6 * band.extra_s:+.1f} us"

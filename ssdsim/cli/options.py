@@ -115,10 +115,10 @@ def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
     """Says what a short name is taken for."""
 
     def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
-        from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
-
         for name in value if isinstance(value, list) else [value]:
             if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
+                from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
+
                 echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
         return value
 
@@ -182,19 +182,10 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return json_option(command)
 
 
-def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``-o``, ``--jobs`` and ``--cluster``: where long work is kept, and who does it."""
+def kept_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``-o``: where long work is kept."""
     folder = Output(path_type=Path, file_okay=False)
-    address = "a Dask scheduler, whose workers do the work"
-    for option in (
-        rare_option("--cluster", metavar="TCP://HOST:PORT", help=address, heading=_OUTPUT),
-        output_option(
-            "--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core"
-        ),
-        output_option("-o", "--output", type=folder, help="a run folder such as run; resumed after a kill"),
-    ):
-        command = option(command)
-    return command
+    return output_option("-o", "--output", type=folder, help="a run folder such as run; resumed after a kill")(command)
 
 
 def _note_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:

@@ -64,10 +64,7 @@ def title_of(name: str) -> str:
 def _table(prediction: Prediction) -> Table:
     told = prediction.told
     aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
-    table = Table(first=[header for header in told.header[1:] if header not in aside])
-    table.add_column("", words=True)
-    for header in told.header[1:]:
-        table.add_column(header)
+    table = Table(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
     for row in told.rows:
         table.add_row(*row)
     return table

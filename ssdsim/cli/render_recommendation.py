@@ -241,10 +241,10 @@ def _print_equal(recommendation: Recommendation, about: Answer, out: Console) ->
     title = strategies.ALL.named(recommendation.request.subject).title
     _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
     lead = f"{title} is"
-    table, bounds = Table(), ("95 %", f"P({title} faster)")
-    for header in ("GPUs", title, "settings", "/user", "best rival", "/user", lead, *bounds):
+    table = Table((), ("GPUs",))
+    for header in (title, "settings", "/user", "best rival", "/user", lead, "95 %", f"P({title} faster)"):
         words = header in (title, "settings", "best rival")
-        table.add_column(header, words=words, joined=header in ("settings", "/user", lead, *bounds))
+        table.add_column(header, words=words, joined=header not in (title, "best rival"))
     for count in recommendation.equal_counts:
         closest = count.closest
         table.add_row(
@@ -330,10 +330,7 @@ def _print_swings(recommendation: Recommendation, about: Answer, out: Console) -
     subject, closest = about.equal.subject, about.equal.closest
     text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
     _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
-    table = Table(names=2)
-    table.add_column("what", words=True)
-    for header in ("is a", "over", "lowest", "highest"):
-        table.add_column(header, words=True)
+    table = Table(("what", "is a", "over", "lowest", "highest"), names=2)
     for each in recommendation.swings:
         standing = "measured rate" if each.standing == "measured" else each.standing
         table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")

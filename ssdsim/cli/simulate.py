@@ -153,11 +153,9 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
     rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
-    table = Table(first=(rate, "95 %", f"TPOT {unit}"))
-    table.add_column("", words=True)
     quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
-    for column in ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts"):
-        table.add_column(column)
+    numbers = ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts")
+    table = Table(("",), numbers, first=(rate, "95 %", f"TPOT {unit}"))
     for run in runs.values():
         rates = run.tokens_per_second
         table.add_row(

@@ -99,9 +99,8 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
 
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
-    table = Table(names=6, first=("error",), pad_edge=True)
-    for column in ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off"):
-        table.add_column(column)
+    headers = ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off")
+    table = Table((), headers, names=6, first=("error",), pad_edge=True)
     for comparisons in compared:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0

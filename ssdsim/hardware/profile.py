@@ -291,9 +291,11 @@ class HardwareProfile(Shown, Card):
 
     def _read_as(self, op: Operation) -> Operation:
         """``op`` in the dtype whose timings are taken for its own."""
-        fields = {name: getattr(op, name, "") for name in _DTYPE_FIELDS} if self._stand_ins else {}
-        others = {name: self._stand_ins[dtype] for name, dtype in fields.items() if dtype in self._stand_ins}
-        return replace(op, **others) if others else op  # type: ignore[type-var]
+        others = self._stand_ins
+        if not others:
+            return op
+        read = {name: others[dtype] for name in _DTYPE_FIELDS if (dtype := getattr(op, name, "")) in others}
+        return replace(op, **read) if read else op  # type: ignore[type-var]
 
     @cached_property
     def _stand_ins(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
@@ -25,7 +25,9 @@ from ssdsim.scenario.options import ALL, beside, members
 from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
-from ssdsim.scenario.typed_options import Options
+
+if TYPE_CHECKING:
+    from ssdsim.scenario.typed_options import Options
 
 
 @dataclass(frozen=True, repr=False)
@@ -176,7 +178,7 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.that_shape(reads & beside(settings, said).keys())
+    shaping = settings.that_shape(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}

@@ -20,8 +20,10 @@ from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.token_errors import KnownTokens, Moves, drawn
+from ssdsim.scenario.token_errors import Change, KnownTokens, Moves, drawn
 from ssdsim.scenario.token_ranges import LOOKS
+
+_ChangesOf = Callable[[KnownTokens], Sequence[Change]]
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -69,14 +71,71 @@ def estimate(rows: SideBySide) -> Estimate:
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
         return _put_together([estimate(rows.taken(numbers)) for numbers in alike], alike)
-    seconds = [price.seconds for price in rows.prices]
-    columns = {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
-    return rows.strategy.closed_form(_round(rows, columns, rows.averages, ()))
+    return rows.strategy.closed_form(_round(rows, _seconds(rows), rows.averages, ()))
 
 
 def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
     """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
     return Rates(errors)(SideBySide.of(scenarios))
+
+
+def across(rows: SideBySide, errors: TimingErrors) -> Draws:
+    """Tokens/s of each row over the ranges in which its tokens lie, timings being as they are predicted.
+
+    Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
+    """
+    alike = _of_the_same_steps(rows)
+    if len(alike) > 1:
+        return _in_order([across(rows.taken(numbers), errors) for numbers in alike], alike)
+    looks: tuple[tuple[list[Averages], _ChangesOf], ...] = (
+        ([each.ends for each in rows.known], lambda known: known.changes_at_ends),
+        ([each.by_look(errors) for each in rows.known], lambda known: known.changes(errors)),
+    )
+    made = []
+    for of_known, changes_of in looks:
+        averages = taken(stacked(of_known, rows.strategy.free_running), rows.known_of)
+        round = _round(rows, _seconds_over(rows, changes_of), averages, (None,))
+        rate = rows.strategy.closed_form(round).tokens_per_second
+        made.append(np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round)))
+    return np.concatenate(made, axis=-1)
+
+
+def rates_under(rows: SideBySide, change: Change) -> Array:
+    """Tokens/s of each row where inputs of tokens are others, of rows whose tokens are the same."""
+    alike = _of_the_same_steps(rows)
+    if len(alike) > 1:
+        return _in_order([rates_under(rows.taken(numbers), change) for numbers in alike], alike)
+    averages = rows.known[0].under(change)
+    columns = taken(stacked([averages], rows.strategy.free_running), np.zeros(len(rows), dtype=np.intp))
+    seconds = _columns(rows, [price.under(change) for price in rows.prices])
+    rate = rows.strategy.closed_form(_round(rows, seconds, columns, ())).tokens_per_second
+    return np.broadcast_to(np.asarray(rate), len(rows))
+
+
+def _seconds(rows: SideBySide) -> dict[str, Array]:
+    """Each step's duration in a column, of rows whose rounds have the same steps."""
+    return _columns(rows, [price.seconds for price in rows.prices])
+
+
+def _columns(rows: SideBySide, of_prices: Sequence[Mapping[str, float]]) -> dict[str, Array]:
+    return {name: np.array([each[name] for each in of_prices])[rows.price_of] for name in of_prices[0]}
+
+
+def _seconds_over(rows: SideBySide, changes_of: _ChangesOf) -> dict[str, Array]:
+    """Each step's duration, a row a scenario, in one column or, where inputs of tokens move prices, in one a change."""
+    if not rows.strategy.ragged:
+        return {name: column[:, None] for name, column in _seconds(rows).items()}
+    each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
+    over = {pair: rows.prices[pair[0]].over(changes_of(rows.known[pair[1]])) for pair in dict.fromkeys(each)}
+    return {
+        name: np.stack(np.broadcast_arrays(*(np.atleast_1d(over[pair][name]) for pair in each)))
+        for name in rows.prices[0].seconds
+    }
+
+
+def _in_order(parts: Sequence[Draws], numbers: Sequence[NDArray[np.intp]]) -> Draws:
+    """All rows from parts of them, by their numbers."""
+    return np.concatenate(parts)[np.argsort(np.concatenate(numbers))]
 
 
 def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:
@@ -134,8 +193,7 @@ class Rates:
             self._drawn.clear()
         alike = _of_the_same_steps(rows)
         if len(alike) > 1:
-            apart = [self(rows.taken(numbers)) for numbers in alike]
-            return np.concatenate(apart)[np.argsort(np.concatenate(alike))]
+            return _in_order([self(rows.taken(numbers)) for numbers in alike], alike)
         steps = [self.steps(price) for price in rows.prices]
         seconds = {name: np.stack([each[name] for each in steps])[rows.price_of] for name in steps[0]}
         known = taken(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
@@ -225,10 +283,7 @@ class Drawn:
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        known, over = scenario.known, scenario.priced.over
-        looks = ((known.ends, known.changes_at_ends), (known.by_look(errors), known.changes(errors)))
-        rounds = [replace(scenario.round, averages=each, seconds=over(changes)) for each, changes in looks]
-        return cls(joint, timings, np.concatenate([np.asarray(closed_form(each).tokens_per_second) for each in rounds]))
+        return cls(joint, timings, across(SideBySide.of([scenario]), errors)[0])
 
     def scaled(self, by: float | Draws) -> Drawn:
         """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""

@@ -103,7 +103,8 @@ def heading(option: Option) -> str:
     """What help lists an option below: its section, or the titles of the strategies or drafters that have it."""
     if option.section is not None:
         return option.section.value
-    who = [each for each in (*strategies.ALL, *drafters.ALL) if option in each.options]
+    owners = (*strategies.ALL, *drafters.ALL)
+    who = [each for each in owners if any(own.name == option.name for own in each.options)]
     return f"Options of {', '.join(each.title for each in who)}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,14 @@ import numpy as np
 import pytest
 
 from ssdsim import predict
+from ssdsim.answers.explore.at_points import AtPoints
+from ssdsim.answers.explore.contests import contests
 from ssdsim.answers.explore.errors import interpolation_errors
-from ssdsim.answers.explore.explore import Explored, explored
+from ssdsim.answers.explore.explore import Explored, explored, limits
 from ssdsim.answers.explore.interpolation import chosen_nodes, interpolated, weights
+from ssdsim.answers.explore.sides import Errors, Side
 from ssdsim.answers.explore.space import space_of
+from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 
 PAIR = Path(__file__).parents[2] / "models/pairs/smollm2-135m-28-layers.json"
@@ -21,7 +26,7 @@ SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
 
 @pytest.fixture(scope="module")
 def small() -> Explored:
-    return explored(**SMALL)
+    return explored(checked=300, **SMALL)
 
 
 def test_a_cubic_is_interpolated_exactly_and_weights_sum_to_one() -> None:
@@ -52,6 +57,16 @@ def test_axes_follow_what_is_given() -> None:
     assert unit_free.axis("alpha").values == (0.6, 0.9)
     assert "context" not in [axis.name for axis in unit_free.axes]
     assert space_of({"strategies": "ar,sd"}).read["ar"] == ("b", "context")
+    assert [axis.name for axis in space_of({}).axes if axis.continuous] == ["alpha", "hit_c", "hit_r"]
+    assert space_of({"hit_r": 1.1}).axis("hit_r").values == (0.4, 1.1)
+
+
+def test_a_page_says_what_limits_it() -> None:
+    assert limits(space_of({})) == []
+    (of_pair,) = limits(space_of({"pair": str(PAIR)}))
+    assert "at most 3,000 points of a strategy" in of_pair
+    (of_trees,) = limits(space_of({"strategies": "sd,tree"}))
+    assert "against 400 exact answers" in of_trees
 
 
 @pytest.mark.parametrize(
@@ -73,8 +88,8 @@ def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
 
 def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
     for b, k, backup in ((1, 6, "jit"), (16, 3, "fast")):
-        options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4}
-        exact = predict(**options, hit_r=0.7)
+        options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
+        exact = predict(**options)
         table = small.rates["ssd"].table.at(options)
         assert np.exp(table["log_rate"]) == pytest.approx(exact.estimates["ssd"].tokens_per_second, rel=1e-9)
         ends = small.given.table.at(options)
@@ -123,14 +138,14 @@ def test_more_points_than_can_be_worked_out_are_refused() -> None:
 
 def test_a_point_without_room_says_why() -> None:
     found = explored(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
-    at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4}
+    at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
     assert np.isnan(found.rates["ssd"].table.at(at)["log_rate"])
     assert any("needs" in reason for reason in found.rates["ssd"].reasons)
     assert found.memory["ssd"].at(at)["share"] > 1.0
 
 
 def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
-    errors = {each.what: each for each in interpolation_errors(small, points=300)}
+    errors = {each.what: each for each in interpolation_errors(small)}
     assert errors["tokens/s of SSD"].worst < 0.005
     assert errors["SSD over SD"].worst < 0.005
     assert errors["lower end of SSD over SD"].worst < 0.01
@@ -150,3 +165,17 @@ def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
     at = {"t_sd": 0.1, "alpha": 0.6, "b": 4, "k": 5, "f": 3, "backup": "jit"}
     exact = predict(t_sd=0.1, alpha=0.6, b=4, k=5, f=3, backup="jit").verdict.over["sd"]
     assert exact.ratio * np.exp(found.assumed.table.at(at)["sd:low"]) == pytest.approx(exact.low, rel=1e-6)
+
+
+def test_there_are_no_bounds_over_ranges_where_no_token_lies_in_one() -> None:
+    space = space_of({"alpha": "0.7:0.85", "hit_c": 0.4, "hit_r": 0.7, "b": [1, 4]}, exact=True)
+    axes, errors, sides = space.axes, Errors(100, 0), dict[str, Side]()
+    for name in space.names:
+        own = [axis for axis in axes if axis.name in space.read[name]]
+        sides[name] = Side.of(own, AtPoints.of(space, name, space.points(space.read[name]), Evaluator()), errors)
+    open_ = np.array([True, False])
+    closed = {name: replace(side, open=side.open & open_) for name, side in sides.items()}
+    for of, known in ((sides, [True, True]), (closed, open_)):
+        table = contests(space, of, ["b"]).table
+        for end in ("lowest", "highest"):
+            assert np.isfinite(table.column(f"sd:{end}")).tolist() == list(known), end

@@ -29,13 +29,7 @@ from ssdsim.machine.devices import backend_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 from ssdsim.machine.timing import summarise, time_action
 from tests.calibration.few_visits import few_visits
-from tests.calibration.process import (
-    PAIR,
-    SHORT_GRID,
-    calibrating,
-    lines_in,
-    logged_keys,
-)
+from tests.calibration.process import PAIR, SHORT_GRID, calibrating, lines_in, logged_keys
 from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.ranks

@@ -24,6 +24,7 @@ reveal_type(found.verdict.over["sd"].ratio)
 reveal_type(ssdsim.recommend(gpus=8, b=[1, 64], k=range(1, 9)).focus)
 reveal_type(ssdsim.serve(rate=[2.0, 4.0], engine="closed", slo="ttft:500", p_hit=0.9).verdict)
 ssdsim.sweep(b=[1, 16], alpha=[0.7, 0.8], hit_curve=[(1, 0.6), (2, 0.7)])
+reveal_type(ssdsim.explore(b=[1, 16], hardware="h100-sxm").errors)
 """
 WRONG = {
     "ssdsim.predict(batch=16)": "Unexpected keyword",
@@ -32,6 +33,8 @@ WRONG = {
     "ssdsim.predict(b=[1, 16])": "incompatible type",
     "ssdsim.predict(p_hit=0.9).verdict.over.ratio": "has no attribute",
     "ssdsim.serve(rate=4.0, b=16)": "Unexpected keyword",
+    "ssdsim.explore(batch=[1, 16])": "Unexpected keyword",
+    'ssdsim.explore(k="six")': "incompatible type",
     "ssdsim.predicted()": "has no attribute",
 }
 
@@ -49,6 +52,7 @@ def test_mypy_knows_options_and_answers_in_a_users_program(tmp_path: Path) -> No
         "float",
         "int | None",
         "Advice",
+        "tuple[Error, ...]",
     ]
     first = len(PROGRAM.splitlines()) + 1
     errors = dict(re.findall(r"^.*program\.py:(\d+): error: (.*)$", said, flags=re.MULTILINE))

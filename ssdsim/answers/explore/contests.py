@@ -7,10 +7,10 @@ points from the numbers there, and no rule of verdicts is said again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.sides import AT_ONCE, Side
 from ssdsim.answers.explore.space import Space
 from ssdsim.answers.explore.table import Table
-from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.swings import Swing, inputs_of, swings_each
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import quantiles
 from ssdsim.scenario.scenario import Scenario
@@ -149,13 +149,13 @@ class _Numbers:
                 found["surely"][chunk], found["hardly"][chunk] = surely, hardly
                 known = np.flatnonzero(~np.isnan(low))
                 found["faster"][start + known] = share_fastest(mine[known], [theirs[known]])
-        if own.draws is not None or other.draws is not None:
-            for number, (mine_at, its_at) in enumerate(zip(at, its, strict=True)):
-                if np.isnan(ratio[number]):
-                    continue
-                across = own.across(mine_at) / other.across(its_at)
-                found["lowest"][number] = min(ratio[number], across.min())
-                found["highest"][number] = max(ratio[number], across.max())
+        for start in range(0, len(ratio), AT_ONCE):
+            chunk = slice(start, start + AT_ONCE)
+            moved = own.open[at[chunk]] | other.open[its[chunk]]
+            if moved.any():
+                across = own.over_ranges(at[chunk]) / other.over_ranges(its[chunk])
+                found["lowest"][chunk] = np.where(moved, np.minimum(ratio[chunk], across.min(axis=-1)), np.nan)
+                found["highest"][chunk] = np.where(moved, np.maximum(ratio[chunk], across.max(axis=-1)), np.nan)
         return cls(ratio=ratio, **found)
 
     def columns(self) -> list[Floats]:
@@ -214,7 +214,6 @@ class _Cases:
     ) -> None:
         self._subject, self._sides, self._rows, self._numbers = subject, sides, rows, numbers
         self._codes = {rival: each.codes() for rival, each in numbers.items()}
-        self._alike: dict[Any, Case] = {}
         self.known: dict[Case, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
@@ -238,32 +237,46 @@ class _Cases:
     def numbers_of(self, rivals: Sequence[str], best: Floats) -> NDArray[np.int64]:
         """The number of the case of every point, against these rivals."""
         codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
+        present = np.stack([~np.isnan(self._numbers[rival].ratio) for rival in rivals])
+        sure = np.all([self._sides[name].sure[self._rows[name]] for name in (self._subject, *rivals)], axis=0)
+        some = present.any(axis=0)
         found = np.full(len(best), -1, dtype=np.int64)
-        for at, code in enumerate(codes.tolist()):
-            present = [rival for rival in rivals if not np.isnan(self._numbers[rival].ratio[at])]
-            if present:
-                found[at] = self.known.setdefault(self._case(at, present, code), len(self.known))
+        for alike in self._alike(codes, rivals, np.flatnonzero(some & sure)):
+            told = self._told(alike[0], _those(rivals, present[:, alike[0]]))
+            found[alike] = self._number(codes[alike[0]], template(SURE, *told), told[0].outcome)
+        unsure = np.flatnonzero(some & ~sure)
+        for at, case in zip(unsure.tolist(), self._doubted(unsure, rivals, present), strict=True):
+            found[at] = self._number(codes[at], *case)
         return found
+
+    def _number(self, code: str, sentence: str, outcome: Outcome) -> int:
+        return self.known.setdefault(Case(str(code), sentence, outcome), len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
         """Places of the rivals, the closest first."""
         ratios = np.stack([self._numbers[rival].ratio for rival in rivals], axis=-1)
         return _joined([each.astype(str) for each in np.argsort(ratios, axis=-1, kind="stable").T])
 
-    def _case(self, at: int, rivals: Sequence[str], code: str) -> Case:
-        scenes = {name: self._scenario(name, at) for name in (self._subject, *rivals)}
-        gpus = {name: float(each.gpus) for name, each in scenes.items()}
-        if not all(each.known.is_sure for each in scenes.values()):
-            return self._doubted(at, rivals, code, scenes, gpus)
-        key = code, tuple(rivals), tuple(gpus.values())
-        if key not in self._alike:
-            found = self._contest(at, rivals)
-            self._alike[key] = Case(code, template(SURE, found, self._subject, gpus), found.outcome)
-        return self._alike[key]
+    def _alike(
+        self, codes: NDArray[np.str_], rivals: Sequence[str], points: NDArray[np.intp]
+    ) -> Iterator[NDArray[np.intp]]:
+        """Points of one code and the same GPUs: where all is sure, words rest on nothing else."""
+        key = np.unique(codes[points], return_inverse=True)[1]
+        for name in (self._subject, *rivals):
+            gpus, of = np.unique(self._gpus(name)[points], return_inverse=True)
+            key = key * len(gpus) + of
+        first = np.unique(key, return_index=True)[1]
+        for number in key[np.sort(first)].tolist():
+            yield points[key == number]
 
-    def _contest(self, at: int, rivals: Sequence[str]) -> Contest[str]:
+    def _gpus(self, name: str) -> Floats:
+        return self._sides[name].gpus[self._rows[name]]
+
+    def _told(self, at: int, rivals: Sequence[str]) -> tuple[Contest[str], str, Mapping[str, float]]:
+        """What a template is made of."""
         over = {rival: self._numbers[rival].versus(at) for rival in rivals}
-        return Contest(over, self._probability(at, rivals))
+        gpus = {name: float(self._gpus(name)[at]) for name in (self._subject, *rivals)}
+        return Contest(over, self._probability(at, rivals)), self._subject, gpus
 
     def _probability(self, at: int, rivals: Sequence[str]) -> float | None:
         own = self._sides[self._subject]
@@ -273,18 +286,30 @@ class _Cases:
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
     def _doubted(
-        self, at: int, rivals: Sequence[str], code: str, scenes: Mapping[str, Scenario], gpus: Mapping[str, float]
-    ) -> Case:
+        self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_]
+    ) -> Iterator[tuple[str, Outcome]]:
         """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
-        found = self._contest(at, rivals)
-        own, rival = scenes[self._subject], scenes[found.closest]
-        basis = Basis(inputs_of(own, rival)) if found.decided else Basis.of(own, rival, None)
-        return Case(code, template(basis, found, self._subject, gpus), found.outcome)
+        told = [self._told(at, _those(rivals, present[:, at])) for at in points.tolist()]
+        undecided: dict[str, list[int]] = {}
+        for number, (contest, *_) in enumerate(told):
+            if not contest.decided:
+                undecided.setdefault(contest.closest, []).append(number)
+        moving: dict[int, list[Swing]] = {}
+        for rival, numbers in undecided.items():
+            pairs = [[self._scenario(name, int(points[each])) for each in numbers] for name in (self._subject, rival)]
+            moving |= dict(zip(numbers, swings_each(*pairs), strict=True))
+        for number, (at, each) in enumerate(zip(points.tolist(), told, strict=True)):
+            own, other = (self._scenario(name, at) for name in (self._subject, each[0].closest))
+            swung = moving.get(number)
+            basis = Basis(inputs_of(own, other)) if swung is None else Basis.moved(swung, own, other, None)
+            yield template(basis, *each), each[0].outcome
 
     def _scenario(self, name: str, at: int) -> Scenario:
-        found = self._sides[name].scenarios[self._rows[name][at]]
-        assert isinstance(found, Scenario)  # it is possible there
-        return found
+        return self._sides[name].at.scenario(int(self._rows[name][at]))
+
+
+def _those(rivals: Sequence[str], present: NDArray[np.bool_]) -> list[str]:
+    return [rival for rival, is_present in zip(rivals, present.tolist(), strict=True) if is_present]
 
 
 _SWITCHED = 3

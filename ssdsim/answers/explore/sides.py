@@ -2,72 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.interpolation import Floats
-from ssdsim.answers.explore.rates import scenarios, those_possible
-from ssdsim.answers.explore.space import Axis, Space
-from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.explore.space import Axis
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Drawn, Rates, SideBySide, estimate
-from ssdsim.scenario.scenario import Scenario
+from ssdsim.scenario.many import Rates, SideBySide, across, estimate
 
 AT_ONCE = 256  # points of draws: 2 MB a column
 
 
-def drawn_rates(rows: Sequence[Scenario], errors: TimingErrors) -> Floats:
-    """Tokens/s of each row under each draw."""
-    of_errors = Rates(errors)
-    pieces = [of_errors(SideBySide.of(rows[start : start + AT_ONCE])) for start in range(0, len(rows), AT_ONCE)]
-    return np.concatenate(pieces) if pieces else np.empty((0, errors.draws))
+class Errors:
+    """Draws of what is not known, and the rates under them, which know the drawn steps of prices that come again."""
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self.errors = TimingErrors(draws, seed)
+        self._rates = Rates(self.errors)
+
+    def joint(self, rows: SideBySide) -> Floats:
+        """Tokens/s of each row under each draw."""
+        return np.concatenate([self._rates(part) for part in _parts(rows)])
+
+    def across(self, rows: SideBySide) -> Floats:
+        """Tokens/s of each row over the ranges of its tokens."""
+        return np.concatenate([across(part, self.errors) for part in _parts(rows)])
+
+
+def _parts(rows: SideBySide) -> Iterator[SideBySide]:
+    for start in range(0, len(rows), AT_ONCE):
+        yield rows.taken(np.arange(start, min(start + AT_ONCE, len(rows))))
 
 
 @dataclass(frozen=True)
 class Side:
-    """A strategy at the points of its ``axes``: what it is, its rate, and under draws of what is not known.
+    """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
 
-    ``draws`` are there where ranges or a measured pair leave tokens open, point by point; ``joint`` alone elsewhere.
+    ``joint`` is None where nothing errs. ``open`` are points at which tokens lie in ranges, and ``across`` its rates
+    over these there, and its one rate elsewhere; None where they do nowhere. ``sure``: nothing of tokens may be
+    otherwise.
     """
 
     axes: tuple[Axis, ...]
-    scenarios: Sequence[Scenario | str]
+    at: AtPoints
     rate: Floats
     gpus: Floats
+    sure: NDArray[np.bool_]
+    open: NDArray[np.bool_]
     joint: Floats | None
-    draws: Sequence[Drawn | None] | None
+    across: Floats | None
 
     @classmethod
-    def of(
-        cls,
-        space: Space,
-        name: str,
-        axes: Sequence[str],
-        evaluator: Evaluator,
-        errors: TimingErrors | None,
-        measured: bool,
-    ) -> Side:
-        """At every point of ``axes``; ``measured``: rates that nobody gave are given. ``errors`` None: nothing errs."""
-        found = scenarios(space, name, axes, evaluator, measured)
-        at, rows = those_possible(found)
-        rate, gpus = np.full(len(found), np.nan), np.full(len(found), np.nan)
-        joint = None if errors is None else np.full((len(found), errors.draws), np.nan)
-        draws: list[Drawn | None] | None = None
-        if rows:
-            means = estimate(SideBySide.of(rows))
-            rate[at], gpus[at] = means.tokens_per_second, means.gpus
-        if errors is None or joint is None:
-            return cls(tuple(map(space.axis, axes)), found, rate, gpus, None, None)
-        joint[at] = drawn_rates(rows, errors)
-        if any(row.known.open for row in rows):
-            of_errors, draws = Rates(errors), [None] * len(found)
-            for number, row in zip(at, rows, strict=True):
-                draws[number] = Drawn.of(row, errors, of_errors)
-        return cls(tuple(map(space.axis, axes)), found, rate, gpus, joint, draws)
+    def of(cls, axes: Sequence[Axis], at: AtPoints, errors: Errors | None) -> Side:
+        """``errors`` None: nothing errs."""
+        rows = at.side_by_side
+        nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
+        if rows is None:
+            return cls(tuple(axes), at, nowhere, nowhere, ~no, no, None, None)
+        means = estimate(rows)
+        rate, gpus = (at.spread(np.broadcast_to(each, len(rows))) for each in (means.tokens_per_second, means.gpus))
+        sure, open_ = ~no, no.copy()
+        sure[at.possible] = np.array([known.is_sure for known in rows.known])[rows.known_of]
+        open_[at.possible] = np.array([bool(known.open) for known in rows.known])[rows.known_of]
+        if errors is None:
+            return cls(tuple(axes), at, rate, gpus, sure, open_, None, None)
+        over = _across(at, rate, np.flatnonzero(open_), errors) if open_.any() else None
+        return cls(tuple(axes), at, rate, gpus, sure, open_, at.spread(errors.joint(rows)), over)
 
     def rows(self, axes: Sequence[Axis]) -> NDArray[np.int64]:
         """The number of its own point at every point of ``axes``, the last of them fastest."""
@@ -87,7 +92,15 @@ class Side:
         low, high = bounds_95(self.joint)
         return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
 
-    def across(self, row: int) -> Floats:
-        """Its rate over the ranges of tokens; one number where it reads none of them."""
-        drawn = None if self.draws is None else self.draws[row]
-        return np.array([self.rate[row]]) if drawn is None or drawn.across is None else drawn.across
+    def over_ranges(self, rows: NDArray[np.int64]) -> Floats:
+        """Its rates over the ranges of tokens; one where they lie in none."""
+        return self.rate[rows, None] if self.across is None else self.across[rows]
+
+
+def _across(at: AtPoints, rate: Floats, points: NDArray[np.intp], errors: Errors) -> Floats:
+    rows = at.taken(points).side_by_side
+    assert rows is not None  # open are only those possible
+    looked = errors.across(rows)
+    found = np.repeat(rate[:, None], looked.shape[1], axis=1)
+    found[points] = looked
+    return found

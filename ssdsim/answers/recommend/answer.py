@@ -28,11 +28,11 @@ from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import TokenInput
-from ssdsim.scenario.typed_options import Searched
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
+    from ssdsim.scenario.typed_options import Searched
 
 
 @dataclass(frozen=True)

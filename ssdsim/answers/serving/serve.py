@@ -29,6 +29,7 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.option_record import called, taken
@@ -142,8 +143,8 @@ def serve(
     of_records = [name for record in (Load, Fleet, Batching, Goal, Effort) for name in called(record).values()]
     refuse_others("serve", given, (*of_records, *taken_by_serving()))
     load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
-    goal, effort = taken(Goal, given), taken(Effort, given)
-    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **given)
+    goal, effort, workers = taken(Goal, given), taken(Effort, given), taken(Workers, given)
+    return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
 
 
 def served(
@@ -152,6 +153,7 @@ def served(
     batching: Batching | None = None,
     goal: Goal | None = None,
     effort: Effort | None = None,
+    workers: Workers | None = None,
     *,
     schedule: str | Path | None = None,
     folder: ServingFolder | None = None,
@@ -173,7 +175,8 @@ def served(
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
         kept = Kept(folder, chosen.configuration.settings, text)
-    return _Asked(chosen, workload, how, goal, effort, kept, options["targets"]).served(subject, load.rates)
+    asked = _Asked(chosen, workload, how, goal, effort, workers or Workers(), kept, options["targets"])
+    return asked.served(subject, load.rates)
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,7 @@ class _Asked:
     how: How
     goal: Goal
     effort: Effort
+    workers: Workers
     kept: Kept | None
     targets: int | None
 
@@ -196,7 +200,7 @@ class _Asked:
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
         fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
         each_policy = {**policies.by_name, **fixed_k}
-        made = runs(each_policy, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
+        made = runs(each_policy, loads, self.how, self.kept, self.workers) if self.effort.runs else {}
         points = [
             Point(
                 rate=load.offered,
@@ -251,7 +255,7 @@ class _Asked:
 
     def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
         by_name = self.policies.by_name
-        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.effort.workers)
+        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.workers)
 
 
 def _check(workload: Workload, goal: Goal, effort: Effort) -> None:

@@ -142,4 +142,4 @@ class _Numbers:
     @property
     def encoded(self) -> str:
         rounded = (np.concatenate(self._parts).view(np.uint32) + np.uint32(0x80)) & _LOW_BITS
-        return base64.b64encode(gzip.compress(rounded.astype("<u4").tobytes(), 9, mtime=0)).decode()
+        return base64.b64encode(gzip.compress(rounded.astype("<u4").tobytes(), 7, mtime=0)).decode()

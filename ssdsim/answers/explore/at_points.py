@@ -1,0 +1,73 @@
+"""A strategy at many points: its prices and its rounds' tokens, each once, and why it is not possible elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.explore.interpolation import Floats
+from ssdsim.answers.explore.space import Space
+from ssdsim.answers.grid import Evaluator
+from ssdsim.scenario.many import SideBySide
+from ssdsim.scenario.points import Scenarios
+from ssdsim.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class AtPoints:
+    """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
+
+    ``scenarios`` are None where it is possible nowhere.
+    """
+
+    why_not: Sequence[str | None]
+    scenarios: Scenarios | None
+    number: NDArray[np.intp]
+
+    @classmethod
+    def of(
+        cls, space: Space, name: str, places: Iterable[Mapping[str, Any]], evaluator: Evaluator, measured: bool = True
+    ) -> AtPoints:
+        """The strategy called ``name`` at some places; ``measured``: rates that nobody gave are given."""
+        found = evaluator.fastest([space.alone(name, place, measured) for place in places])
+        scenarios = found.side_by_side(name)
+        number = np.full(len(found.errors), -1, dtype=np.intp)
+        if scenarios is not None:
+            number[scenarios.rows] = np.arange(len(scenarios))
+        return cls(found.errors, scenarios, number)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def taken(self, points: NDArray[np.intp]) -> AtPoints:
+        """Some of the points."""
+        return AtPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
+
+    def scenario(self, point: int) -> Scenario:
+        """At a point at which it is possible."""
+        assert self.scenarios is not None
+        return self.scenarios[int(self.number[point])]
+
+    @cached_property
+    def possible(self) -> NDArray[np.intp]:
+        """The points at which it is."""
+        return np.flatnonzero(self.number >= 0)
+
+    @cached_property
+    def side_by_side(self) -> SideBySide | None:
+        """Those possible; None where there is none."""
+        if self.scenarios is None or not len(self.possible):
+            return None
+        return self.scenarios.side_by_side.taken(self.number[self.possible])
+
+    def spread(self, values: Any) -> Floats:
+        """Values of those possible (the first axis) over all points; NaN elsewhere."""
+        values = np.asarray(values, dtype=float)
+        found = np.full((len(self), *values.shape[1:]), np.nan)
+        found[self.possible] = values
+        return found
