@@ -46,8 +46,11 @@ def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
 def called(record: type[OptionRecord]) -> Mapping[str, str]:
     """What each field is called by who gives it: an option by its name."""
     options = options_of(record)
-    own = [each.name for each in fields(record) if each.init]
-    return {name: options[name].name if name in options else name for name in own}
+    return {
+        each.name: options[each.name].name if each.name in options else each.name
+        for each in fields(record)
+        if each.init
+    }
 
 
 def taken(record: type[R], given: dict[str, Any]) -> R:

@@ -106,9 +106,9 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
 def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
     """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
     words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
-    for held in (small.given, small.assumed):
-        assert held is not None
-        assert all(case.sentence.startswith(words[case.outcome]) for case in held.known)
+    for each in (small.given, small.assumed):
+        assert each is not None
+        assert all(case.sentence.startswith(words[case.outcome]) for case in each.known)
     assert small.assumed is not None
     assert {case.outcome for case in small.assumed.known} >= {"undecided"}
 

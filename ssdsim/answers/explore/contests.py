@@ -243,14 +243,14 @@ class _Cases:
         found = np.full(len(best), -1, dtype=np.int64)
         for alike in self._alike(codes, rivals, np.flatnonzero(some & sure)):
             told = self._told(alike[0], _those(rivals, present[:, alike[0]]))
-            found[alike] = self._number(codes[alike[0]], template(SURE, *told), told[0].outcome)
+            found[alike] = self._number(_case(codes[alike[0]], SURE, told))
         unsure = np.flatnonzero(some & ~sure)
-        for at, case in zip(unsure.tolist(), self._doubted(unsure, rivals, present), strict=True):
-            found[at] = self._number(codes[at], *case)
+        for at, case in zip(unsure.tolist(), self._doubted(unsure, rivals, present, codes), strict=True):
+            found[at] = self._number(case)
         return found
 
-    def _number(self, code: str, sentence: str, outcome: Outcome) -> int:
-        return self.known.setdefault(Case(str(code), sentence, outcome), len(self.known))
+    def _number(self, case: Case) -> int:
+        return self.known.setdefault(case, len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
         """Places of the rivals, the closest first."""
@@ -286,8 +286,8 @@ class _Cases:
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
     def _doubted(
-        self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_]
-    ) -> Iterator[tuple[str, Outcome]]:
+        self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_], codes: NDArray[np.str_]
+    ) -> Iterator[Case]:
         """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
         told = [self._told(at, _those(rivals, present[:, at])) for at in points.tolist()]
         undecided: dict[str, list[int]] = {}
@@ -302,10 +302,14 @@ class _Cases:
             own, other = (self._scenario(name, at) for name in (self._subject, each[0].closest))
             swung = moving.get(number)
             basis = Basis(inputs_of(own, other)) if swung is None else Basis.moved(swung, own, other, None)
-            yield template(basis, *each), each[0].outcome
+            yield _case(codes[at], basis, each)
 
     def _scenario(self, name: str, at: int) -> Scenario:
         return self._sides[name].at.scenario(int(self._rows[name][at]))
+
+
+def _case(code: np.str_, basis: Basis, told: tuple[Contest[str], str, Mapping[str, float]]) -> Case:
+    return Case(str(code), template(basis, *told), told[0].outcome)
 
 
 def _those(rivals: Sequence[str], present: NDArray[np.bool_]) -> list[str]:
