@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.hardware.catalog import HARDWARE, find_hardware
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
@@ -105,8 +106,8 @@ def _domain(name: str, model: TimingModel) -> str:
 
 @command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
 @click.argument("name")
-@click.option("--memory-bandwidth", type=float, default=1.0, show_default=True, help="factor")
-@click.option("--clock", type=float, default=1.0, show_default=True, help="factor")
+@click.option("--memory-bandwidth", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
+@click.option("--clock", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
 @output_option("-o", "--output", type=OutputFile(), required=True)
 def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:

@@ -18,8 +18,10 @@ from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
 from ssdsim.answers.recommend.table import TITLE
+from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
+from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.asked import effective
@@ -125,16 +127,14 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
     yield "Pays", f"{each}With prompts of {prompt} and answers of {answer} tokens{settings}: {paying.sentence}"
     if paying.rate is not None:
         times = (
-            f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()
+            f"{title_of(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}"
+            for name, ms in paying.at_rate.items()
         )
         yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)} at {paying.rate:g} requests/s"
     if paying.within_slo:
-        rates = (f"{_title(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
-        yield "SLO", f"{paying.slo} for {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
-
-
-def _title(name: str) -> str:
-    return strategies.ALL.named(name).title
+        rates = (f"{title_of(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
+        told = f" by {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
+        yield "SLO", f"{Slo.parse(paying.slo).told if paying.slo else ''}: kept{told}"
 
 
 def _cost(entrance: Door, request: Request) -> str:

@@ -91,8 +91,9 @@ class Table:
             yield self._drawn(self.columns, None, self._styles)
         elif len(kept := self._kept(fits)) > self.names:
             yield self._drawn(kept, None, self._styles)
-            left = ", ".join(column.header.strip() for column in self.columns if column not in kept)
-            yield Text(f"{_LEFT_OUT}{left} (a wider terminal or --json has them)", "dim")
+            left = [name for column in self.columns if column not in kept and (name := column.header.strip())]
+            if left:
+                yield Text(f"{_LEFT_OUT}{', '.join(left)} (a wider terminal or --json has them)", "dim")
         else:
             for i, block in enumerate(self._blocks(fits)):
                 if i:

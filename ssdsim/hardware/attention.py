@@ -8,10 +8,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.records import FROM_LIST, Card, Count, Positive, Seconds
 from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _KV_HEADS = np.array([1.0, 2.0, 4.0, 8.0])
 """Nodes: kernels take few of them in ways of their own; more are so many more sequences."""
 
-_MOST_KV_HEADS = 8
+_MOST_KV_HEADS = 8.0
 
 _BEYOND = 64.0
 """How many times the largest timed value nodes reach; kernels of more work stream or multiply and nothing else."""
@@ -60,21 +59,18 @@ class DecodeAttention(ModelOfVariables):
 
     @staticmethod
     def variables(
-        batch: ArrayLike,
-        queries: ArrayLike,
-        context: ArrayLike,
-        heads: ArrayLike,
-        kv_heads: ArrayLike,
-        head_dim: ArrayLike,
+        batch: FloatOrArray,
+        queries: FloatOrArray,
+        context: FloatOrArray,
+        heads: FloatOrArray,
+        kv_heads: FloatOrArray,
+        head_dim: FloatOrArray,
         element_bytes: float,
         *,
         packed: bool = True,
-    ) -> dict[str, Array]:
-        """The variables of the correction, as arrays, of kernels that are ``packed`` or are not."""
-        batch, queries, heads, kv_heads, head_dim = (
-            np.asarray(size, float) for size in (batch, queries, heads, kv_heads, head_dim)
-        )
-        context = np.maximum(np.asarray(context, float), 1.0)
+    ) -> dict[str, FloatOrArray]:
+        """The variables of the correction, of kernels that are ``packed`` or are not."""
+        context = np.maximum(context, 1.0)
         kv_heads = kv_heads if packed else heads
         blocks = batch * kv_heads
         return {
@@ -86,7 +82,7 @@ class DecodeAttention(ModelOfVariables):
             "head_dim": head_dim,
         }
 
-    def values(self, *shape: Any) -> dict[str, Array]:
+    def values(self, *shape: Any) -> dict[str, FloatOrArray]:
         return self.variables(*shape, packed=self.packed)
 
     def seconds(self, *shape: Any) -> Array:
@@ -179,7 +175,7 @@ class AttentionNodes:
         sequences, of_each = batch * np.maximum(kv_heads / _MOST_KV_HEADS, 1.0), np.minimum(kv_heads, _MOST_KV_HEADS)
         log_seconds = self.several.at(sequences, of_each, queries * heads / kv_heads, context)
         alone = np.less_equal(heads, kv_heads)
-        if alone.any():
+        if np.any(alone):
             one = self.single.at(sequences, of_each, 1.0, context)
             of_rows = clamped(log_seconds, one, one + np.log(queries))
             log_seconds = np.where(alone, of_rows, log_seconds)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.records import FROM_LIST, NotNegative, Positive, Seconds
 from ssdsim.hardware.laws import Line, Scaling, TimingModel
 from ssdsim.hardware.rings import ring_rate
@@ -56,18 +56,26 @@ class CollectiveModel(TimingModel):
             raise ValueError("from_bytes and to_bytes must grow from regime to regime")
         return self
 
-    def seconds(self, message_bytes: ArrayLike) -> Array:
-        size = np.maximum(np.asarray(message_bytes, float), 1.0)
-        total = self.regimes[0].seconds(size)
-        for before, after in pairwise(self.regimes):
-            if size.max() <= before.to_bytes:  # nor is a later one reached
-                break
-            start, end = np.log([before.to_bytes, after.from_bytes])
-            crossed = np.clip((np.log(size) - start) / (end - start), 0.0, 1.0)
-            reached = before.seconds(before.to_bytes)
-            blended = reached ** (1 - crossed) * after.seconds(np.maximum(size, after.from_bytes)) ** crossed
-            total = np.where(crossed > 0, np.maximum(blended, reached), total)
-        return np.asarray(total)
+    def seconds(self, message_bytes: FloatOrArray) -> FloatOrArray:
+        """Of messages of these sizes."""
+        if np.ndim(message_bytes) == 0:
+            return self._of_one(float(message_bytes))
+        sizes = np.asarray(message_bytes, float)
+        return np.array([self._of_one(size) for size in sizes.ravel().tolist()]).reshape(sizes.shape)
+
+    def _of_one(self, message_bytes: float) -> float:
+        """Of one message, without arrays: a pass asks for one at a time."""
+        size = max(message_bytes, 1.0)
+        reached = sum(size > before.to_bytes for before in self.regimes[:-1])
+        after = self.regimes[reached]
+        if not reached:
+            return float(after.seconds(size))
+        before = self.regimes[reached - 1]
+        start, end = math.log(before.to_bytes), math.log(after.from_bytes)
+        crossed = min(1.0, (math.log(size) - start) / (end - start))
+        ends_s = before.seconds(before.to_bytes)
+        begins_s = after.seconds(max(size, after.from_bytes))
+        return float(max(ends_s, ends_s ** (1.0 - crossed) * begins_s**crossed))
 
     def wander(self, message_bytes: float) -> dict[str, float]:
         """How much each direction of the uncertainty of the regime that serves moves the logarithm of the time."""
@@ -105,7 +113,7 @@ class CollectiveLaw(Law[Collective]):
             return Timing(0.0, 0.0, key, "measured")
         if stand_in and op.ranks not in self.profile.collectives.get(op.kind, {}):
             own, other = (kind.replace("_", "-") for kind in (op.kind, stand_in))
-            seconds = float(self.model(stand_in, op.ranks).seconds(size))
+            seconds = self.model(stand_in, op.ranks).seconds(size)
             said = f"no {op.ranks}-rank {own} was timed"
             return untimed(self.profile, key, seconds, said, f"as an {other} of as much")
         model = self.model(op.kind, op.ranks)

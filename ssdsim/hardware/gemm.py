@@ -82,7 +82,8 @@ class GemmSegment(Card):
 
     def wander(self, m: float, n: float, k: float) -> list[float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        return self.correction.wander(gemm_variables(m, n, k, self.correction.domain))
+        correction = self.correction
+        return correction.wander(gemm_variables(m, n, k, correction.domain)) if correction.uncertainty else []
 
 
 class GemmModel(TimingModel):

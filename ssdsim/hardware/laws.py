@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field, model_validator
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.errors import nearest
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
@@ -84,7 +84,7 @@ class TimingModel(Card):
         """Standard deviation of log(real / predicted): the held-out one, or a datasheet's."""
         return self.report.log_sd if self.report else DATASHEET_LOG_SD
 
-    def beyond(self, values: Mapping[str, float]) -> str | None:
+    def beyond(self, values: Mapping[str, Any]) -> str | None:
         """Which variable leaves the domain, as short text; ``None`` inside it."""
         for name, (smallest, largest) in self.domain.items():
             if values[name] < smallest:
@@ -300,8 +300,8 @@ class ModelOfVariables(TimingModel):
     """In variables that are made of a shape, the last number of which are the bytes of an element."""
 
     @abstractmethod
-    def values(self, *shape: Any) -> dict[str, Array]:
-        """The variables, as arrays."""
+    def values(self, *shape: Any) -> dict[str, FloatOrArray]:
+        """The variables."""
 
     @abstractmethod
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array: ...
@@ -322,7 +322,7 @@ class ModelOfVariables(TimingModel):
     ) -> tuple[Array, str | None, dict[str, float]]:
         """Of one shape: its seconds, unless given, how it leaves the timed domain, how much each direction moves it."""
         values = self.values(*shape, element_bytes)
-        outside = self.beyond({name: float(value) for name, value in values.items()})
+        outside = self.beyond(values)
         return self._seconds(values, element_bytes) if seconds is None else seconds, outside, self._wander(values)
 
 
@@ -352,7 +352,7 @@ class CorrectedRoofline(ModelOfVariables):
         return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
 
     def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
-        return numbered(self.correction.wander({name: float(value) for name, value in values.items()}))
+        return numbered(self.correction.wander(values))
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
         (dtype,) = keys
@@ -370,13 +370,13 @@ class Line(Card):
     @abstractmethod
     def fixed_s(self) -> float: ...
 
-    def seconds(self, size: ArrayLike) -> Array:
+    def seconds(self, size: FloatOrArray) -> FloatOrArray:
         """Of so many bytes."""
-        return np.asarray(self.fixed_s + np.asarray(size, float) / self.bandwidth)
+        return self.fixed_s + size / self.bandwidth
 
     def moved(self, size: float) -> list[float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        seconds = float(self.seconds(size))
+        seconds = self.seconds(size)
         return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty]
 
 

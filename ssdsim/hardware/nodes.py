@@ -16,9 +16,9 @@ from itertools import accumulate
 from operator import mul
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 
 _SLOPE_NODES = 2  # back from the last timed node: a slope over one step is a timing's noise
 
@@ -40,10 +40,10 @@ class Lattice:
     def _flat(self) -> Array:
         return np.ascontiguousarray(self.log_seconds).ravel()
 
-    def at(self, *values: ArrayLike) -> Array:
+    def at(self, *values: FloatOrArray) -> FloatOrArray:
         """Logarithms of seconds at values of the axes, which broadcast together."""
-        if all(np.ndim(value) == 0 for value in values):
-            return np.asarray(self._at_one(*map(float, values)))  # type: ignore[arg-type]
+        if all(isinstance(value, int | float) for value in values):
+            return self._at_one(*values)
         corners: list[tuple[NDArray[np.intp], Array]] = [(np.zeros((), np.intp), np.ones(()))]
         for (logs, stride), value in zip(self._axes, values, strict=True):
             place = np.interp(np.log(value), logs, np.arange(len(logs)))
@@ -100,19 +100,16 @@ def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[i
 def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_] | None = None) -> Array:
     """``seconds`` of the first of ``nodes`` along ``axis``, and from there on along the line through the last ones.
 
-    So they go on, too, where the first are not ``inside`` what was timed.
+    So they go on, too, beyond the first ones that are ``inside`` what was timed.
     """
-    more = [(0, 0)] * (seconds.ndim - 1) + [(0, len(nodes) - seconds.shape[axis])]
-    filled = np.pad(np.moveaxis(seconds, axis, -1), more)
-    of_timings = np.broadcast_to(True if inside is None else inside, seconds.shape)
-    timed = np.pad(np.moveaxis(of_timings, axis, -1), more)
-    slope = np.zeros(filled.shape[:-1])
-    for node in range(1, len(nodes)):
-        last, before = node - 1, max(0, node - 1 - _SLOPE_NODES)
-        if last > before:
-            rise = (filled[..., last] - filled[..., before]) / (nodes[last] - nodes[before])
-            honest = np.clip(rise, 0.0, filled[..., last] / nodes[last])
-            slope = np.where(timed[..., last], honest, slope)
-        on_line = filled[..., last] + slope * (nodes[node] - nodes[last])
-        filled[..., node] = np.where(timed[..., node], filled[..., node], on_line)
+    given = np.moveaxis(seconds, axis, -1)
+    of_timings = np.moveaxis(np.broadcast_to(True if inside is None else inside, seconds.shape), axis, -1)
+    last = np.maximum(of_timings.sum(axis=-1, keepdims=True), 1) - 1
+    before = np.maximum(last - _SLOPE_NODES, 0)
+    last_s, before_s = (np.take_along_axis(given, at, axis=-1) for at in (last, before))
+    rise = (last_s - before_s) / np.where(last > before, nodes[last] - nodes[before], np.inf)
+    slope = np.clip(rise, 0.0, last_s / nodes[last])
+    filled = last_s + slope * (nodes - nodes[last])
+    own = filled[..., : given.shape[-1]]
+    np.copyto(own, given, where=np.arange(given.shape[-1]) <= last)
     return np.moveaxis(filled, -1, axis)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.hardware.laws import CorrectedRoofline, Roofline
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
@@ -54,7 +54,7 @@ class PrefillAttentionModel(CorrectedRoofline):
         heads = values["blocks"] * (1 + 1 / values["group"])
         return np.asarray(2 * element_bytes * heads * values["tokens"] * values["head_dim"]), values["flops"]
 
-    def values(self, *shape: Any) -> dict[str, Array]:
+    def values(self, *shape: Any) -> dict[str, FloatOrArray]:
         return self.variables(*shape[:-1])
 
 

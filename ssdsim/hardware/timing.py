@@ -49,6 +49,8 @@ class Timing:
 
     @property
     def own_log_sd(self) -> float:
+        if not self.shared:
+            return self.log_sd
         return math.sqrt(max(0.0, self.log_sd**2 - sum(moved**2 for moved in self.shared.values())))
 
 

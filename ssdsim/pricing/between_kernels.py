@@ -127,7 +127,8 @@ def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, 
         return cost + wander
     seconds = kernels.seconds + cost.seconds
     beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
-    return cost + wander + _structure(runtime, seconds, beside_s, bool(paid["per_expert_layer_s"]))
+    structure = _structure(runtime, seconds, beside_s, bool(paid["per_expert_layer_s"]))
+    return Cost.total((each, 1) for each in (cost, wander, structure))
 
 
 def cost_of_step(runtime: Runtime, paid: Units) -> Cost:

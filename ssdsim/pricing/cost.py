@@ -40,11 +40,15 @@ class Cost:
         warnings: frozenset[str] = frozenset()
         for cost, times in counted:
             for key, (seconds, log_sd) in cost.terms.items():
-                before, before_sd = terms.get(key, (0.0, log_sd))
-                terms[key] = (before + times * seconds, max(before_sd, log_sd))
+                if key in terms:
+                    before, before_sd = terms[key]
+                    terms[key] = before + times * seconds, max(before_sd, log_sd)
+                else:
+                    terms[key] = times * seconds, log_sd
             for direction, seconds in cost.shared.items():
                 shared[direction] = shared.get(direction, 0.0) + times * seconds
-            warnings |= cost.warnings
+            if cost.warnings:
+                warnings |= cost.warnings
         return cls(terms, warnings, shared)
 
     @cached_property

@@ -77,7 +77,7 @@ def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, 
     """How many targets share the draft of a strategy with these options of its ``own``, and whether it serves them
     together.
     """
-    targets = int(options[TARGETS.name]) if TARGETS in own else 1
+    targets = int(options[TARGETS.name]) if any(option.name == TARGETS.name for option in own) else 1
     return targets, targets > 1 and options[SERVES.name] == _TOGETHER
 
 

@@ -11,9 +11,9 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group
+from ssdsim.base.option import Group, number
 from ssdsim.pricing.room import counted
-from ssdsim.reports.figure import Figure, LeftOut, number, rounded
+from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key

@@ -57,6 +57,18 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     ------
     InputError : a rate outside [0, 1], k not a whole number >= 0, or a number of rates other than 1 and K.
     """
+    return _of_one_rate(alpha, k) if type(alpha) is float and type(k) is int else _accepted_length_pmf(alpha, k)
+
+
+@lru_cache(maxsize=4096)
+def _of_one_rate(alpha: float, k: int) -> Array:
+    """Worked out once: all that is compared is looked at under the same rates."""
+    pmf = _accepted_length_pmf(alpha, k)
+    pmf.flags.writeable = False
+    return pmf
+
+
+def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     k = whole("k", k, 0)
     rates = within("alpha", alpha, 0, 1)
     if rates.ndim > 1 or (rates.ndim == 1 and rates.size != k):

@@ -102,7 +102,7 @@ def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:
 
 
 def _given_accepted(fan_outs: FanOut, curve: Curve, curve_all: Curve) -> Array:
-    return np.append(curve(fan_outs[:-1]), curve_all(fan_outs[-1]))
+    return curve(fan_outs) if curve_all is curve else np.append(curve(fan_outs[:-1]), curve_all(fan_outs[-1]))
 
 
 def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: Curve, curve_all: Curve) -> FanOut:

@@ -105,7 +105,7 @@ def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, St
 def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:
     """The guesses at each node that are right the most often in the mean round."""
     assert isinstance(tree, StaticTree)  # settled
-    return likeliest_fan_outs(tree.tree, model.one_deeper().rates, settings["budget"])
+    return likeliest_fan_outs(tree.tree, model.one_deeper.rates, settings["budget"])
 
 
 def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts) -> Array:
@@ -113,7 +113,7 @@ def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts)
     if settings["p_hit"] is not None:
         return tree.accepted_pmf(model) * float(settings["p_hit"])
     assert isinstance(tree, StaticTree)  # settled
-    return hits_by_accepted(tree.tree, model.one_deeper().rounds, guesses)
+    return hits_by_accepted(tree.tree, model.one_deeper.rounds, guesses)
 
 
 def _round_s(settings: Settings, site: Site, drafter: Drafter) -> Round:

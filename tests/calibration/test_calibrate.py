@@ -158,7 +158,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
         ([], "give either --device cpu or --gpus"),
         (["--device", "tpu"], "'tpu' is not one of 'cpu'"),
         (["--device", "cpu", "--target", "llama-2-70b"], "GiB on cpu"),
-        (["--gpus", "x"], "'cuda:x' is not a device"),
+        (["--gpus", "x"], "--gpus x: one GPU or a range of them"),
         (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),
     ],
 )

@@ -101,6 +101,18 @@ def test_it_opens_at_the_verdict_of_predict(opened: Browser, made: Explorer) -> 
     holds(opened)
 
 
+def test_the_title_of_the_ratio_is_no_firmer_than_the_verdict(opened: Browser) -> None:
+    """It said "ahead at every batch" where the bands left it open."""
+    said = []
+    for stop in range(len(STOPS["b"])):
+        move(opened, "b", stop)
+        said.append(text(opened, "#side-0 .verdict").split()[0].rstrip(":"))
+    title = text(opened, "#ratio-0 h3")
+    assert title.startswith("SSD against SD: ")
+    assert ("undecided" in title) == ("Undecided" in said), (said, title)
+    assert ("SSD is faster" in title) == ("Yes" in said), (said, title)
+
+
 def test_a_slider_moves_by_keyboard_and_all_follows(opened: Browser) -> None:
     before = text(opened, "#round-0 h3")
     opened.evaluate("document.getElementById('at-b').focus()")

@@ -7,6 +7,7 @@ tree takes the easy guesses away from its cache.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -24,6 +25,13 @@ def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
 
     ``rates`` reach one depth below the tree.
     """
+    return _likeliest(tree, rates.tobytes(), rates.shape[1], budget)
+
+
+@lru_cache(maxsize=4096)
+def _likeliest(tree: Tree, rates_bytes: bytes, ranks: int, budget: int) -> FanOuts:
+    """Worked out once: a search asks for the same trees on other devices and at other batches."""
+    rates = np.frombuffer(rates_bytes).reshape(-1, ranks)
     scores, depths = tree.scores(rates).tolist(), tree.depths
     by_depth = rates.tolist()
     heap = [(-scores[v] * _rate(by_depth[depths[v]], tree.children[v] + 1), v) for v in range(tree.nodes + 1)]
@@ -36,6 +44,7 @@ def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
         guesses[v] += 1
         following = tree.children[v] + int(guesses[v]) + 1
         heappush(heap, (-scores[v] * _rate(by_depth[depths[v]], following), v))
+    guesses.flags.writeable = False
     return guesses
 
 

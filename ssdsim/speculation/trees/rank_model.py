@@ -56,6 +56,7 @@ class RankModel:
         shares = np.divide(rates[:, 1:], wrong, out=np.zeros_like(rates[:, 1:]), where=wrong > 0.0)
         return cls(rates[:, 0], shares, concentration, ordered=False)
 
+    @cached_property
     def one_deeper(self) -> RankModel:
         """The model of bonus tokens, too: one depth more, as good as the last."""
         shares = self.shares if self.shares.ndim == 1 else np.vstack([self.shares, self.shares[-1:]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ class Tree:
             depths.append(depths[parent] + 1)
         return tuple(depths)
 
-    @property
+    @cached_property
     def depth(self) -> int:
         """The most tokens that can be accepted."""
         return max(self.depths)
@@ -95,13 +95,13 @@ class Tree:
         """Nodes at each depth from 1 on."""
         return tuple(np.bincount(self.depths)[1:].tolist())
 
-    @property
+    @cached_property
     def expanded(self) -> tuple[int, ...]:
         """Nodes with children at each depth from the root's on: the rows of each pass of the draft."""
         inner = [depth for depth, children in zip(self.depths, self.children, strict=True) if children]
         return tuple(np.bincount(inner).tolist()) if inner else ()
 
-    @property
+    @cached_property
     def is_chain(self) -> bool:
         return all(children <= 1 for children in self.children)
 
@@ -117,10 +117,7 @@ class Tree:
 
         ``rates`` may have axes in front, of rounds that differ.
         """
-        scores = np.ones((*rates.shape[:-2], self.nodes + 1))
-        for depth, (nodes, parents, ranks) in enumerate(self._levels):
-            scores[..., nodes] = scores[..., parents] * rates[..., depth, ranks]
-        return scores
+        return _scores(self, rates.tobytes(), rates.shape)
 
     def ends(self, rates: Rates) -> Array:
         """P(the accepted path ends at a node), shape ``(m+1,)``; they sum to 1."""
@@ -130,10 +127,21 @@ class Tree:
 
     def accepted_pmf(self, rates: Rates) -> Array:
         """P(exactly j tokens are accepted), shape ``(depth+1,)``; the mean of rounds that differ."""
-        scores = self.scores(rates)
-        reached = [float(scores[..., nodes].sum(axis=-1).mean()) for nodes, _, _ in self._levels]
-        return np.asarray(np.maximum(0.0, -np.diff([1.0, *reached, 0.0])))
+        by_node = self.scores(rates).reshape(-1, self.nodes + 1).mean(axis=0)
+        reached = np.bincount(self.depths, weights=by_node)
+        return np.asarray(np.maximum(0.0, -np.diff(reached, append=0.0)))
 
     def expected_tokens(self, rates: Rates) -> float:
         """Tokens of a round with its bonus: the sum of all scores (Sequoia, Proposition 3.4); the mean of rounds."""
         return float(self.scores(rates).sum(axis=-1).mean())
+
+
+@lru_cache(maxsize=1024)
+def _scores(tree: Tree, rates_bytes: bytes, shape: tuple[int, ...]) -> Array:
+    """Worked out once: a search asks for the same trees on other devices and at other batches."""
+    rates = np.frombuffer(rates_bytes).reshape(shape)
+    scores = np.ones((*shape[:-2], tree.nodes + 1))
+    for depth, (nodes, parents, ranks) in enumerate(tree._levels):
+        scores[..., nodes] = scores[..., parents] * rates[..., depth, ranks]
+    scores.flags.writeable = False
+    return scores
