@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit import fit_gemm, hold_out
+from calibration.fit import hold_out
+from calibration.fit_gemm import fit_gemm
 from calibration.importers.aiconfigurator import gemm_rows
 from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES
 from calibration.side_by_side import fitted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -51,11 +52,14 @@ class Timed(OptionRecord):
         """The target's, then the draft's; of a machine that is ``described`` where one is."""
         gpus, tp, draft_gpu = self.gpus, self.tp, self.draft_gpu
         if (self.device is None) == (gpus is None):
-            raise InputError("give either --device cpu or --gpus 0-4")
+            of_it = f" ({described.name} has 0-{described.device.count - 1})" if described else ""
+            raise InputError(f"give either --device cpu or --gpus 0-4{of_it}")
         if self.device is not None:
             if draft_gpu is not None:
                 raise InputError("--draft-gpu has no effect with --device cpu")
             return [f"cpu:{core}" for core in range((tp or 1) + 1)]
+        if not re.fullmatch(r"\d+(-\d+)?", str(gpus)):
+            raise InputError(f"--gpus {gpus}: one GPU or a range of them, such as 0 or 0-4")
         found = named_devices(f"cuda:{gpus}") if described else _here(f"cuda:{gpus}")
         if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
             raise InputError(

@@ -13,7 +13,8 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from calibration.calibrate import today
-from calibration.fit import ATTENTION_SHAPE, FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.fit_attention import ATTENTION_SHAPE
 from calibration.fit_experts import fit_experts
 from calibration.points import Point, Workload
 from calibration.rows import Row, instability

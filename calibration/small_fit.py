@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import judged, significant
-from calibration.fit import ATTENTION_SHAPE, FEWEST_ROWS, fit_attention, fit_gemm, report
+from calibration.fit import FEWEST_ROWS, report
+from calibration.fit_attention import ATTENTION_SHAPE, fit_attention
+from calibration.fit_gemm import fit_gemm
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
 from ssdsim.base.checks import Array

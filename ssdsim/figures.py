@@ -83,7 +83,7 @@ def cache_shapes(answer: Answer) -> go.Figure:
 
 
 def fallback(answer: Answer, seed: int = 0) -> go.Figure:
-    """Which fallback at which batch, with Theorem 17's batch."""
+    """Which backup at which batch, with Theorem 17's batch."""
     return figure(answer, "fallback", seed)
 
 
@@ -215,3 +215,9 @@ def _on_white(plot: go.Figure) -> go.Figure:
     made = theme.LIGHT.template()
     made["layout"] |= {"paper_bgcolor": theme.LIGHT.card, "plot_bgcolor": theme.LIGHT.card}
     return plot.update_layout(template=made)
+
+
+def __dir__() -> list[str]:
+    """The figures, and how they are saved: not what draws them."""
+    here = {name: each for name, each in globals().items() if not name.startswith("_")}
+    return sorted(name for name, each in here.items() if getattr(each, "__module__", None) == __name__)

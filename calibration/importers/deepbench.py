@@ -12,7 +12,7 @@ from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
-from calibration.fit import fit_gemm
+from calibration.fit_gemm import fit_gemm
 from calibration.importers import datasheet
 from calibration.importers.tables import read_table, with_numbers
 from ssdsim.base.errors import InputError

@@ -19,7 +19,9 @@ from typing import cast
 
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_attention, fit_collective, fit_elementwise, fit_gemm, fit_link
+from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.fit_attention import fit_attention
+from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import read_table, with_numbers
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest

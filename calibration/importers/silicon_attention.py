@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_attention, fit_prefill_attention
+from calibration.fit import FEWEST_ROWS
+from calibration.fit_attention import fit_attention, fit_prefill_attention
 from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, one_time_a_shape
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES

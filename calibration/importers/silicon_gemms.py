@@ -7,7 +7,8 @@ from functools import partial
 
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_gemm
+from calibration.fit import FEWEST_ROWS
+from calibration.fit_gemm import fit_gemm
 from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES, Fits, one_time_a_shape
 from calibration.importers.system_card import SystemCard
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from calibration.fit import fit_elementwise, fit_gemm
+from calibration.fit import fit_elementwise
+from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.elementwise import ElementwiseModel

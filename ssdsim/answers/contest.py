@@ -13,7 +13,7 @@ from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
 
-SIGN_OPEN = "the timings' errors leave the sign open"
+OPEN = "the timings' errors leave open who is faster"
 
 Outcome = Literal["wins", "loses", "undecided"]
 Key = TypeVar("Key", bound=Hashable)

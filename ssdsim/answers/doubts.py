@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ssdsim.answers.contest import SIGN_OPEN, Contest, Key, Versus
+from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
@@ -117,17 +117,20 @@ class Basis:
         return f"{before}{where}{whatever}{after}: {condition}{clause}{over}."
 
     def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
-        """``; over 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range. ``held`` are rivals' places."""
+        """``; with acceptance anywhere in 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range.
+
+        ``held`` are rivals' places.
+        """
         every = list(contest.over.values())
         ranged = [at for at in held if every[at].lowest is not None]
-        if not ranged or not self.where:
+        if not ranged or not self.anywhere:
             return ""
         if len(ranged) == 1 and every[held[0]].stays:
             said = f"stays {field(ranged[0], 'lowest')}x"
         else:
             spans = [f"{field(at, 'lowest')}-{field(at, 'highest')}x" for at in ranged]
             said = f"is {' and '.join(spans)}"
-        return f"; over {literally(self.where)} it {said}"
+        return f"; with {literally(self.anywhere)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """Why nothing is decided."""
@@ -136,21 +139,24 @@ class Basis:
         return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
-        """The sign is the tokens', where it ``turns`` within their ranges; else the errors leave it open."""
+        """Tokens decide it, where it ``turns`` within their ranges; else the errors leave it open."""
         names = [each.what for each in self.tokens if each.half >= _SHOWN]
         if turns and names:
             names = [each.what for each in self.tokens if each.turns] or names
-            whose = " and ".join(f"{name}'" if name.endswith("s") else f"{name}'s" for name in names)
-            return f", so the sign is {whose}: measure {'it' if names == [ACCEPTANCE] else 'them'}"
+            which, it = ("decides", "it") if names == [ACCEPTANCE] else ("decide", "them")
+            return f", so {' and '.join(names)} {which} who is faster: measure {it}"
         if not names:
-            return f"; {SIGN_OPEN}"
-        return f"; the timings' errors and what is not known of {' and '.join(names)} leave the sign open"
+            return f"; {OPEN}"
+        return f"; the timings' errors and what is not known of {' and '.join(names)} leave open who is faster"
 
     @property
-    def where(self) -> str:
-        """``0.5-0.9``, or ``their plausible ranges``; empty where no input lies in a range."""
+    def anywhere(self) -> str:
+        """``acceptance anywhere in 0.5-0.9``, several ``anywhere plausible``; empty where none lies in a range.
+
+        Unlike a 95 % interval this has the best and the worst of the ranges, timings being as they are predicted.
+        """
         ranged = [each for each in self.inputs if each.is_open]
-        return _where(ranged) if ranged else ""
+        return _anywhere(ranged) if ranged else ""
 
 
 SURE = Basis()
@@ -182,14 +188,14 @@ def listed(inputs: Iterable[TokenInput]) -> str:
     return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
 
 
-def _where(ranged: Sequence[TokenInput]) -> str:
+def _anywhere(ranged: Sequence[TokenInput]) -> str:
     if len(ranged) > 1:
+        names = " and ".join(dict.fromkeys(each.what for each in ranged))
         plausible = all(each.standing == "placeholder" for each in ranged)
-        return "their plausible ranges" if plausible else "their ranges"
+        return f"{names} anywhere {'plausible' if plausible else 'in their ranges'}"
     (each,) = ranged
     assert each.within is not None  # it is open
-    name = "" if each.standing == "placeholder" else f"{_called(each)} "
-    return f"{name}{each.within[0]:g}-{each.within[1]:g}"
+    return f"{_called(each)} anywhere in {each.within[0]:g}-{each.within[1]:g}"
 
 
 def _called(each: TokenInput) -> str:

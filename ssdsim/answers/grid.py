@@ -181,11 +181,16 @@ class _Table:
         found = self._fastest.get(name)
         return None if found is None else found.scenarios
 
-    def fastest(self) -> Iterator[tuple[int, float, Scenario]]:
-        """Each point with the tokens/s and the scenario of its strategy."""
+    def fastest(self) -> Iterator[tuple[int, Scenario]]:
+        """Each point with the scenario of its strategy."""
         for each in self._fastest.values():
             for number, row in enumerate(each.scenarios.rows.tolist()):
-                yield row, float(each.rates[number]), each.scenarios[number]
+                yield row, each.scenarios[number]
+
+    def rates(self) -> dict[int, float]:
+        """Of each point the tokens/s of its strategy."""
+        rates = (zip(each.scenarios.rows.tolist(), each.rates.tolist(), strict=True) for each in self._fastest.values())
+        return dict(pair for each in rates for pair in each)
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = self._names or list(strategies.default())
@@ -304,15 +309,13 @@ class OfOneStrategy:
 
     @cached_property
     def found(self) -> list[Scenario | str]:
-        return [self._best[number][1] if error is None else error for number, error in enumerate(self.errors)]
+        best = dict(self._table.fastest())
+        return [best[number] if error is None else error for number, error in enumerate(self.errors)]
 
     @cached_property
     def tokens_per_second(self) -> list[float]:
-        return [self._best[number][0] if error is None else 0.0 for number, error in enumerate(self.errors)]
-
-    @cached_property
-    def _best(self) -> dict[int, tuple[float, Scenario]]:
-        return {row: (rate, scenario) for row, rate, scenario in self._table.fastest()}
+        best = self._table.rates()
+        return [best[number] if error is None else 0.0 for number, error in enumerate(self.errors)]
 
     @property
     def warnings(self) -> frozenset[str]:

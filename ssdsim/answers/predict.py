@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
 from ssdsim.answers import prediction_table
 from ssdsim.answers.contest import share_fastest
+from ssdsim.answers.other_k import other_k
 from ssdsim.answers.reads import check_owners, check_read
-from ssdsim.answers.told import Shown, Told
 from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Interval
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration, configure
@@ -51,10 +53,16 @@ class Prediction(Shown):
             return None
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
+    @cached_property
+    def other_k(self) -> str:
+        """What a search of K would say where K is only the default; empty where somebody chose it."""
+        return other_k(self.configuration, self.verdict, self.estimates)
+
     @property
     def told(self) -> Told:
         v = self.verdict
-        return prediction_table.told(self.configuration, self.estimates, self.intervals, v.subject, v.sentence)
+        sentence = f"{v.sentence} {self.other_k}".rstrip()
+        return prediction_table.told(self.configuration, self.estimates, self.intervals, v.subject, sentence)
 
     @property
     def unit(self) -> str:

@@ -6,26 +6,11 @@ from collections.abc import Mapping
 
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED, Column
-from ssdsim.answers.told import Told
 from ssdsim.base.intervals import Interval
-from ssdsim.base.kinds import Number
-from ssdsim.base.option import Group
+from ssdsim.base.told import Told
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import Configuration
-from ssdsim.scenario.options import ALL, members
-
-
-def title(configuration: Configuration) -> str:
-    """One line that says what was asked."""
-    v = configuration.settings
-    shape = configuration.shape
-    if configuration.site is None:
-        numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
-        units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
-        return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {shape}"
-    hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
-    return f"{v['target']} + {v['draft']} on {hardware}, {configuration.site.degrees}, context {v['context']}; {shape}"
 
 
 def told(
@@ -49,7 +34,7 @@ def told(
         over = (f"{e.tokens_per_second / estimates[rival].tokens_per_second:.2f}x" for rival in rivals)
         rows.append((strategies.ALL.named(name).title, first, *said, *rest, *over))
     header = ("", rate, *bounds, *others, *(f"vs {strategies.ALL.named(name).title}" for name in rivals))
-    return Told(title(configuration), header, rows, sentence)
+    return Told(configuration.title, header, rows, sentence)
 
 
 def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:

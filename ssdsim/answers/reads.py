@@ -83,7 +83,8 @@ def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:
     """The titles of the strategies that read an option at ``options``, as far as they are possible there."""
     for strategy in strategies.ALL:
         try:
-            if option in options_read(strategy.name, options):
+            alone = {**options, "strategies": strategy.name}
+            if option in Asked.of(alone).reads | options_read(strategy.name, alone):
                 yield strategy.title
         except InputError:
             continue

@@ -9,14 +9,17 @@ from types import MappingProxyType
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.scenario import Scenario
 
+_NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
-@dataclass(frozen=True)
-class Verdict:
+
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """Is ``subject`` the strategy to use?
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
@@ -33,6 +36,21 @@ class Verdict:
     sentence: str
     doubts: tuple[Doubt, ...] = ()
     doubts_told: str = ""
+
+    @property
+    def told(self) -> Told:
+        """A row a rival."""
+        title = strategies.ALL.named(self.subject).title
+        rows = [
+            (
+                strategies.ALL.named(rival).title,
+                f"{versus.ratio:.2f}x",
+                "-" if versus.interval is None else f"{versus.low:.2f}-{versus.high:.2f}",
+                "-" if versus.probability_faster is None else f"{versus.probability_faster:.2f}",
+            )
+            for rival, versus in self.over.items()
+        ]
+        return Told(f"The verdict on {title}", ("over", "ratio", "95 %", "P(faster)"), rows, self.sentence)
 
 
 def verdict(
@@ -97,9 +115,18 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(sorted(others, key=lambda name: name != first))
 
 
+def called_together(names: Sequence[str]) -> str:
+    """``SD and AR``; of many how many they are."""
+    titles = [strategies.ALL.named(name).title for name in names]
+    return " and ".join(titles) if len(titles) <= _NAMED else f"{titles[0]} and {len(titles) - 1} others"
+
+
 def _told(contest: Contest[str]) -> Sequence[str]:
-    """The rival that decides it, or each that leaves it open."""
-    return [contest.closest] if contest.decided else contest.open or [contest.closest]
+    """The rival that decides it, or those that leave it open; of many the fastest."""
+    if contest.decided or not contest.open:
+        return [contest.closest]
+    fastest = sorted(contest.open, key=lambda rival: contest.over[rival].ratio)[:_NAMED]
+    return [rival for rival in contest.open if rival in fastest]
 
 
 def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
@@ -128,7 +155,8 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
 
     said = f"{literally(title)} is {' and '.join(map(held, told))}"
     if not contest.decided:
-        return said
+        others = len(contest.open) - len(told)
+        return f"{said} (and open against {others} more)" if others > 0 else said
     rival = contest.closest
     if contest.outcome == "loses":
         faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"

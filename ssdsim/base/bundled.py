@@ -32,7 +32,7 @@ class Shelf(Generic[T]):
     """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``made`` here.
 
     ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed
-    ``besides`` the names.
+    ``besides`` the names; of a name that may mean several cards it says what ``differs``.
     """
 
     what: str
@@ -41,6 +41,7 @@ class Shelf(Generic[T]):
     load: Callable[[Path], T]
     besides: tuple[str, ...] = ()
     made: Mapping[str, T] = field(default_factory=dict)
+    differs: Callable[[T], str] | None = None
 
     def names(self) -> list[str]:
         """The names of the bundled cards."""
@@ -78,10 +79,13 @@ class Shelf(Generic[T]):
     def unknown(self, name: object, called: str) -> InputError:
         """The complaint of a name that no card has: it names the card that is ``called`` nearly so."""
         names = self.names()
+        if len(several := may_mean(called, names)) > 1:
+            return InputError(f"{self.what} '{name}' may mean {' or '.join(map(self._told_apart, several))}: name one")
         allowed = ", ".join((*names, *self.besides))
-        several = may_mean(called, names)
-        which = f"; it may mean {' or '.join(several)}." if several else nearest(called, names)
-        return InputError(f"unknown {self.what} '{name}'{which} Allowed: {allowed}")
+        return InputError(f"unknown {self.what} '{name}'{nearest(called, names)} Allowed: {allowed}")
+
+    def _told_apart(self, name: str) -> str:
+        return name if self.differs is None else f"{name} ({self.differs(self.find(name))})"
 
 
 def may_mean(name: str, names: Iterable[str]) -> list[str]:

@@ -19,10 +19,15 @@ class InputError(ValueError):
 
 def nearest(name: object, allowed: Iterable[str]) -> str:
     """``"; did you mean 'x'?"`` for the allowed name closest to ``name``, or a full stop."""
+    close = closest(name, allowed)
+    return f"; did you mean '{close}'?" if close else "."
+
+
+def closest(name: object, allowed: Iterable[str], least: float = 0.5) -> str | None:
+    """The allowed name that ``name`` is most like; None where it is like none, by the share of what they have alike."""
     import difflib  # here, because only a mistake needs it
 
-    close = difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else "."
+    return next(iter(difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=least)), None)
 
 
 def told(value: Any) -> str:

@@ -52,7 +52,7 @@ class Whole(Kind):
     least: int = 1
     most: int = 1_000_000
     form = "integer"
-    unless = "not a whole number such as 8 or 8k, which is 8192."
+    unless = "not a whole number such as 8 or 8k, which is 8192"
 
     @property
     def must(self) -> str:
@@ -60,7 +60,11 @@ class Whole(Kind):
 
     def parse(self, text: str) -> int:
         """A ``k`` is 1024, as lengths of contexts are told."""
-        return int(text[:-1]) * 1024 if text[-1:] in ("k", "K") else int(text)
+        digits, each = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
+        try:
+            return int(digits) * each
+        except ValueError:
+            raise ValueError(f"'{text}' is not a whole number") from None
 
     def checked(self, said: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
@@ -77,7 +81,7 @@ class Number(Kind):
     most: float = 1e9
     least: float = 0.0
     form = "float"
-    unless = "not a valid float."
+    unless = "not a number such as 0.5"
 
     @property
     def must(self) -> str:
@@ -86,11 +90,13 @@ class Number(Kind):
         return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
 
     def parse(self, text: str) -> float:
-        return _share(text) if self.most <= 1.0 else float(text)
+        return _share(text) if self.most <= 1.0 else _number(text)
 
     def checked(self, said: str, value: Any) -> float:
         if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            percent = self.most == 1.0 and isinstance(value, int | float) and 1.0 < value <= 100.0
+            hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
+            raise InputError(f"{said} must {self.must}, got {told(value)}{hint}")
         return value
 
 
@@ -288,7 +294,15 @@ class OneOrByPosition(Kind):
 
 def _share(text: str) -> float:
     """The share that ``0.8`` or ``80%`` says."""
-    return float(text[:-1]) / 100.0 if text.endswith("%") else float(text)
+    return _number(text[:-1]) / 100.0 if text.endswith("%") else _number(text)
+
+
+def _number(text: str) -> float:
+    """A float; ValueError in the words that a person reads where it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is not a number") from None
 
 
 def _range(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,21 +12,25 @@ from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Member, Number, NumberOrWord, OneOf, OneOrByPosition, Registered, Whole, ends
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
+EVERY = "all"
+"""Stands for every name that there is."""
 
 
 @dataclass(frozen=True)
 class Names(Kind):
-    """Names of registered things: a list, or text with commas between them."""
+    """Names of registered things: a list, or text with commas between them; :data:`EVERY` for all of them."""
 
     of: Registered
     depth = 1
 
     @property
     def must(self) -> str:
-        return f"name some of {', '.join(self.of.names)}, each once"
+        return f"name some of {', '.join(self.of.names)}, each once, or be {EVERY}"
 
     def checked(self, said: str, value: Any) -> tuple[str, ...]:
         names = tuple(value.split(",")) if isinstance(value, str) else tuple(_list(said, value))
+        if names == (EVERY,):
+            return self.of.names
         for name in names:
             Member(self.of).checked(said, name)
         if len(set(names)) < len(names):
@@ -183,7 +188,14 @@ class Several(Kind):
         try:
             return [self.of.parse(part)]
         except ValueError as error:
-            raise (ValueError(f"'{part}' is {error}") if isinstance(self.of, OneOf) else error) from None
+            if isinstance(self.of, OneOf):
+                raise ValueError(f"'{part}' is {error}") from None
+            if self._number is not None and (ends := _WITH_A_DASH.fullmatch(part)):
+                raise ValueError(f"'{part}' is not a number; a range is {ends[1]}:{ends[2]}") from None
+            raise
+
+
+_WITH_A_DASH = re.compile(r"([\d.]+)-([\d.]+)")
 
 
 def _steps(part: str, of: Whole | Number) -> list[Any]:
@@ -197,9 +209,9 @@ def _steps(part: str, of: Whole | Number) -> list[Any]:
         raise ValueError(f"'{part}' does not rise from first to last by a positive step")
     count = int((last - first) / step + 1e-9) + 1
     if not steps and first + (count - 1) * step < last - 1e-9:
-        raise ValueError(
-            f"'{part}' does not reach {last:g} by steps of 1: give a step; --ranges says where a rate lies"
-        )
+        such_as = f"{part}:{(last - first) / 4:.3g}"
+        said = f"'{part}' does not reach {last:g} by steps of 1: give a step ({such_as})"
+        raise ValueError(f"{said}; --ranges says where a rate lies")
     if count > MOST_VALUES:
         raise ValueError(f"'{part}' has {count} values")
     return [kind(round(first + i * step, 12)) for i in range(count)]

@@ -139,6 +139,11 @@ class Option:
         return self.kind.checked(self.spelling, value)
 
 
+def number(value: Any) -> str:
+    """A value of an option as a person writes it."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def spelled(name: str) -> str:
     """The command-line spelling of an option's name."""
     return "--" + name.replace("_", "-")

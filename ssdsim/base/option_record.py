@@ -43,9 +43,17 @@ def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
     return {name: Option(**{"name": name, "default": default, **own, **more}) for name, (default, more) in said.items()}
 
 
+def called(record: type[OptionRecord]) -> Mapping[str, str]:
+    """What each field is called by who gives it: an option by its name."""
+    options = options_of(record)
+    return {
+        each.name: options[each.name].name if each.name in options else each.name
+        for each in fields(record)
+        if each.init
+    }
+
+
 def taken(record: type[R], given: dict[str, Any]) -> R:
     """The record of what is ``given`` of it, which is taken out of there; None is not given."""
-    options = options_of(record)
-    called = {each.name: options[each.name].name if each.name in options else each.name for each in fields(record)}
-    values = {name: given.pop(option, None) for name, option in called.items()}
+    values = {name: given.pop(option, None) for name, option in called(record).items()}
     return record(**{name: value for name, value in values.items() if value is not None})

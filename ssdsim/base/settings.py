@@ -75,10 +75,11 @@ class Settings(Mapping[str, Any]):
         """These, and what ``other`` derived from the same options."""
         return Settings({**self._values, **other._values}, {**self._sources, **other._sources}, self._defaults)
 
-    def that_shape(self, read: Collection[str]) -> Settings:
-        """Those that have a value and either are among ``read`` or were derived."""
-        shaping = [name for name in self if name in read or self.source(name) not in (GIVEN, DEFAULT)]
-        kept = {name: self[name] for name in shaping if self[name] is not None}
+    def that_shape(self, read: Collection[str], idle: Collection[str] = ()) -> Settings:
+        """Those that have a value and either are among ``read`` or were derived, but for ``idle`` ones."""
+        derived = (name for name in self if self.source(name) not in (GIVEN, DEFAULT) and name not in idle)
+        shaping = {*read, *derived}
+        kept = {name: self[name] for name in self if name in shaping and self[name] is not None}
         return Settings(kept, {name: self.source(name) for name in kept})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from ssdsim.base.errors import InputError
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.server import Server
-from ssdsim.pairs.importers import llama_cpp, sglang, trtllm, vllm
+from ssdsim.pairs.importers import llama_cpp, sglang, trtllm, vllm_counters
 from ssdsim.pairs.importers.counts import Asked, Counts, Source, pooled
 
 METRICS = "/metrics"
@@ -39,7 +39,7 @@ def _of_vllm(server: Server, seen: Seen) -> Counts | None:
     if seen.before is None or seen.after is None:
         return None
     before, after = (Source(Path(METRICS), text) for text in (seen.before, seen.after))
-    return vllm.between(before, after, server.served)
+    return vllm_counters.between(before, after, server.served)
 
 
 def _of_tensorrt(server: Server, seen: Seen) -> Counts | None:

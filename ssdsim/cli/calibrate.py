@@ -93,12 +93,18 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: boo
 
     described = find_hardware(machine) if machine is not None else _this_machine()
     if machine is not None and full_hardware_name(machine) != machine and not quiet:
-        others = ", ".join(name for name, means in MACHINES.items() if means != described.name)
-        echo(f"note: --machine {machine} is taken for {described.name} (another memory: {others})", stderr=True)
+        echo(f"note: --machine {machine} is taken for {described.name}{_of_other_memory(described)}", stderr=True)
     devices = timed.devices(described)
     found = dry_run(timed.workload(devices, described), devices, described)
     _refuse_too_large(found, described)
     show_dry_run(found, described, minutes, as_json)
+
+
+def _of_other_memory(described: HardwareProfile) -> str:
+    """The machines that differ in their memory alone; empty where none is known."""
+    if described.name not in MACHINES.values():
+        return ""
+    return f" (another memory: {', '.join(name for name, means in MACHINES.items() if means != described.name)})"
 
 
 def _this_machine() -> HardwareProfile:
@@ -109,7 +115,8 @@ def _this_machine() -> HardwareProfile:
     InputError : no GPU here, or one that no profile describes.
     """
     seen = seen_gpus()
-    said = f"give --machine: {', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
+    others = f"{', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
+    said = f"describe one, such as --machine dgx-1 --gpus 0-4; --machine may be {others}"
     if not seen:
         raise InputError(f"--dry-run finds no GPU here (nvidia-smi tells none); {said}")
     for profile in map(find_hardware, hardware_names()):
@@ -145,9 +152,7 @@ def alone_under_torchrun() -> None:
 
 
 def _checks(checks: Sequence[PassCheck]) -> Table:
-    table = Table(names=2, pad_edge=True)
-    for column in ("model", "pass", "measured ms", "predicted ms", "error"):
-        table.add_column(column, words=column in ("model", "pass"))
+    table = Table(("model", "pass"), ("measured ms", "predicted ms", "error"), names=2, pad_edge=True)
     for check in checks:
         seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
         table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")

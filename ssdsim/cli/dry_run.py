@@ -35,9 +35,7 @@ def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_j
 
 
 def _ranks(dry_run: DryRun) -> Table:
-    table = Table(names=2, pad_edge=True)
-    for column in ("device", "role", "to the draft", "needs GiB", "has GiB"):
-        table.add_column(column, words=column in ("device", "role", "to the draft"))
+    table = Table(("device", "role", "to the draft"), ("needs GiB", "has GiB"), names=2, pad_edge=True)
     for rank in dry_run.ranks:
         sizes = (f"{each / 2**30:.1f}" for each in (rank.needs_bytes, rank.has_bytes))
         table.add_row(rank.device, rank.role, rank.to_draft, *sizes)
@@ -45,9 +43,7 @@ def _ranks(dry_run: DryRun) -> Table:
 
 
 def _work(dry_run: DryRun) -> Table:
-    table = Table(pad_edge=True)
-    for column in ("timing", "who", "points", "visits", "in the fit", "minutes"):
-        table.add_column(column, words=column in ("timing", "who"))
+    table = Table(("timing", "who"), ("points", "visits", "in the fit", "minutes"), pad_edge=True)
     for each in dry_run.benchmarks:
         table.add_row(each.name, each.who, str(each.points), str(each.visits), str(each.fitted), f"{each.minutes:.1f}")
     return table

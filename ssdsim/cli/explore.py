@@ -8,9 +8,10 @@ from typing import Any
 
 import click
 
+from ssdsim.answers.workers import Workers
 from ssdsim.cli.console import echo
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options
+from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, record_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
@@ -20,6 +21,7 @@ from ssdsim.cli.values import OutputFile
 @grid_options
 @output_option("-o", "--output", type=OutputFile(), default=Path("explore.html"), show_default=True, help="the page")
 @output_option("--open", "opened", is_flag=True, help="show it in the browser")
+@record_options(Workers)
 @common_options
 def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, **options: Any) -> None:
     """Make one offline page whose sliders move the prediction: no server, nothing loaded, every number ssdsim's.
@@ -31,7 +33,7 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
     from ssdsim.reports.explorer.build import explore
 
     with shown("explore", "parts", quiet) as progress:
-        page = explore(seed, progress, **given_of_grid(options))
+        page = explore(seed=seed, progress=progress, **given_of_grid(options))
     page.save(output)
     if opened:
         webbrowser.open(output.absolute().as_uri())

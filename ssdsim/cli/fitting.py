@@ -159,9 +159,8 @@ def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
 
 
 def _fields_table(fit: Fit) -> Table:
-    table = Table(pad_edge=True)
-    for column in ("number", "value", "95 % from", "to", "told by the rows"):
-        table.add_column(column, words=column in ("number", "told by the rows"), joined=column == "to")
+    numbers = ("value", "95 % from", "to")
+    table = Table(("number",), numbers, ("told by the rows",), joined=("to",), pad_edge=True)
     for field, value, low, high in _fitted(fit):
         told = "yes" if field in fit.told else "little: drawn to the start"
         table.add_row(field, shown(field, value), shown(field, low), shown(field, high), told)
@@ -171,9 +170,7 @@ def _fields_table(fit: Fit) -> Table:
 def _series_table(fit: Fit) -> Table:
     from calibration.runtimes.fit import by_series
 
-    table = Table(pad_edge=True)
-    for column in ("series", "rows", "error in fit", "left out"):
-        table.add_column(column, words=column == "series")
+    table = Table(("series",), ("rows", "error in fit", "left out"), pad_edge=True)
     for series, count, error, left_out in by_series(fit):
         table.add_row(series, str(count), share(error), share(None if math.isnan(left_out) else left_out))
     return table

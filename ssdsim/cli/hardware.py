@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.hardware.catalog import HARDWARE, find_hardware
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
@@ -38,9 +39,7 @@ def list_hardware(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "hardware": [picked(each, "name", "device", "sources") for each in profiles]})
         return
-    table = Table(pad_edge=True)
-    for column in ("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"):
-        table.add_column(column, words=True)
+    table = Table(("name", "device", "count", "memory", "bandwidth", "dtypes", "timings"), pad_edge=True)
     for profile in profiles:
         device = profile.device
         table.add_row(
@@ -86,10 +85,9 @@ def print_profile(profile: HardwareProfile, path: str | Path = "") -> None:
 
 def _timings(profile: HardwareProfile) -> Table:
     """Held-out errors, and what of them the uncertainty of the coefficients makes (``their sd``)."""
-    table = Table(first=("median error", "95th percentile"), pad_edge=True)
-    table.add_column("timing", words=True)
-    for column in ("source", "held-out rows", "median error", "95th percentile", "coefficients", "their sd"):
-        table.add_column(column, words=True)
+    errors = ("median error", "95th percentile")
+    headers = ("timing", "source", "held-out rows", *errors, "coefficients", "their sd")
+    table = Table(headers, first=errors, pad_edge=True)
     for name, model in profile.models().items():
         report = model.report
         cells = ["-"] * 5
@@ -108,8 +106,8 @@ def _domain(name: str, model: TimingModel) -> str:
 
 @command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
 @click.argument("name")
-@click.option("--memory-bandwidth", type=float, default=1.0, show_default=True, help="factor")
-@click.option("--clock", type=float, default=1.0, show_default=True, help="factor")
+@click.option("--memory-bandwidth", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
+@click.option("--clock", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")
 @output_option("-o", "--output", type=OutputFile(), required=True)
 def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str | None, output: Path) -> None:
@@ -205,9 +203,8 @@ def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> Non
     if as_json:
         echo_json({"schema": 1, "bands": bands})
         return
-    table = Table(pad_edge=True)
-    for column in ("tokens", "GEMMs", "median bias", "median error", "measured - predicted"):
-        table.add_column(column)
+    headers = ("tokens", "GEMMs", "median bias", "median error", "measured - predicted")
+    table = Table((), headers, pad_edge=True)
     for band in bands:
         tokens = f"{band.smallest}-{band.largest}"
         extra = f"{1e6 * band.extra_s:+.1f} us"

@@ -37,9 +37,8 @@ def held_json(held: Held, checked: Sequence[Checked]) -> dict[str, Any]:
 
 def print_held(held: Held, checked: Sequence[Checked]) -> None:
     """A row a setting, and the sentence that counts."""
-    table = Table(names=2, pad_edge=True)
-    for column in ("put aside", "in", "measured", "predicted", "95 % from", "to", "error", "held"):
-        table.add_column(column, words=column in ("put aside", "held"), joined=column == "to")
+    numbers = ("in", "measured", "predicted", "95 % from", "to", "error")
+    table = Table(("put aside",), numbers, ("held",), joined=("to",), names=2, pad_edge=True)
     for one in checked:
         row = one.row
         name = f"{row.model} batch {row.batch}" + (f", {row.draft or row.drafter} K {row.k}" if row.k else "")

@@ -104,11 +104,8 @@ def print_pair(pair: Pair, out: Console, quiet: bool) -> None:
 
 
 def _table(sets: dict[str, Findings]) -> Table:
-    table = Table(first=("alpha", "95 %", "tokens"))
-    table.add_column("", words=True)
-    for header in ("requests", "rounds", "undrafted", "K", "tokens", "of requests", "alpha", "95 %"):
-        table.add_column(header)
-    table.add_column("alpha by position", words=True)
+    numbers = ("requests", "rounds", "undrafted", "K", "tokens", "of requests", "alpha", "95 %")
+    table = Table(("",), numbers, ("alpha by position",), first=("alpha", "95 %", "tokens"))
     for name, findings in sets.items():
         table.add_row(name, *_row(findings))
     return table

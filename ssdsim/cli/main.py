@@ -72,7 +72,11 @@ def _install_completion(ctx: click.Context, param: click.Parameter, shell: str |
         installed(ctx, shell)
 
 
-@click.group(cls=VerbGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=VerbGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Begin with ssdsim predict --b 16 --p-hit 0.85; ssdsim VERB --help has an example of each.",
+)
 @click.version_option(__version__, prog_name="ssdsim")
 @click.option(
     "--install-completion",
@@ -119,6 +123,10 @@ def main() -> None:
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "")
         code = 2
+    except click.NoSuchOption as error:
+        from ssdsim.cli.no_such_option import complaint
+
+        _fail(complaint(error))
     except click.ClickException as error:
         _fail(error.format_message())
     except ReaderLeftError:

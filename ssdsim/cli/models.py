@@ -29,9 +29,8 @@ def list_models(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "transformers": [_shown(card) for card in cards]})
         return
-    table = Table(pad_edge=True)
-    for column in ("name", "parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary", "dtype"):
-        table.add_column(column, words=column in ("name", "dtype"))
+    numbers = ("parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary")
+    table = Table(("name",), numbers, ("dtype",), pad_edge=True)
     for card in cards:
         table.add_row(
             card.name,
@@ -56,9 +55,8 @@ def list_drafters(as_json: bool) -> None:
     if as_json:
         echo_json({"schema": 1, "drafters": cards})
         return
-    table = Table(first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
-    for column in ("name", "--drafter", "target", "sets", "K", "tokens"):
-        table.add_column(column, words=column not in ("K", "tokens"))
+    words, numbers = ("name", "--drafter", "target", "sets"), ("K", "tokens")
+    table = Table(words, numbers, first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
     for card in cards:
         for number, known in enumerate(card.acceptance):
             names = (card.name, card.drafter, card.target or "any") if number == 0 else ("", "", "")

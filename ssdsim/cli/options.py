@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +125,27 @@ def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
     return said
 
 
+class _One(OfKind):
+    """One value of an option; a list or a range of them is for a verb that takes several."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            with suppress(ValueError, OverflowError):
+                several = Several(self.kind).parse(value)
+                if len(several) > 1:
+                    flag = param.opts[0] if param else value
+                    raise click.UsageError(
+                        f"{flag} {value}: one value is taken here; ssdsim sweep takes several"
+                    ) from None
+            raise
+
+
 def _single(option: Option) -> OfKind:
     """The type of one value of an option, for which a rate's range may stand."""
     kind = option.kind
-    return OfKind(kinds.Between(kind.most) if isinstance(kind, kinds.Number) and option.name in ranged() else kind)
+    return _One(kinds.Between(kind.most) if isinstance(kind, kinds.Number) and option.name in ranged() else kind)
 
 
 def several_of(option: Option) -> OfKind:
@@ -164,19 +182,10 @@ def common_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return json_option(command)
 
 
-def work_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """``-o``, ``--jobs`` and ``--cluster``: where long work is kept, and who does it."""
+def kept_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``-o``: where long work is kept."""
     folder = Output(path_type=Path, file_okay=False)
-    address = "a Dask scheduler, whose workers do the work"
-    for option in (
-        rare_option("--cluster", metavar="TCP://HOST:PORT", help=address, heading=_OUTPUT),
-        output_option(
-            "--jobs", type=int, default=1, show_default=True, help="processes on this machine; -1: one a core"
-        ),
-        output_option("-o", "--output", type=folder, help="a run folder such as run; resumed after a kill"),
-    ):
-        command = option(command)
-    return command
+    return output_option("-o", "--output", type=folder, help="a run folder such as run; resumed after a kill")(command)
 
 
 def _note_verbose(ctx: click.Context, param: click.Parameter, value: bool) -> None:

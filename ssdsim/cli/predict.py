@@ -25,7 +25,7 @@ def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **opti
 
     Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
     """
-    with shown("predict", "rounds", quiet, ends=False) as progress:
+    with shown("predict", "rounds", quiet) as progress:
         prediction = predict(seed=seed, engine=engine, progress=progress, **options)
     if as_json:
         from ssdsim.answers.prediction_json import as_json as prediction_json

@@ -1,32 +1,26 @@
-"""Progress of long work: a bar on a terminal, a line now and then elsewhere."""
+"""Progress of long work: a bar on a terminal, nothing where nobody watches."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_LINE_EVERY_S = 5.0
 _BAR_AFTER_S = 2.0  # what is over sooner needs none
 
 
 @contextmanager
-def shown(
-    verb: str, what: str, quiet: bool, ends: bool = True, kept: str = "nothing is kept"
-) -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that shows it on stderr: ``sweep: 40 of 100 points, 3 min left``.
+def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Callable[[int, int], None]]:
+    """A function of (done, total) that shows it on stderr: ``sweep 40/100 points``, and how long it still takes.
 
-    A terminal shows that there is work, and for how long, where nobody calls it. Elsewhere work that is over soon says
-    nothing where it does not say that it ``ends``. An interrupt says what is ``kept``.
+    A terminal shows that there is work, and for how long, where nobody calls it. A pipe or a file gets nothing. An
+    interrupt says what is ``kept``.
     """
     terminal = sys.stderr is not None and sys.stderr.isatty() and not quiet
     bar = _Bar(verb, what) if terminal else None
@@ -34,7 +28,7 @@ def shown(
         if bar is not None:
             yield bar.moved
         else:
-            yield (lambda done, total: None) if quiet else _lines(verb, what, ends)
+            yield lambda done, total: None
     except KeyboardInterrupt as interrupt:
         raise KeyboardInterrupt(str(interrupt) or kept) from None
     finally:
@@ -85,27 +79,6 @@ class _Bar:
         if self._shown is not None and self._far is not None:
             (bar, task), (done, total) = self._shown, self._far
             bar.update(task, completed=done, total=total, far=f"{done}/{total} {self._what}")
-
-
-def _lines(verb: str, what: str, ends: bool) -> Callable[[int, int], None]:
-    last = time.monotonic()
-    first: tuple[float, int] | None = None  # when it was how far: a resumed run begins with what there was
-
-    def line(done: int, total: int) -> None:
-        nonlocal last, first
-        now = time.monotonic()
-        first = first or (now, done)
-        if now - last >= _LINE_EVERY_S or (ends and done == total):
-            left = _left(now - first[0], done - first[1], total - done)
-            click.echo(f"{verb}: {done} of {total} {what}{left}", err=True)
-            last = now
-
-    return line
-
-
-def _left(took_s: float, done: int, left: int) -> str:
-    """What it will still cost at the pace so far."""
-    return f", {told(took_s / done * left)} left" if done > 0 and left > 0 else ""
 
 
 def kept_in(folder: Path | None, what: str) -> str:

@@ -13,7 +13,7 @@ from ssdsim.answers.recommend.answer import Recommendation, recommend
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
 from ssdsim.answers.recommend.door import Door, base_point, door, pasted
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
-from ssdsim.base.kinds import Kind, Whole
+from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
@@ -91,14 +91,16 @@ def beside_searched() -> Mapping[str, Any]:
     help="sequences in flight",
 )
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
-@click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
 @click.option("--use", type=click.Choice(USES), default="needed", show_default=True, help="GPUs that a token pays for")
-@click.option("--rate", type=float, help="requests a second over all copies, at which strategies are held together")
-@click.option("--slo", help="what 90 % of requests must keep, in ms: ttft:500,tpot:20")
+@click.option(
+    "--rate", type=OfKind(Number()), help="requests a second over all copies, at which strategies are held together"
+)
+@click.option("--slo", help="what 90 % of requests must keep, in ms or with units: ttft:500,tpot:20ms")
 @output_option(
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
 )
-@click.option("--at-least", type=float, help="tokens/s that a user must get")
+@click.option("--at-least", type=OfKind(Number()), help="tokens/s that a user must get")
 @late_options(narrowed)
 @chosen_options(workload, instead=beside_searched)
 @common_options
@@ -117,7 +119,7 @@ def command(
     what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
-    with shown("recommend", "steps", quiet, ends=False) as progress:
+    with shown("recommend", "steps", quiet) as progress:
         recommendation = recommend(seed=seed, progress=progress, **options)
     with shown("recommend", "", quiet):
         entrance = door(recommendation, rate, slo)

@@ -11,11 +11,12 @@ from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
+from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.estimate import PARTS, Estimate, part_title
 from ssdsim.scenario.configuration import Configuration
 from ssdsim.scenario.engines import Engine
 
@@ -34,13 +35,15 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     _print_round_bars(prediction, out)
     out.print()
     verdict = prediction.verdict
-    colour = "green" if verdict.best == verdict.subject else "yellow"
+    colour = "green" if verdict.decided and verdict.best == verdict.subject else "yellow"
     print_labelled(out, "Verdict  ", f"{_not_there(prediction)}{verdict.sentence}", colour, "bold")
     if verdict.probability_best is not None:
-        others = " and ".join(map(title_of, verdict.over))
+        others = called_together(list(verdict.over))
         faster = f"P({title_of(verdict.subject)} faster than {others}) = {verdict.probability_best:.2f}"
         rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
         print_labelled(out, UNLABELLED, faster + rest)
+    if prediction.other_k:
+        print_labelled(out, UNLABELLED, prediction.other_k)
     _print_notes(prediction, out)
     print_warnings(prediction.configuration.warnings, quiet, prediction.configuration.share_beyond_timings)
 
@@ -61,10 +64,7 @@ def title_of(name: str) -> str:
 def _table(prediction: Prediction) -> Table:
     told = prediction.told
     aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
-    table = Table(first=[header for header in told.header[1:] if header not in aside])
-    table.add_column("", words=True)
-    for header in told.header[1:]:
-        table.add_column(header)
+    table = Table(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
     for row in told.rows:
         table.add_row(*row)
     return table
@@ -92,7 +92,9 @@ def _print_round_bars(prediction: Prediction, out: Console) -> None:
 
 def _legend(estimate: Estimate, scale: float) -> list[str]:
     parts = {part: float(estimate.breakdown_s[part]) for part in PARTS}
-    return [f"{_BLOCKS[part]} {part} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0]
+    return [
+        f"{_BLOCKS[part]} {part_title(part)} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0
+    ]
 
 
 def _bar(estimate: Estimate, longest: float, width: int) -> Text:

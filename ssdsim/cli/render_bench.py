@@ -33,11 +33,9 @@ def print_settings(settings: Sequence[Repeated]) -> None:
     from ssdsim.measured.noise import noise_of
 
     out = console()
-    table = Table(names=3, pad_edge=True)
-    for column in ("model", "drafts", "batch", "in", "out", "repeats", "TPOT ms", "95 % from", "to", "noise"):
-        table.add_column(column, words=column in ("model", "drafts"), joined=column == "to")
-    for column in ("TTFT ms", "ITL ms", "tok/s", "tokens", "undrafted"):
-        table.add_column(column)
+    numbers = ("batch", "in", "out", "repeats", "TPOT ms", "95 % from", "to", "noise")
+    seen = ("TTFT ms", "ITL ms", "tok/s", "tokens", "undrafted")
+    table = Table(("model", "drafts"), (*numbers, *seen), joined=("to",), names=3, pad_edge=True)
     for each in settings:
         table.add_row(*_cells(each))
     out.print(table)

@@ -47,9 +47,8 @@ def print_comparison(comparison: Comparison, quiet: bool) -> None:
 
 
 def _strategies(comparison: Comparison) -> Table:
-    table = Table()
-    for column in ("deployment", "settings", "GPUs", "/user", "95 %", "/GPU", "P", ""):
-        table.add_column(column, words=column in ("deployment", "settings", ""), joined=column in ("settings", "95 %"))
+    numbers = ("GPUs", "/user", "95 %", "/GPU", "P")
+    table = Table(("deployment", "settings"), numbers, ("",), joined=("settings", "95 %"))
     longest = max(each.high for each in comparison.compared.values())
     for each in comparison.compared.values():
         d = each.deployment
@@ -73,9 +72,7 @@ def _bar(low: float, at: float, high: float) -> str:
 
 
 def _inputs(comparison: Comparison) -> Table:
-    table = Table()
-    for column in ("input", "value", "range", "what it is"):
-        table.add_column(column, words=column != "value")
+    table = Table(("input",), ("value",), ("range", "what it is"))
     for each in comparison.inputs:
         table.add_row(*_cells(each))
     return table
@@ -92,9 +89,7 @@ def _rests_on(comparison: Comparison) -> Table:
     """A line a strategy: its inputs by who says so."""
     rests_on = [compared.rests_on for compared in comparison.compared.values()]
     standings = [standing for standing in get_args(Standing) if any(standing in each for each in rests_on)]
-    table = Table()
-    for column in ("", *standings):
-        table.add_column(column, words=True)
+    table = Table(("", *standings))
     for name, compared in comparison.compared.items():
         said = (", ".join(map(spelled, compared.rests_on.get(standing, ()))) for standing in standings)
         table.add_row(strategies.ALL.named(name).title, *said)

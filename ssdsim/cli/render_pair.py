@@ -85,11 +85,8 @@ def _spread(at: Findings) -> str:
 
 
 def _curves(at: Findings) -> Table:
-    table = Table(first=tuple(f"F {f}" for f in _FAN_OUTS))
-    table.add_column("hits after", words=True)
-    for header in (*(f"F {f}" for f in _FAN_OUTS), "c", "r", "R2", "error"):
-        table.add_column(header)
-    table.add_column("law fits", words=True)
+    fan_outs = [f"F {f}" for f in _FAN_OUTS]
+    table = Table(("hits after",), (*fan_outs, "c", "r", "R2", "error"), ("law fits",), first=fan_outs)
     table.add_column("tokens/round")
     for name, law in at.hits.laws.items():
         table.add_row(name, *_law(law), _backup(at.backups.get(name)))
@@ -121,10 +118,7 @@ def _backup(backup: Backup | None) -> str:
 
 def _saguaro(at: Findings) -> Table:
     """At the K of the lengths."""
-    table = Table()
-    table.add_column("Saguaro's C")
-    for header in ("F", "tokens/round", "acceptance", "hits after a rejection", "hits"):
-        table.add_column(header)
+    table = Table((), ("Saguaro's C", "F", "tokens/round", "acceptance", "hits after a rejection", "hits"))
     for each in at.saguaro:
         if each.k == at.length.k and each.f == _FAN_OUTS[1]:
             numbers = (each.tokens, each.alpha, each.hit_rejected, each.p_hit)
@@ -133,10 +127,8 @@ def _saguaro(at: Findings) -> Table:
 
 
 def _sets(at: AtTemperature) -> Table:
-    table = Table()
-    table.add_column("set", words=True)
-    for header in ("requests", "acceptance", "95 %", "tokens/round", *(f"F {f}" for f in _FAN_OUTS)):
-        table.add_column(header)
+    fan_outs = (f"F {f}" for f in _FAN_OUTS)
+    table = Table(("set",), ("requests", "acceptance", "95 %", "tokens/round", *fan_outs))
     for name, findings in at.sets.items():
         alpha, rejected = findings.alpha, findings.hits.rejected
         interval = f"{alpha.low:.3f}-{alpha.high:.3f}" if alpha.low is not None and alpha.high is not None else ""
@@ -176,11 +168,7 @@ def print_compared(loops: Sequence[Compared], out: Console) -> None:
     if not loops:
         return
     out.print()
-    table = Table(names=2)
-    table.add_column("a real loop", words=True)
-    for header in ("temperature", "coupling", "loop", "±"):
-        table.add_column(header)
-    table.add_column("agree", words=True)
+    table = Table(("a real loop",), ("temperature", "coupling", "loop", "±"), ("agree",), names=2)
     for each in loops:
         numbers = (f"{each.coupling:.3f}", f"{each.loop:.3f}", f"{each.error:.3f}")
         table.add_row(each.what, f"{each.temperature:g}", *numbers, "yes" if each.agrees else "NO")

@@ -18,8 +18,10 @@ from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.answers.recommend.equal_count import EqualCount
 from ssdsim.answers.recommend.request import Request
 from ssdsim.answers.recommend.table import TITLE
+from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
+from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.scenario.asked import effective
@@ -125,16 +127,14 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
     yield "Pays", f"{each}With prompts of {prompt} and answers of {answer} tokens{settings}: {paying.sentence}"
     if paying.rate is not None:
         times = (
-            f"{_title(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}" for name, ms in paying.at_rate.items()
+            f"{title_of(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}"
+            for name, ms in paying.at_rate.items()
         )
         yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)} at {paying.rate:g} requests/s"
     if paying.within_slo:
-        rates = (f"{_title(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
-        yield "SLO", f"{paying.slo} for {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
-
-
-def _title(name: str) -> str:
-    return strategies.ALL.named(name).title
+        rates = (f"{title_of(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
+        told = f" by {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
+        yield "SLO", f"{Slo.parse(paying.slo).told if paying.slo else ''}: kept{told}"
 
 
 def _cost(entrance: Door, request: Request) -> str:
@@ -241,10 +241,10 @@ def _print_equal(recommendation: Recommendation, about: Answer, out: Console) ->
     title = strategies.ALL.named(recommendation.request.subject).title
     _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
     lead = f"{title} is"
-    table, bounds = Table(), ("95 %", f"P({title} faster)")
-    for header in ("GPUs", title, "settings", "/user", "best rival", "/user", lead, *bounds):
+    table = Table((), ("GPUs",))
+    for header in (title, "settings", "/user", "best rival", "/user", lead, "95 %", f"P({title} faster)"):
         words = header in (title, "settings", "best rival")
-        table.add_column(header, words=words, joined=header in ("settings", "/user", lead, *bounds))
+        table.add_column(header, words=words, joined=header not in (title, "best rival"))
     for count in recommendation.equal_counts:
         closest = count.closest
         table.add_row(
@@ -330,10 +330,7 @@ def _print_swings(recommendation: Recommendation, about: Answer, out: Console) -
     subject, closest = about.equal.subject, about.equal.closest
     text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
     _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
-    table = Table(names=2)
-    table.add_column("what", words=True)
-    for header in ("is a", "over", "lowest", "highest"):
-        table.add_column(header, words=True)
+    table = Table(("what", "is a", "over", "lowest", "highest"), names=2)
     for each in recommendation.swings:
         standing = "measured rate" if each.standing == "measured" else each.standing
         table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
+from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, KTable
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import Point, Serving, measured_tpot
@@ -22,6 +23,7 @@ from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
 
 _BARS = 12
+_SAYS_K = {THROUGHPUT: "the most tokens a second", EMA: "SGLang's tiers"}
 
 
 def print_serving(serving: Serving, gpu_hour: float | None) -> None:
@@ -32,13 +34,15 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
     print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
     for each in serving.apart.values():
         print_labelled(out, "Apart           ", each.sentence)
+    if serving.how.slo is not None:
+        print_labelled(out, "A good request  ", f"keeps {serving.how.slo.told}")
     if serving.within_slo:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
         out.print()
         out.print(_headline(point), style="bold")
         out.print(_runs(serving, point, gpu_hour) if point.metrics else _closed(serving, point))
-        _beside_fixed_k(out, point)
+        _beside_fixed_k(out, point, serving.how.batching.says_k)
         _notes(out, point)
     if len(serving.points) == 1 and serving.points[0].metrics:
         out.print()
@@ -68,11 +72,7 @@ def print_compared(name: str, workload: Workload, rows: Sequence[Compared], conf
     settings = configuration.settings
     what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
     out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
-    table = Table(names=2)
-    table.add_column("", words=True)
-    table.add_column(" ", words=True)
-    for column in ("measured ms", "predicted ms", "Diff %"):
-        table.add_column(column)
+    table = Table(("", " "), ("measured ms", "predicted ms", "Diff %"), names=2)
     for row in rows:
         cells = (f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.difference:+.1%}")
         table.add_row(row.metric.upper(), row.statistic, *cells)
@@ -101,16 +101,12 @@ def _headline(point: Point) -> str:
 
 def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
     """A row a metric, a column a policy."""
-    table = Table(turned=True)
-    table.add_column("", words=True)
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
     columns += ["good/s", "attained"] if goodput else []
     columns += ["per 1M tok"] if gpu_hour is not None else []
-    columns += ["preempted"]
-    for column in columns:
-        table.add_column(column)
+    table = Table(("",), [*columns, "preempted"], turned=True)
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
@@ -148,10 +144,7 @@ def _interval(summary: Summary | None, percent: int) -> str:
 
 
 def _closed(serving: Serving, point: Point) -> Table:
-    table = Table()
-    table.add_column("", words=True)
-    for column in ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"):
-        table.add_column(column)
+    table = Table(("",), ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"))
     for name, served in point.closed.items():
         numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
@@ -159,8 +152,8 @@ def _closed(serving: Serving, point: Point) -> Table:
     return table
 
 
-def _beside_fixed_k(out: Console, point: Point) -> None:
-    """The best of the Ks that the table switches between, where it has run for good."""
+def _beside_fixed_k(out: Console, point: Point, says_k: KTable | str | None) -> None:
+    """The best of the Ks between which K moves, where it has run for good."""
     if point.best_k is None:
         return
     if AUTO in point.metrics:
@@ -169,7 +162,8 @@ def _beside_fixed_k(out: Console, point: Point) -> None:
         of_table = Measured(1e3 * float(point.closed[AUTO].tpot_s), np.nan, np.nan)
     best = "K 0, without a draft," if point.best_k == 0 else f"K {point.best_k}"
     fixed = _tpot(point.fixed_k[point.best_k])
-    out.print(f"K by the table: mean TPOT {_tpot(of_table)}; of its Ks for good {best} is the best: {fixed}")
+    by = _SAYS_K[says_k] if isinstance(says_k, str) else "the table"
+    out.print(f"K by {by}: mean TPOT {_tpot(of_table)}; of its Ks for good {best} is the best: {fixed}")
 
 
 def _tpot(ms: Measured) -> str:

@@ -67,12 +67,8 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
     if summary["expert_bytes_share"] > 0:
         said += f"; routed experts are {summary['expert_bytes_share']:.1%} of its bytes"
     out.print(Text.assemble((summary["pass"], "bold"), f"{times} on {device}: {said}"))
-    table = Table(first=("us", "of roof", "bound", "of pass"))
-    table.add_column("operation", words=True)
-    table.add_column("shape", words=True)
-    for column in ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof"):
-        table.add_column(column)
-    table.add_column("bound", words=True)
+    numbers = ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof")
+    table = Table(("operation", "shape"), numbers, ("bound",), first=("us", "of roof", "bound", "of pass"))
     table.add_column("of pass")
     for _, row in operations.iterrows():
         table.add_row(*_cells(row), style="dim" if row["share_of_pass"] < 0.01 else "")

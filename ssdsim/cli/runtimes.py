@@ -31,9 +31,8 @@ def list_runtimes(as_json: bool) -> None:
         listed = [picked(card, "name", "engine", "versions", "about", "evidence") for card in cards]
         echo_json({"schema": 1, "runtimes": listed})
         return
-    table = Table(pad_edge=True)
-    for column in ("name", "engine", "versions", "rows", "error in fit", "left out", "from"):
-        table.add_column(column, words=column in ("name", "engine", "versions", "from"))
+    numbers = ("rows", "error in fit", "left out")
+    table = Table(("name", "engine", "versions"), numbers, ("from",), pad_edge=True)
     for card in cards:
         known = card.evidence
         errors = [share(error) for error in (known.error, known.left_out_error)]
@@ -59,9 +58,7 @@ def print_runtime(card: Runtime) -> None:
     out.print(f"{card.name}: {card.engine}{f' {card.versions}' if card.versions else ''}", style="bold")
     if card.about:
         print_labelled(out, "", card.about)
-    table = Table(pad_edge=True)
-    for column in ("", "value", "about"):
-        table.add_column(column, words=column != "value")
+    table = Table(("",), ("value",), ("about",), pad_edge=True)
     held = {**card.numbers, **dict(card.errors)}
     for name, number in (NUMBERS | ERRORS).items():
         table.add_row(name, shown(name, held[name]), number.about)

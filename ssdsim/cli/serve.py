@@ -24,11 +24,12 @@ from ssdsim.answers.serving.serve import Serving, served
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import File
+from ssdsim.base.kinds import File, Number
 from ssdsim.base.option_record import taken
 from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, record_options, work_options
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
 from ssdsim.cli.progress import kept_in, shown, told
 from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OfKind, OutputFile
@@ -48,13 +49,14 @@ _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
 @record_options(Load)
 @click.option("--compare", type=OfKind(File()), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against")
 @record_options(Goal)
-@click.option("--gpu-hour", type=float, help="price of a GPU for an hour")
+@click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
 @record_options(Fleet)
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
 @record_options(Batching)
 @record_options(Effort)
-@work_options
+@kept_option
+@record_options(Workers)
 @chosen_options(taken_by_serving, instead=lambda: {"strategies": _STRATEGIES})
 @common_options
 def command(
@@ -76,7 +78,7 @@ def command(
         options["workload"] = compare
     load, goal = taken(Load, options), taken(Goal, options)
     fleet, batching = taken(Fleet, options), taken(Batching, options)
-    effort = taken(Effort, options)
+    effort, workers = taken(Effort, options), taken(Workers, options)
     if compare is not None:
         _compare(compare, load, batching, options, effort.seed, output, as_json)
         return
@@ -90,7 +92,8 @@ def command(
             fleet,
             batching,
             goal,
-            replace(effort, progress=progress),
+            effort,
+            replace(workers, progress=progress),
             schedule=schedule,
             folder=folder,
             **options,

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from ssdsim.answers.inputs_told import inputs_told
-from ssdsim.answers.prediction_table import title
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
@@ -24,7 +23,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
 from ssdsim.engine.trace import Trace
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.estimate import PARTS, part_title
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.shared.tokens import MOST_OUTPUT_TOKENS
 
@@ -81,7 +80,7 @@ def command(
     limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
     runs = {}
-    with shown("simulate", "runs" if tokens else "rounds", quiet, ends=False) as progress:
+    with shown("simulate", "runs" if tokens else "rounds", quiet) as progress:
         heard = InTurn(progress, len(scenarios))
         for at, (name, scenario) in enumerate(scenarios.items()):
             how: dict[str, Any] = {"seed": seed, "progress": heard.of(at)}
@@ -126,7 +125,7 @@ def _refuse_useless(
 
 def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:
     out = console()
-    out.print(title(configuration), style="bold")
+    out.print(configuration.title, style="bold")
     scale, unit = (1e3, "ms") if configuration.unit == "s" else (1.0, "T_v")
     out.print(_table(runs, scale, unit))
     out.print()
@@ -154,11 +153,9 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
     rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
-    table = Table(first=(rate, "95 %", f"TPOT {unit}"))
-    table.add_column("", words=True)
     quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
-    for column in ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts"):
-        table.add_column(column)
+    numbers = ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts")
+    table = Table(("",), numbers, first=(rate, "95 %", f"TPOT {unit}"))
     for run in runs.values():
         rates = run.tokens_per_second
         table.add_row(
@@ -175,5 +172,5 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
 
 
 def _parts(run: SimulatedRounds, scale: float, unit: str) -> str:
-    parts = [f"{part} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
+    parts = [f"{part_title(part)} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
     return f"round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}"

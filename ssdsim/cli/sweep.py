@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import pandas as pd
 
 from ssdsim.answers.columns import over, own, own_columns
 from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_columns, plan_of
-from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.answers.sweep.sweep import swept
 from ssdsim.answers.verdict import rivals
-from ssdsim.answers.workers import check_workers
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.option import Group
+from ssdsim.base.option import Group, number
+from ssdsim.base.option_record import taken
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, work_options
+from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, kept_option, record_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
@@ -45,7 +46,8 @@ _TOP = 10
     show_default=True,
     help="of what is not known: intervals",
 )
-@work_options
+@kept_option
+@record_options(Workers)
 @click.option("--sort", help="the column by which points are best: the smallest times, the most tokens/s")
 @click.option("--top", type=click.IntRange(0), help=f"best points to print [default: {_TOP}]")
 @common_options
@@ -60,8 +62,6 @@ def command(
     precision: float | None,
     draws: int,
     seed: int,
-    jobs: int,
-    cluster: str | None,
     **options: Any,
 ) -> None:
     """Predict every combination of options: each takes a list or a range.
@@ -72,13 +72,12 @@ def command(
 
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
-    check_workers(jobs, cluster)
-    given = given_of_grid(options)
+    workers = taken(Workers, options)
     how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
-    plan = plan_of(preset, given, **how)
+    plan = plan_of(preset, given_of_grid(options), **how)
     _check_shown(plan, sort, top, as_json)
     with shown("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
-        results = sweep(preset=preset, folder=output, jobs=jobs, cluster=cluster, progress=progress, **how, **given)
+        results = swept(plan, output, replace(workers, progress=progress))
     if as_json:
         echo_json(_json(plan, results))
         return
@@ -203,16 +202,14 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
     ratios = [header for header, column, _ in shown if "_over_" in column]
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
-    table = Table(names=len(plan.grid), first=(sort, *ratios[:1], *reversed(rates), *ratios[1:]))
-    for name in (*plan.grid, *(header for header, _, _ in shown)):
-        table.add_column(name)
+    headers, first = (
+        [*plan.grid, *(header for header, _, _ in shown)],
+        (sort, *ratios[:1], *reversed(rates), *ratios[1:]),
+    )
+    table = Table((), headers, names=len(plan.grid), first=first)
     for _, row in best.iterrows():
-        table.add_row(*(_setting(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
+        table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
-
-
-def _setting(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
@@ -220,7 +217,7 @@ def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
     rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)
     shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())
-    said = [f"Fastest: {shares} of the possible points"]
+    said = [f"Predicted fastest: {shares} of the possible points"]
     for rival in contest.rivals[:1]:
         ratio = possible[f"{contest.subject}_over_{rival}"]
         what = f"{title_of(contest.subject)}/{title_of(rival)}"

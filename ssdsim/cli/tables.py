@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich import table
@@ -35,18 +35,29 @@ _Fits = Callable[[Sequence[Column]], bool]
 class Table:
     """Columns and rows to print by ``console.print``.
 
-    The first ``names`` columns say what a row is about. Where the terminal is too narrow, a table of few rows is
-    turned: a line a column. A longer one has the columns of the headers in ``first``, then the others as long as there
-    is room, and says which it has left out. Where the names leave no room for another column, rows are numbered and
-    the columns stand in blocks, one below the other. A ``turned`` table is so in every terminal that has room. A styled
-    cell is rich's ``Text``. ``pad_edge`` puts a blank at both ends of a line.
+    Headers are those of columns of ``words``, of ``numbers``, and of words again, ``then``. The first ``names`` columns
+    say what a row is about. Where the terminal is too narrow, a table of few rows is turned: a line a column. A longer
+    one has the columns of the headers in ``first``, then the others as long as there is room, and says which it has
+    left out. Where the names leave no room for another column, rows are numbered and the columns stand in blocks, one
+    below the other. A ``turned`` table is so in every terminal that has room. A styled cell is rich's ``Text``.
+    ``pad_edge`` puts a blank at both ends of a line.
     """
 
     def __init__(
-        self, *, names: int = 1, first: Sequence[str] = (), pad_edge: bool = False, turned: bool = False
+        self,
+        words: Sequence[str] = (),
+        numbers: Sequence[str] = (),
+        then: Sequence[str] = (),
+        *,
+        joined: Collection[str] = (),
+        names: int = 1,
+        first: Sequence[str] = (),
+        pad_edge: bool = False,
+        turned: bool = False,
     ) -> None:
         self.names, self.first, self.pad_edge, self.turned = names, tuple(first), pad_edge, turned
-        self.columns: list[Column] = []
+        headers = ((words, True), (numbers, False), (then, True))
+        self.columns = [Column(each, left, each in joined) for some, left in headers for each in some]
         self._styles: list[str] = []
 
     def add_column(self, header: str, *, words: bool = False, joined: bool = False) -> None:
@@ -80,8 +91,9 @@ class Table:
             yield self._drawn(self.columns, None, self._styles)
         elif len(kept := self._kept(fits)) > self.names:
             yield self._drawn(kept, None, self._styles)
-            left = ", ".join(column.header.strip() for column in self.columns if column not in kept)
-            yield Text(f"{_LEFT_OUT}{left} (a wider terminal or --json has them)", "dim")
+            left = [name for column in self.columns if column not in kept and (name := column.header.strip())]
+            if left:
+                yield Text(f"{_LEFT_OUT}{', '.join(left)} (a wider terminal or --json has them)", "dim")
         else:
             for i, block in enumerate(self._blocks(fits)):
                 if i:

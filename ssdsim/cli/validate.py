@@ -20,6 +20,7 @@ from ssdsim.cli.options import Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, Output, OutputFile
+from ssdsim.rounds.estimate import part_title
 from ssdsim.validation.run import Real, validate
 
 if TYPE_CHECKING:
@@ -98,9 +99,8 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
 
 
 def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
-    table = Table(names=6, first=("error",), pad_edge=True)
-    for column in ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off"):
-        table.add_column(column)
+    headers = ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off")
+    table = Table((), headers, names=6, first=("error",), pad_edge=True)
     for comparisons in compared:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0
@@ -108,7 +108,7 @@ def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
             fan_out = str(p.f) if p.fl is None else ",".join(map(str, p.fl))
             p_hit = "by F" if p.p_hit is None else f"{p.p_hit:g}"
             setting = (str(p.b), str(p.k), fan_out, p_hit, p.backup, _what(c))
-            table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", c.worst_part)
+            table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", part_title(c.worst_part))
     return table
 
 

@@ -64,9 +64,8 @@ def _print(answer: ValidatedPair) -> None:
 
 
 def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
-    table = Table(names=1, pad_edge=True)
-    for column in ("", "tok/s", "lowest", "highest", "predicted before", "beside", "median error", "worst"):
-        table.add_column(column)
+    headers = ("", "tok/s", "lowest", "highest", "predicted before", "beside", "median error", "worst")
+    table = Table((), headers, pad_edge=True)
     for each in token_comparisons:
         table.add_row(
             _title(each),
@@ -80,9 +79,8 @@ def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
 
 
 def _rates(token_comparisons: Sequence[TokenComparison]) -> Table:
-    table = Table(names=1, pad_edge=True)
-    for column in ("", "tokens/round", "by the pair", "acceptance", "by the pair", "hits", "by the pair"):
-        table.add_column(column)
+    headers = ("", "tokens/round", "by the pair", "acceptance", "by the pair", "hits", "by the pair")
+    table = Table((), headers, pad_edge=True)
     for each in token_comparisons:
         pairs = (*each.tokens_per_round, *each.acceptance, *each.p_hit)
         table.add_row(_title(each), *("-" if value is None else f"{value:.3f}" for value in pairs))

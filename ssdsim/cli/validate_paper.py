@@ -63,9 +63,9 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
     out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
     extra = f"{1e3 * replay.draft_step_s:.2f} ms a draft step between its kernels, p_hit {replay.p_hit:.3f}"
     out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
-    table = Table(first=("SSD tok/s", "alpha"), pad_edge=True)
-    for column in ("data set", "alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted"):
-        table.add_column(column, words=column == "data set", joined=column in ("predicted", "error"))
+    numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
+    first = ("SSD tok/s", "alpha")
+    table = Table(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
     rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
     for i, (name, sd, ssd) in enumerate(rows):
         predicted = float(replay.ssd_tokens_per_s[i])
@@ -88,11 +88,8 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
 
 
 def _sweep_table(sweeps: Sequence[SweepReplay]) -> Table:
-    table = Table(names=2, pad_edge=True)
-    for column in ("engine", "method"):
-        table.add_column(column, words=True)
-    for column in ("alpha", "ms a round", "ms a step", "mean error", "worst", "best K", "predicted"):
-        table.add_column(column, joined=column in ("worst", "predicted"))
+    numbers = ("alpha", "ms a round", "ms a step", "mean error", "worst", "best K", "predicted")
+    table = Table(("engine", "method"), numbers, joined=("worst", "predicted"), names=2, pad_edge=True)
     for replay in sweeps:
         errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
         table.add_row(
@@ -153,10 +150,8 @@ def _print_rows(rows_replay: RowsReplay) -> None:
         out.print(f"\n{replay.about}", style="bold")
         if replay.fitted:
             out.print(f"fitted: {replay.fitted}")
-        table = Table(first=(replay.unit,), pad_edge=True)
-        table.add_column("", words=True)
-        for column in ("published", "predicted", "error"):
-            table.add_column(column, joined=column != "published")
+        joined = ("predicted", "error")
+        table = Table(("",), ("published", *joined), joined=joined, first=(replay.unit,), pad_edge=True)
         rows = zip(replay.labels, replay.published, replay.predicted, replay.errors, replay.judged, strict=True)
         for label, seen, predicted, error, judged in rows:
             mark = " judged" if judged and replay.fitted else ""

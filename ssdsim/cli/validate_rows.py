@@ -100,12 +100,11 @@ def _hint(caches: Sequence[LikelierCache]) -> None:
 def _rows_table(checked: Sequence[Checked]) -> Table:
     several = len({*runtimes_of(checked)}) > 1
     named = ("runtime",) if several else ()
-    table = Table(names=4 + len(named), first=("error",), pad_edge=True)
-    words = (*named, "model", "hardware", "unit", "held")
-    for column in (*named, "model", "hardware", "TP", "batch", "K", "measured", "predicted", "95 % from", "to"):
-        table.add_column(column, words=column in words, joined=column == "to")
-    for column in ("unit", "error", "held"):
-        table.add_column(column, words=column in words)
+    words, numbers = (*named, "model", "hardware"), ("TP", "batch", "K", "measured", "predicted", "95 % from", "to")
+    how: dict[str, Any] = {"names": 4 + len(named), "first": ("error",), "pad_edge": True}
+    table = Table(words, numbers, ("unit",), joined=("to",), **how)
+    table.add_column("error")
+    table.add_column("held", words=True)
     for one in checked:
         row = one.row
         card = (one.card.name,) if several else ()
@@ -117,9 +116,7 @@ def _rows_table(checked: Sequence[Checked]) -> Table:
 
 
 def _summaries_table(summaries: Sequence[Summary]) -> Table:
-    table = Table(names=2, pad_edge=True)
-    for column in ("by", "", "rows", "mean error", "bias", "intervals that hold"):
-        table.add_column(column, words=column in ("by", ""))
+    table = Table(("by", ""), ("rows", "mean error", "bias", "intervals that hold"), names=2, pad_edge=True)
     for one in summaries:
         errors = (f"{one.error:.1%}", f"{one.bias:+.1%}", f"{one.coverage:.0%}")
         table.add_row(one.axis or "all", one.value, str(one.rows), *errors)

@@ -20,9 +20,9 @@ def print_trees(trees_replay: TreesReplay) -> None:
         rows = replay.rows
         out.print(f"\ntrees of {rows.nodes} nodes, temperature {rows.temperature:g}", style="bold")
         out.print(f"fitted, one number for all rows: a verification takes {replay.verify:.3f} decoding steps")
-        table = Table(first=("speed-up", "tokens"), pad_edge=True)
-        for column in ("data set", "levels", "tokens", "speed-up", "predicted", "error"):
-            table.add_column(column, words=column == "data set", joined=column in ("predicted", "error"))
+        joined, first = ("predicted", "error"), ("speed-up", "tokens")
+        numbers = ("levels", "tokens", "speed-up", *joined)
+        table = Table(("data set",), numbers, joined=joined, first=first, pad_edge=True)
         for i, (name, levels, tokens, seen) in enumerate(
             zip(rows.datasets, rows.levels, rows.tokens, rows.speedups, strict=True)
         ):

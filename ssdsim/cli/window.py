@@ -81,22 +81,11 @@ def _label(name: str) -> str:
 
 
 def _table(frame: pd.DataFrame, varying: list[str]) -> Table:
-    table = Table(names=len(varying), first=("passes", "95 %", "passes/K", "outcomes", "F", "ended by"))
+    passes, outcomes = ("passes", "95 %", "passes/K"), ("outcomes", "F", "ended by")
+    table = Table(names=len(varying), first=(*passes, *outcomes))
     for name in varying:
         table.add_column(_label(name), words=frame[name].dtype == object)
-    measures = [
-        "verify ms",
-        "draft ms",
-        "passes",
-        "95 %",
-        "passes/K",
-        "window ms",
-        "T_p ms",
-        "outcomes",
-        "F",
-        "ended by",
-    ]
-    for column in measures:
+    for column in ("verify ms", "draft ms", *passes, "window ms", "T_p ms", *outcomes):
         table.add_column(column)
     for _, row in frame.iterrows():
         table.add_row(*(str(row[name]) for name in varying), *_cells(row))

@@ -15,16 +15,7 @@ from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
-from ssdsim.protocols.staged import (
-    NGRAMS,
-    OPTIONS,
-    PassOver,
-    Stage,
-    stage_site,
-    staged,
-    stages_demand,
-    stages_of,
-)
+from ssdsim.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_demand, stages_of
 from ssdsim.transformer.card import Transformer
 
 DRAFT = "llama-3.2-1b"

@@ -14,6 +14,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
+from ssdsim.base.told import Shown, Told
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.shared_draft import shared_rounds
@@ -36,6 +37,7 @@ from ssdsim.scenario.scenario import Scenario
 
 Engine = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)
+_MEANS = ("tokens_per_second", "tokens_per_round", "round_s", "p_hit", "p_all_hit")
 _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
 _MC_FEW = 1024  # rounds of a lane in the first blocks of a run that may end early
 _MC_FEW_SHARED = 4096  # the same where several targets share a draft, whose queue takes rounds to forget its start
@@ -43,8 +45,8 @@ _MC_SHARED_BATCHES = 16  # blocks of such a run
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
-@dataclass(frozen=True)
-class SimulatedRounds:
+@dataclass(frozen=True, repr=False)
+class SimulatedRounds(Shown):
     """What a strategy did over its rounds; every mean has its interval (seconds; rates in tokens a second).
 
     ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means
@@ -65,6 +67,18 @@ class SimulatedRounds:
     breakdown_s: Mapping[str, float]
     utilisation: Mapping[str, float]
     round_histogram: Histogram
+
+    @property
+    def told(self) -> Told:
+        """A row a mean."""
+        means = {name: getattr(self, name) for name in _MEANS}
+        rows = [
+            (name, f"{mean.value:.4g}", f"{mean.low:.4g}-{mean.high:.4g}")
+            for name, mean in means.items()
+            if mean is not None
+        ]
+        title = f"{self.strategy}: {self.rounds} rounds, batch {self.batch}, {self.gpus:g} GPUs"
+        return Told(title, ("", "mean", "95 %"), rows)
 
     @property
     def tpot_s(self) -> float:

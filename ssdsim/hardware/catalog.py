@@ -31,7 +31,14 @@ def load_transformer(path: Path) -> Transformer:
 TRANSFORMERS = Shelf(
     "transformer", "transformers", ".toml", load_transformer, ("transformer-shaped-HxL", "a card or a config.json")
 )
-HARDWARE = Shelf("hardware", "hardware", ".json", while_unchanged(load_profile), ("or the path of a profile",))
+HARDWARE = Shelf(
+    "hardware",
+    "hardware",
+    ".json",
+    while_unchanged(load_profile),
+    ("or the path of a profile",),
+    differs=lambda profile: f"{profile.device.memory_bytes / 2**30:.0f} GiB",
+)
 MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16gb": "v100-sxm2-16gb"}
 """Machines by their names, with the profile of their GPUs and links; where there were two, of the larger memory."""
 transformer_names = TRANSFORMERS.names

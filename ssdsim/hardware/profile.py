@@ -17,6 +17,7 @@ from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
 from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
+from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
@@ -134,7 +135,7 @@ class Device(Card):
         return (op.streamed_bytes + spilled) / self.memory_bandwidth
 
 
-class HardwareProfile(Card):
+class HardwareProfile(Shown, Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
@@ -176,6 +177,13 @@ class HardwareProfile(Card):
                 hint = nearest(model.source, self.sources)
                 raise ValueError(f"{where}: source '{model.source}' is not in sources{hint}")
         return self
+
+    @property
+    def told(self) -> Told:
+        """The devices, and what was timed on them."""
+        device = self.device
+        families = ", ".join(sorted({name.partition(":")[0] for name in self.models()}))
+        return Told(f"{self.name}: {device.count} x {device.name}, {device.topology}", sentence=f"timed: {families}")
 
     @property
     def timed(self) -> dict[str, Any]:

@@ -16,15 +16,7 @@ from ssdsim.machine.experts import ExpertWeights, Routes, run_experts
 from ssdsim.machine.graph_memory import cannot_run
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    ExpertMlp,
-    Gemm,
-    Operation,
-)
+from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, ExpertMlp, Gemm, Operation
 
 ROUTER = "router"
 _ROUTES_SEED = 0  # the same on every rank: tensor-parallel ones have parts of the same experts

@@ -7,15 +7,7 @@ from dataclasses import dataclass
 
 from ssdsim.base.errors import InputError
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    ExpertMlp,
-    Gemm,
-    Operation,
-)
+from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, ExpertMlp, Gemm, Operation
 
 POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and many times the L2 of a GPU
 FLOAT32_BYTES = 4  # random numbers are drawn as float32

@@ -53,9 +53,9 @@ def all_hit(study: Study) -> list[Figure | LeftOut]:
     return [
         Figure(
             key="all-hit",
-            section="Batch and fallback",
+            section="Batch and backup",
             title=_title(study, table),
-            about="One miss has the whole batch wait, or go on with a fallback's tokens. Dotted: independent sequences "
+            about="One miss has the whole batch wait, or go on with the backup's tokens. Dotted: independent sequences "
             f"with one hit rate. At {study.setting('b')}.",
             plot=plot,
             table=table,

@@ -21,7 +21,7 @@ from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}
 _MEANING = {"jit": "draft just in time", "fast": "fast backup"}
-_LEFT_OUT = "batch and fallback"
+_LEFT_OUT = "batch and backup"
 
 ByBackup = Mapping[str, Mapping[int, Rates]]
 

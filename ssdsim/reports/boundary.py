@@ -10,11 +10,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
-from ssdsim.reports.figure import Figure, LeftOut, number, rounded
+from ssdsim.base.option import number
+from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.speedups import setter
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, band, colour_of, new_plot, title_of
-from ssdsim.runs.report_folder import grid_key
+from ssdsim.runs.report_folder import grid_key, grid_keys
 from ssdsim.scenario.options import ALL
 
 _WHAT = "the boundary between strategies"
@@ -46,7 +47,7 @@ def _of_grid(study: Study, rival: str) -> Table | None:
     x, y, *_ = sorted(numeric, key=lambda name: name != "b")
     at_base = pd.Series(True, results.index)
     for name in set(axes) - {x, y}:
-        at_base &= results[name].map(grid_key) == grid_key(study.base[name])
+        at_base &= grid_keys(results[name]) == grid_key(study.base[name])
     shown = results.loc[at_base]
     ratio = shown[f"{study.subject}_tokens_per_second"] / shown[f"{rival}_tokens_per_second"]
     table = pd.DataFrame({x: shown[x], y: shown[y], "ratio": ratio})
@@ -79,7 +80,7 @@ def _figure(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> Fi
         plot=_plot(study, rival, x, y, table),
         table=table.rename(columns={"ratio": over}),
         provenance=study.provenance,
-        interval="No interval drawn: the charts along one option have it.",
+        interval="No interval drawn: the charts along one option have it, and the verdict weighs it.",
     )
 
 
@@ -100,7 +101,7 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
             continue
         plot.add_contour(
             **common,
-            name=f"{title_of(name)} is faster",
+            name=f"{title_of(name)} is predicted faster",
             contours={"type": "constraint", "operation": operation, "value": 1.0},
             fillcolor=band(colour_of(name), 0.3),
             line={"width": 3, "color": "#808080"},
@@ -173,10 +174,11 @@ def _title(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> str
     share = (possible["ratio"] > 1.0).mean()
     best, worst = (possible.iloc[int(at)] for at in (possible["ratio"].argmax(), possible["ratio"].argmin()))
     if share == 1.0:
-        return f"{who} is faster than {whom} at every point: {_at(worst, x, y)} to {_at(best, x, y)}"
+        return f"{who} is predicted faster than {whom} at every point: {_at(worst, x, y)} to {_at(best, x, y)}"
     if share == 0.0:
-        return f"{who} is faster than {whom} at no point: {_at(worst, x, y)} to {_at(best, x, y)}"
-    return f"{who} is faster than {whom} at {share:.0%} of the points: {_at(worst, x, y)} to {_at(best, x, y)}"
+        return f"{who} is predicted faster than {whom} at no point: {_at(worst, x, y)} to {_at(best, x, y)}"
+    part = f"{who} is predicted faster than {whom} at {share:.0%} of the points"
+    return f"{part}: {_at(worst, x, y)} to {_at(best, x, y)}"
 
 
 def _at(row: pd.Series, x: str, y: str) -> str:

@@ -85,11 +85,6 @@ def round_off(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}")
 
 
-def number(value: Any) -> str:
-    """A value of an option as a person writes it."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def enumerated(words: Sequence[str]) -> str:
     """``A``, ``A and B``, ``A, B and C``."""
     *first, last = words

@@ -9,9 +9,9 @@ import pandas as pd
 
 from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.verdict import called_together
 from ssdsim.pricing.room import counted
 from ssdsim.pricing.site import Site
-from ssdsim.reports.figure import enumerated
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
 from ssdsim.rounds.estimate import Estimate
@@ -29,8 +29,7 @@ def verdict_lines(study: Study) -> tuple[str, list[str]]:
     verdict = prediction.verdict
     lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
     if verdict.probability_best is not None:
-        others = enumerated([title_of(name) for name in verdict.over])
-        faster = f"{title_of(verdict.subject)} is faster than {others}"
+        faster = f"{title_of(verdict.subject)} is faster than {called_together(list(verdict.over))}"
         rest = f"; not known: {verdict.doubts_told}" if verdict.doubts_told else ""
         lines.append(f"P({faster}) = {verdict.probability_best:.2f}{rest}.")
     lines.append(" ".join([_gpus(study), *_hit_rates(study)]))

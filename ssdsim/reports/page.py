@@ -10,7 +10,7 @@ from typing import Any
 from ssdsim import __version__
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
 from ssdsim.reports.explorer.page import styles as explorer_styles
-from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.figure import Figure, LeftOut, enumerated
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.print_style import for_pages
 from ssdsim.reports.swept import Swept
@@ -52,7 +52,14 @@ def html(
     ]
     if follows is not None:
         header += [f"<p>{escape(line)}</p>" for line in follows.lines]
-        base = [follows.html, "<h2>At the base values</h2>", '<div class="base">', *base, "</div>"]
+        base = [
+            follows.html,
+            f"<h2>At {escape(follows.base)}</h2>",
+            '<div class="base">',
+            f"<p>{escape(_stays(figures if grid else ()))}</p>",
+            *base,
+            "</div>",
+        ]
     else:
         header, base = [*header, *base], []
     footer = ["<h2>Provenance</h2>", origins, _left_out(left_out), f"<p>Made by ssdsim {__version__}.</p>"]
@@ -80,6 +87,15 @@ def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iter
         controls = _controls(grid) if grid and any(figure.axis for figure in members) else ""
         body = "\n".join(_figure(figure) for figure in members)
         yield f'<section><h2>{escape(section)}</h2>{controls}<div class="grid">{body}</div></section>'
+
+
+def _stays(following: Sequence[Figure]) -> str:
+    """What of the page does not follow the controls above it."""
+    axes = [figure.axis for figure in following if figure.axis]
+    but = f", but for the speedups over {enumerated(axes)}, which follow" if axes else ""
+    return (
+        f"All that follows stays at these values wherever the controls stand{but}. A figure says itself what it varies."
+    )
 
 
 def _controls(grid: Mapping[str, Any]) -> str:

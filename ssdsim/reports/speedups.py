@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group, spelled
-from ssdsim.reports.figure import Figure, LeftOut, enumerated, number
+from ssdsim.base.option import Group, number, spelled
+from ssdsim.reports.figure import Figure, LeftOut, enumerated
 from ssdsim.reports.ratio_plot import ratio_plot
 from ssdsim.reports.ratios import Ratio, ratios
 from ssdsim.reports.study import Study

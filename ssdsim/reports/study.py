@@ -15,9 +15,8 @@ from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option import Group
+from ssdsim.base.option import Group, number
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.reports.figure import number
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario import many

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ssdsim.answers.explore.command import swept_words
+from ssdsim.answers.explore.command import spelled_value, swept_words
 from ssdsim.answers.explore.explore import explored, most_points
 from ssdsim.base.errors import InputError
 from ssdsim.reports.explorer.content import content
@@ -15,16 +15,21 @@ from ssdsim.reports.explorer.page import panel
 from ssdsim.reports.study import Study
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
+from ssdsim.scenario.options import ALL
 
 MOST_POINTS = 20_000
 
 
 @dataclass(frozen=True)
 class Swept:
-    """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them."""
+    """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them.
+
+    ``base`` is the place on the grid at which all else of the report is.
+    """
 
     html: str
     data: Mapping[str, Any]
+    base: str
     lines: tuple[str, ...]
 
 
@@ -42,7 +47,8 @@ def swept(study: Study) -> Swept | None:
     except InputError:  # an option that only some points of the grid read
         return None
     data = content(found)
-    return Swept("\n".join(panel(data)), data, tuple(thinned))
+    base = ", ".join(f"{ALL[name].short} {spelled_value(study.base[name])}" for name in folder.axes)
+    return Swept("\n".join(panel(data)), data, base, tuple(thinned))
 
 
 def made_by(folder: RunFolder) -> str:

@@ -14,6 +14,7 @@ from ssdsim.engine.trace import Trace
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
+from ssdsim.rounds.estimate import part_title
 from ssdsim.scenario.scenario import Scenario
 
 _ROUNDS = 4
@@ -22,7 +23,7 @@ _ROLES = ("target", "link", "draft")
 _MEANING = {
     "verify": "target pass",
     "draft": "drafting",
-    "fallback": "fallback",
+    "fallback": part_title("fallback"),
     "communicate": "messages",
     "host": "sampling, host",
 }
@@ -92,7 +93,7 @@ def _title(study: Study, groups: Sequence[_Group], shown: Sequence[_Slice]) -> s
     together_s = (min(d.end_s, p.end_s) - max(d.start_s, p.start_s) for d in drafts for p in passes)
     if max(together_s, default=0.0) < 1e-6 * max(s.end_s for s in shown):  # slices that touch, but for rounding
         return f"{_ROUNDS} rounds{how}"
-    miss = ", a miss waits for its fallback" if any(s.part == "fallback" for s in shown) else ""
+    miss = ", a miss waits for the backup" if any(s.part == "fallback" for s in shown) else ""
     return f"{_ROUNDS} rounds of {_lead(study).strategy.title}{how}: the draft works while the target verifies{miss}"
 
 

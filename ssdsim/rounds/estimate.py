@@ -9,6 +9,12 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
+_TITLES = {"fallback": "backup"}
+
+
+def part_title(part: str) -> str:
+    """What a person reads of a part of a round: a miss costs the time of the backup."""
+    return _TITLES.get(part, part)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number
+from ssdsim.base.option import Group
 from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.room import NoRoom, counted
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
-from ssdsim.scenario.options import beside
+from ssdsim.scenario.options import ALL, beside, members
 from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
     from ssdsim.scenario.typed_options import Options
 
 
-@dataclass(frozen=True)
-class Configuration:
+@dataclass(frozen=True, repr=False)
+class Configuration(Shown):
     """A scenario for each strategy that has room.
 
     ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
@@ -60,6 +63,23 @@ class Configuration:
         if v.get("backup", "auto") != "auto":
             words.append(f"{v['backup']} backup")
         return ", ".join(words)
+
+    @property
+    def title(self) -> str:
+        """One line that says what was asked."""
+        v = self.settings
+        if self.site is None:
+            numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
+            units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
+            return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {self.shape}"
+        hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
+        return f"{v['target']} + {v['draft']} on {hardware}, {self.site.degrees}, context {v['context']}; {self.shape}"
+
+    @property
+    def told(self) -> Told:
+        """A row a strategy."""
+        rows = [(each.strategy.title, counted(each.gpus)) for each in self.scenarios.values()]
+        return Told(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
 
     @property
     def unit(self) -> str:
@@ -158,7 +178,7 @@ def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configur
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.that_shape(reads & beside(settings, said).keys())
+    shaping = settings.that_shape(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}

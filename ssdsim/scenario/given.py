@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, product
 from math import prod
 from typing import Any
 
@@ -39,8 +38,16 @@ class GridPart:
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for values in islice(product(*self.grid.values()), self.start, self.stop):
-            yield {**self.options, **dict(zip(self.grid, values, strict=True))}
+        for number in range(self.start, self.stop):
+            yield {**self.options, **self._place(number)}
+
+    def _place(self, number: int) -> dict[str, Any]:
+        """The value of each list at a point, which is found without counting the points before it."""
+        places = {}
+        for name, values in reversed([*self.grid.items()]):
+            number, at = divmod(number, len(values))
+            places[name] = values[at]
+        return {name: places[name] for name in self.grid}
 
     def numbers(self, name: str) -> Rows:
         """Of each point's value in a list."""

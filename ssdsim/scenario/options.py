@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError, closest
 from ssdsim.base.kinds import Name, Number, OneOrByPosition
 from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
 from ssdsim.scenario.shared.durations import DURATIONS
@@ -112,14 +112,32 @@ def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> 
     """Raise :class:`InputError` for a name that ``verb`` does not take."""
     for name in given:
         if name not in allowed:
-            raise InputError(f"{verb} has no option '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+            raise unknown(f"{verb} has no option '{name}'", name, allowed)
 
 
 def check_names(given: Iterable[str]) -> None:
     """Raise :class:`InputError` at an option that does not exist, naming the nearest one."""
     for name in given:
         if name not in ALL:
-            raise InputError(f"unknown option '{name}'{nearest(name, ALL)} Allowed: {', '.join(ALL)}")
+            raise unknown(f"unknown option '{name}'", name, ALL)
+
+
+def unknown(said: str, name: object, allowed: Collection[str]) -> InputError:
+    """The complaint of an option that is not among those ``allowed``; it knows the command line's other spellings.
+
+    >>> unknown("no option 'batch_size'", "batch_size", ("b", "k"))
+    InputError('batch_size is spelled b here')
+    >>> str(unknown("no option 'batch_sise'", "batch_sise", ("b", "k")))
+    "no option 'batch_sise'; did you mean 'b'? Allowed: b, k"
+    """
+    names = {flag.lstrip("-").replace("-", "_"): option.name for option in ALL.values() for flag in option.flags}
+    names = {**{spelling: own for spelling, own in names.items() if own in allowed}, **{own: own for own in allowed}}
+    asked = str(name).lstrip("-").replace("-", "_")
+    if asked in names:
+        return InputError(f"{name} is spelled {names[asked]} here")
+    close = closest(asked, names)
+    hint = f"; did you mean '{names[close]}'?" if close else "."
+    return InputError(f"{said}{hint} Allowed: {', '.join(allowed)}")
 
 
 def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,13 +168,18 @@ def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[flo
     allowed, ends = ranged(), dict[str, tuple[float, float]]()
     for name, low, high in triples:
         if name not in allowed:
-            raise InputError(f"--ranges: no such number '{name}'{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
-        for end in (low, high):
-            ALL[name].checked(end)
-        if not low <= high:
-            raise InputError(f"--ranges {name}={low:g}:{high:g} must not fall")
-        ends[name] = low, high
+            raise unknown(f"--ranges: no such number '{name}'", name, allowed)
+        ends[name] = _rising(f"--ranges {name}={low:g}:{high:g}", name, low, high)
     return ends
+
+
+def _rising(said: str, name: str, low: float, high: float) -> tuple[float, float]:
+    """Both ends; InputError, quoting what was ``said``, where one is no such number or they fall."""
+    for end in (low, high):
+        ALL[name].checked(end)
+    if not low <= high:
+        raise InputError(f"{said} must not fall: {high:g}:{low:g}")
+    return low, high
 
 
 def _ends(name: str, text: str) -> tuple[float, float]:
@@ -167,7 +190,7 @@ def _ends(name: str, text: str) -> tuple[float, float]:
         raise InputError(
             f"{spelled(name)} must {ALL[name].kind.must}, or be a range such as 0.75:0.85, got '{text}'"
         ) from None
-    return _by_name([(name, low, high)])[name]
+    return _rising(f"{spelled(name)} {text}", name, low, high)
 
 
 def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

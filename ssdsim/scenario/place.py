@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
@@ -22,26 +22,47 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 
-def site_of(settings: Settings) -> Site | None:
-    """The site on which the models run; None where times are unit-free."""
+@dataclass(frozen=True)
+class Drafting:
+    """What drafts, on which device, in which format, and the network to it."""
+
+    card: Transformer
+    profile: HardwareProfile
+    dtype: str | None
+    network: Network | None
+
+
+def drafting_of(settings: Settings) -> Drafting | None:
+    """What drafts and where; None where times are unit-free."""
     if settings["t_sd"] is not None:
         return None
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    return Drafting(
+        card=_with_states(routed(draft_of(settings).card, settings, "draft"), settings),
+        profile=_placed(settings["draft_hardware"], settings),
+        dtype=settings["draft_dtype"],
+        network=_network(settings),
+    )
+
+
+def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
+    """The site on which the models run; None where times are unit-free."""
+    if settings["t_sd"] is not None or drafting is None:
+        return None
     data_parallel = settings["attention"] == DATA_PARALLEL
     target = _with_states(routed(find_transformer(settings["target"]), settings, "target"), settings)
     if data_parallel:
         settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
         _check_spread(target)
     profile = _placed(settings["hardware"], settings)
-    draft = _with_states(routed(draft_of(settings).card, settings, "draft"), settings)
     runtime = _settled_runtime(settings).keeping(settings["states"])
-    _settle_states(settings, runtime, target, draft)
+    _settle_states(settings, runtime, target, drafting.card)
     site = Site(
         target=target,
-        draft=draft,
+        draft=drafting.card,
         profile=profile,
-        draft_profile=_placed(settings["draft_hardware"], settings),
+        draft_profile=drafting.profile,
         tp=settings["tp"],
         ep=settings["ep"],
         data_parallel=data_parallel,
@@ -51,9 +72,9 @@ def site_of(settings: Settings) -> Site | None:
         dtype=settings["dtype"],
         options=settings,
         runtime=runtime.on(profile.device),
-        draft_dtype=settings["draft_dtype"],
+        draft_dtype=drafting.dtype,
         kv_dtype=settings["kv_dtype"],
-        network=_network(settings),
+        network=drafting.network,
     )
     if settings["dtype"] is None:
         settings.derive("dtype", site.target.precision().weights, "the target card's")

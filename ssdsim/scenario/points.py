@@ -32,7 +32,7 @@ from ssdsim.scenario.given import Asked, of_points, possible
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
 from ssdsim.scenario.options import members
-from ssdsim.scenario.place import settle_spread, site_of
+from ssdsim.scenario.place import drafting_of, settle_spread, site_of
 from ssdsim.scenario.price import Priced, price
 from ssdsim.scenario.remembered import Found, Made, Remembered, Written, settle_all
 from ssdsim.scenario.scenario import Scenario
@@ -100,6 +100,7 @@ class Steps:
     def __init__(self) -> None:
         self.completed = Remembered(completed)
         self.sides = Remembered(sides_of)
+        self.drafting = Remembered(drafting_of)
         self.site = Remembered(site_of)
         self.placed = Remembered(_placed)
         self._of_strategies: dict[str, OfStrategy] = {}
@@ -167,9 +168,10 @@ class Points:
     def __init__(self, given: Asked, steps: Steps | None = None) -> None:
         self.steps = steps or Steps()
         self.columns, self.errors = of_points(given)
-        self._taken(self.steps.completed)
+        self._completed = self._taken(self.steps.completed)
         self.sides = self._taken(self.steps.sides)
-        self.sites = self._taken(self.steps.site)
+        self._drafting = self._taken(self.steps.drafting)
+        self.sites = self._taken(self.steps.site, self._drafting)
         self._placed = self._taken(self.steps.placed, self.sides, self.sites)
 
     def _taken(self, step: Remembered[T], *arguments: Whose[Any]) -> Whose[T]:
@@ -178,7 +180,16 @@ class Points:
 
     def reads(self, row: int) -> frozenset[str]:
         """Options that whom it compares and where rest on."""
-        return self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
+        reads = self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
+        return reads | self._drafting.at(row).reads if self._drafts(row) else reads
+
+    def idle(self, row: int) -> frozenset[str]:
+        """Options that were derived for a draft where nobody drafts."""
+        derived = self._completed.at(row).writes.keys() | self._drafting.at(row).writes.keys()
+        return frozenset() if self._drafts(row) else frozenset(derived)
+
+    def _drafts(self, row: int) -> bool:
+        return any(strategies.ALL.named(name).drafts for name in self.sides.at(row).result.names)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ssdsim.base.settings import Settings
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.room import Devices, counted
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
@@ -20,8 +21,8 @@ from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import KnownTokens
 
 
-@dataclass(frozen=True)
-class Scenario:
+@dataclass(frozen=True, repr=False)
+class Scenario(Shown):
     """A batch decoded by a strategy.
 
     ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it.
@@ -37,6 +38,11 @@ class Scenario:
     priced: Priced
     reads: frozenset[str] = frozenset()
     same_rounds: Tokens | None = None
+
+    @property
+    def told(self) -> Told:
+        on = "without hardware" if self.place is None else f"on {self.place.profile.name}"
+        return Told(f"{self.strategy.title} {on}: batch {self.batch}, {counted(self.gpus)} GPUs")
 
     @cached_property
     def site(self) -> Site | None:

@@ -40,7 +40,7 @@ class SharedOptions(TypedDict, total=False):
     """A scenario's options that serving takes too, where load and time decide the others."""
 
     strategies: str | Sequence[str]
-    """strategies to compare [default: ar,sd,ssd]"""
+    """which ones, or all [default: ar,sd,ssd]"""
     subject: str
     """the strategy that the verdict is about, held against the others [default: ssd where it is among --strategies,
     else the last of them]"""

@@ -12,12 +12,7 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.acceptance_models import (
-    RequestKinds,
-    beta_kinds,
-    beta_kinds_by_position,
-    load_acceptance,
-)
+from ssdsim.speculation.acceptance_models import RequestKinds, beta_kinds, beta_kinds_by_position, load_acceptance
 from ssdsim.speculation.forced import forced_pmf, is_forced
 
 

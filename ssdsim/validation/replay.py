@@ -9,14 +9,7 @@ import numpy as np
 
 from ssdsim.base.errors import InputError
 from ssdsim.validation.drafted import PublishedRows, Replayed
-from ssdsim.validation.paper import (
-    FamilyReplay,
-    Published,
-    SweepReplay,
-    load_paper,
-    replay_family,
-    replay_sweep,
-)
+from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees
 
 HARDWARE = "h100-sxm"

@@ -20,6 +20,7 @@ from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
 from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.machine.smi import torch_missing
 from ssdsim.protocols.alternate import PLACES
 from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION
 from ssdsim.runs.lock import locked
@@ -196,7 +197,7 @@ def validate(
     """
     refuse_others("validate", options, [*options_of(Real), "seed"])
     if find_spec("torch") is None:
-        raise InputError("validate needs torch: pip install 'ssdsim[torch]'")
+        raise InputError(torch_missing("validate"))
     real = Real(**options)
     output = Path(output)
     log, where = output, None if trace is None else Path(trace)

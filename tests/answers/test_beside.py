@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ssdsim.answers.workers import worked_out
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 
 
@@ -23,14 +23,14 @@ def _killed(known: list[int], number: int) -> None:
 
 def _copies_share_what_is_known() -> None:
     known = list(range(5))
-    ordered = sorted(worked_out(_squared, [(known, number) for number in range(5)], idle=1))
+    ordered = sorted(Workers().as_they_come(_squared, [(known, number) for number in range(5)], idle=1))
     assert [(number, squared) for number, squared, _ in ordered] == [(number, number**2) for number in range(5)]
     assert os.getpid() not in {process for *_, process in ordered}
 
 
 def _a_killed_one_is_told() -> None:
     with pytest.raises(InputError, match=r"one of the processes died \(out of memory\?\)$"):
-        list(worked_out(_killed, [([], 0), ([], 1)], idle=1))
+        list(Workers().as_they_come(_killed, [([], 0), ([], 1)], idle=1))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")

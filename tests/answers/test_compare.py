@@ -59,7 +59,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     assert comparison.winner is None
     assert comparison.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, Tree SSD or ")
     assert "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in comparison.sentence
-    assert "so the sign is hits': measure them." in comparison.sentence
+    assert "so hits decide who is faster: measure them." in comparison.sentence
     assert {each.standing for each in comparison.inputs} == {"placeholder"}
     assert {each.name: each.read_by for each in comparison.inputs}["hit_c"] == (
         "treessd",

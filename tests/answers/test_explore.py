@@ -13,7 +13,7 @@ from ssdsim import predict
 from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.contests import contests
 from ssdsim.answers.explore.errors import interpolation_errors
-from ssdsim.answers.explore.explore import Explored, explored
+from ssdsim.answers.explore.explore import Explored, explored, limits
 from ssdsim.answers.explore.interpolation import chosen_nodes, interpolated, weights
 from ssdsim.answers.explore.sides import Errors, Side
 from ssdsim.answers.explore.space import space_of
@@ -57,6 +57,16 @@ def test_axes_follow_what_is_given() -> None:
     assert unit_free.axis("alpha").values == (0.6, 0.9)
     assert "context" not in [axis.name for axis in unit_free.axes]
     assert space_of({"strategies": "ar,sd"}).read["ar"] == ("b", "context")
+    assert [axis.name for axis in space_of({}).axes if axis.continuous] == ["alpha", "hit_c", "hit_r"]
+    assert space_of({"hit_r": 1.1}).axis("hit_r").values == (0.4, 1.1)
+
+
+def test_a_page_says_what_limits_it() -> None:
+    assert limits(space_of({})) == []
+    (of_pair,) = limits(space_of({"pair": str(PAIR)}))
+    assert "at most 3,000 points of a strategy" in of_pair
+    (of_trees,) = limits(space_of({"strategies": "sd,tree"}))
+    assert "against 400 exact answers" in of_trees
 
 
 @pytest.mark.parametrize(
@@ -78,8 +88,8 @@ def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
 
 def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
     for b, k, backup in ((1, 6, "jit"), (16, 3, "fast")):
-        options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4}
-        exact = predict(**options, hit_r=0.7)
+        options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
+        exact = predict(**options)
         table = small.rates["ssd"].table.at(options)
         assert np.exp(table["log_rate"]) == pytest.approx(exact.estimates["ssd"].tokens_per_second, rel=1e-9)
         ends = small.given.table.at(options)
@@ -91,6 +101,16 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
         found = small.assumed.table.at(options)
         for name, value in (("low", assumed.verdict.over["sd"].low), ("lowest", assumed.verdict.over["sd"].lowest)):
             assert assumed.verdict.over["sd"].ratio * np.exp(found[f"sd:{name}"]) == pytest.approx(value, rel=1e-6)
+
+
+def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
+    """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
+    words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
+    for each in (small.given, small.assumed):
+        assert each is not None
+        assert all(case.sentence.startswith(words[case.outcome]) for case in each.known)
+    assert small.assumed is not None
+    assert {case.outcome for case in small.assumed.known} >= {"undecided"}
 
 
 def test_a_measured_pair_keeps_its_rates() -> None:
@@ -118,7 +138,7 @@ def test_more_points_than_can_be_worked_out_are_refused() -> None:
 
 def test_a_point_without_room_says_why() -> None:
     found = explored(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
-    at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4}
+    at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
     assert np.isnan(found.rates["ssd"].table.at(at)["log_rate"])
     assert any("needs" in reason for reason in found.rates["ssd"].reasons)
     assert found.memory["ssd"].at(at)["share"] > 1.0
@@ -136,7 +156,7 @@ def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
     assert np.isnan(found.given.table.column("sd:low")).all()
-    assert any(sentence.startswith("Yes") for _, sentence in found.given.known)
+    assert any(case.sentence.startswith("Yes") for case in found.given.known)
 
 
 def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:

@@ -73,3 +73,15 @@ def test_what_a_preset_brings_along_is_not_refused() -> None:
 
 def test_a_strategy_without_room_may_have_read_it() -> None:
     assert predict(strategies="ar,ssd", tp=8, k=5).configuration.no_room.keys() == {"ssd"}
+
+
+@pytest.mark.parametrize("given", [{"draft": "llama-3.1-8b"}, {"draft_dtype": "float8"}, {"draft_hardware": "l40s"}])
+def test_a_draft_is_nothing_where_nobody_drafts(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(
+        InputError, match=f"--{name.replace('_', '-')} has no effect with --strategies ar: only SD, SSD"
+    ):
+        predict(strategies="ar", **given)
+    assert predict(strategies="ar,sd", **given).estimates.keys() == {"ar", "sd"}
+    alone = predict(strategies="ar", drafter="eagle3", target="llama-3.1-8b", tp=1).configuration.settings
+    assert not {"draft", "draft_hardware", "draft_dtype", "alpha"} & set(alone)

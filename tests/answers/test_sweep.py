@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,10 @@ import pytest
 from click.testing import CliRunner
 from pandas.testing import assert_frame_equal
 
-import ssdsim
 from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
-from ssdsim.answers.sweep.plan import PRESETS, Plan, as_configured, number_columns, plan_of
+from ssdsim.answers.sweep.plan import PRESETS, Part, Plan, as_configured, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
@@ -74,6 +71,14 @@ def test_every_combination_is_there_once_and_in_order() -> None:
         {name: point[name] for name in ("k", "alpha", "p_hit")} for point in expected
     ]
     assert np.array_equal(table["ssd_over_sd"], evaluate(expected)["ssd_over_sd"])
+
+
+def test_a_part_of_a_grid_has_its_points_wherever_it_begins() -> None:
+    grid: dict[str, Any] = {"k": [2, 3, 4], "alpha": [0.5, 0.9], "p_hit": [0.5, 0.75, 1.0]}
+    plan = plan_of(None, {"t_sd": 0.2, **grid})
+    whole = [{"t_sd": 0.2, **dict(zip(grid, at, strict=True))} for at in product(*grid.values())]
+    for start in range(plan.size):
+        assert list(plan.points(Part(0, start, plan.size))) == whole[start:]
 
 
 def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
@@ -270,81 +275,6 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, undi
 
 def parts_in(folder: Path) -> int:
     return len(list((folder / "parts").glob("*.parquet"))) if folder.exists() else 0
-
-
-@pytest.fixture
-def cluster() -> Iterator[Any]:
-    from distributed import LocalCluster
-
-    with LocalCluster(  # several processes, as on several machines
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-    ) as started:
-        yield started
-
-
-@pytest.mark.cluster
-@pytest.mark.filterwarnings("ignore")  # a killed worker makes Dask warn of what it lost
-def test_a_killed_worker_of_a_cluster_loses_and_doubles_nothing(
-    cluster: Any, tmp_path: Path, undisturbed: pd.DataFrame
-) -> None:
-    from distributed import Client
-
-    with Client(cluster.scheduler_address, set_as_default=False) as client:
-        pids = sorted(client.run(os.getpid).values())
-    assert len(set(pids)) == 2
-    killed: list[int] = []
-    seen: list[int] = []
-
-    def kill_one(done: int, size: int) -> None:
-        seen.append(done)
-        if done >= 8 and not killed:
-            os.kill(pids[0], signal.SIGKILL)
-            killed.append(done)
-
-    table = sweep(**SIMULATED, folder=tmp_path, cluster=cluster.scheduler_address, progress=kill_one)
-    assert killed
-    assert killed[0] < 40
-    assert seen == sorted(set(seen)), "a part came twice"
-    assert seen[-1] == 40
-    assert_frame_equal(table, undisturbed)
-
-
-@pytest.mark.cluster
-def test_a_worker_of_another_version_is_refused_in_one_line(tmp_path: Path) -> None:
-    from distributed import LocalCluster
-
-    package = Path(ssdsim.__file__).parent
-    older = tmp_path / "older" / "ssdsim"
-    shutil.copytree(package, older, ignore=shutil.ignore_patterns("__pycache__"))
-    text = (older / "__init__.py").read_text()
-    (older / "__init__.py").write_text(text.replace(f'"{ssdsim.__version__}"', '"0.0.1"'))
-    with LocalCluster(n_workers=0, processes=True, dashboard_address=":0") as scheduler:
-        address = scheduler.scheduler_address
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-dashboard", "--nworkers", "1"]
-        paths = os.pathsep.join([str(older.parent), os.environ.get("PYTHONPATH", "")])
-        worker = subprocess.Popen(
-            [*command, "--nthreads", "1", "--local-directory", str(tmp_path)],
-            env=os.environ | {"PYTHONPATH": paths},
-            cwd=tmp_path,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            message = f"a worker has ssdsim 0.0.1, here is {ssdsim.__version__}: install one version on both sides"
-            with pytest.raises(InputError, match=message):
-                sweep(t_sd=0.2, b=[1, 2], cluster=address)
-        finally:
-            worker.terminate()
-            worker.wait(timeout=60)
-
-
-@pytest.mark.cluster
-def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssdsim.answers.workers.CONNECT_S", 1.0)
-    done = asked(*"sweep --t-sd 0.2 --b 1,2 --cluster tcp://127.0.0.1:9".split())
-    assert done.returncode == 2
-    assert "--cluster tcp://127.0.0.1:9: no Dask scheduler answers within 1 s" in done.stderr
-    assert done.stderr.strip().splitlines()[-1].startswith("error: ")
 
 
 def test_lists_and_ranges_of_the_command_line() -> None:

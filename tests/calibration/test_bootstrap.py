@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import directions
-from calibration.fit import fit_gemm, fit_link
+from calibration.fit import fit_link
+from calibration.fit_gemm import fit_gemm
 from calibration.regimes import fit_line
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError

@@ -29,13 +29,7 @@ from ssdsim.machine.devices import backend_of, parse_devices
 from ssdsim.machine.ranks import RankError, Ranks
 from ssdsim.machine.timing import summarise, time_action
 from tests.calibration.few_visits import few_visits
-from tests.calibration.process import (
-    PAIR,
-    SHORT_GRID,
-    calibrating,
-    lines_in,
-    logged_keys,
-)
+from tests.calibration.process import PAIR, SHORT_GRID, calibrating, lines_in, logged_keys
 from tests.cli.in_process import asked
 
 pytestmark = pytest.mark.ranks
@@ -164,7 +158,7 @@ def test_a_log_of_another_workload_is_refused(tmp_path: Path) -> None:
         ([], "give either --device cpu or --gpus"),
         (["--device", "tpu"], "'tpu' is not one of 'cpu'"),
         (["--device", "cpu", "--target", "llama-2-70b"], "GiB on cpu"),
-        (["--gpus", "x"], "'cuda:x' is not a device"),
+        (["--gpus", "x"], "--gpus x: one GPU or a range of them"),
         (["--device", "cpu", "--tp", "3", "--target", "transformer-shaped-128x2"], "tp 3 does not divide"),
     ],
 )

@@ -61,6 +61,11 @@ def test_a_machine_says_which_memory_it_means(machine: str) -> None:
     assert (told.returncode, told.stderr.strip()) == (0, said)
 
 
+def test_a_machine_of_one_memory_names_no_other() -> None:
+    told = asked("calibrate", "--dry-run", "--machine", "h200", "--gpus", "0-4", *PAIR)
+    assert told.stderr == "note: --machine h200 is taken for h200-sxm\n"
+
+
 V100, H100 = "{n}, Tesla V100-SXM2-32GB, 7.0, 32768 MiB", "{n}, NVIDIA H100 80GB HBM3, 9.0, 81559 MiB"
 
 
@@ -92,7 +97,12 @@ def test_a_plan_needs_no_torch() -> None:
         (("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-9"), "v100-sxm2-32gb has 8 GPUs, 0-7"),
         (
             ("calibrate", "--dry-run", "--gpus", "0-4"),
-            "--dry-run finds no GPU here (nvidia-smi tells none)",
+            "--dry-run finds no GPU here (nvidia-smi tells none); describe one, such as --machine dgx-1 --gpus 0-4",
+        ),
+        (("calibrate", "--dry-run"), "such as --machine dgx-1 --gpus 0-4"),
+        (
+            ("calibrate", "--dry-run", "--machine", "dgx-1"),
+            "give either --device cpu or --gpus 0-4 (v100-sxm2-32gb has 0-7)",
         ),
         (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
         (("calibrate", "--device", "cpu"), "-o is missing"),

@@ -5,15 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.fit import (
-    fit_attention,
-    fit_collective,
-    fit_elementwise,
-    fit_gemm,
-    fit_link,
-    fit_roofline,
-    hold_out,
-)
+from calibration.fit import fit_collective, fit_elementwise, fit_link, hold_out
+from calibration.fit_attention import fit_attention
+from calibration.fit_corrected import fit_roofline
+from calibration.fit_gemm import fit_gemm
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import Roofline

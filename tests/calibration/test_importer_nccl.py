@@ -12,17 +12,7 @@ from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, w
 from calibration.importers.nccl_tests.text import text_runs
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
-from tests.calibration.nccl_texts import (
-    SIZES,
-    devices,
-    half,
-    more_columns,
-    new,
-    old,
-    one_group,
-    rows,
-    time_us,
-)
+from tests.calibration.nccl_texts import SIZES, devices, half, more_columns, new, old, one_group, rows, time_us
 from tests.cli.in_process import asked
 
 INFO = "node00:746:801 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC"

@@ -72,6 +72,11 @@ def test_an_odd_option_is_one_line(name: str) -> None:
         (lambda: ssdsim.predict(fl=3), "--fl must be a list, got 3"),
         (lambda: ssdsim.predict(engine="closd"), "unknown engine 'closd'; did you mean 'closed'?"),
         (lambda: ssdsim.evaluate({"t_sd": 0.2}), "points must be several mappings of options"),
+        (lambda: ssdsim.predict(batch_size=16), "batch_size is spelled b here"),
+        (lambda: ssdsim.predict(model="llama-3.1-8b"), "model is spelled target here"),
+        (lambda: ssdsim.recommend(gpus=4, tensor_parallel_size=4), "tensor_parallel_size is spelled tp here"),
+        (lambda: ssdsim.predict(num_speculative_token=4), "did you mean 'k'?"),
+        (lambda: ssdsim.serve(rate=1.0, max_batchh=4), "serve has no option 'max_batchh'; did you mean 'max_batch'?"),
     ],
 )
 def test_what_it_says(call: Callable[[], Any], message: str) -> None:

@@ -44,7 +44,7 @@ def test_a_researcher() -> None:
     page = told("ssdsim predict --help")
     assert len(page.splitlines()) < 90
     assert "Example:" in page
-    assert "Fastest: " in told("ssdsim sweep --t-sd 0.1,0.3 --alpha 80%,90% --k 3:5 -o run --quiet")
+    assert "Predicted fastest: " in told("ssdsim sweep --t-sd 0.1,0.3 --alpha 80%,90% --k 3:5 -o run --quiet")
 
 
 def test_an_infrastructure_engineer_with_a_log_of_vllm(tmp_path: Path) -> None:

@@ -31,14 +31,10 @@ def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytes
         assert asked(*arguments).stderr == "error: begun\n"
 
 
-def test_lines_say_what_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """At the pace since the first news: a resumed run begins with what there was."""
-    now = iter((0.0, 1.0, 31.0, 61.0))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
-    with progress.shown("sweep", "points", quiet=False) as far:
-        for done in (40, 60, 100):
-            far(done, 100)
-    assert capsys.readouterr().err == "sweep: 60 of 100 points, 60 s left\nsweep: 100 of 100 points\n"
+def test_a_pipe_hears_nothing_of_long_work() -> None:
+    """It had a line every five seconds, and one at the end."""
+    done = asked("sweep", "--t-sd", "0.2", "--k", "2,3")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(4.4, "4 s"), (99.0, "99 s"), (180.0, "3 min"), (9000.0, "2.5 h")])
@@ -69,7 +65,7 @@ def test_short_work_shows_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatc
     out = StringIO()
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     monkeypatch.setattr(console, "console", lambda stderr: Console(file=out, force_terminal=terminal))
-    with progress.shown("report", "steps", quiet=False, ends=False) as far:
+    with progress.shown("report", "steps", quiet=False) as far:
         far(1, 2)
     assert out.getvalue() == ""
 

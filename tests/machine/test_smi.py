@@ -47,10 +47,11 @@ def test_what_the_driver_tells_is_read(machine: str) -> None:
 def test_without_torch_the_wheel_with_kernels_is_named(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = OLD_WHEEL if "V100" in machine else "pip install 'ssdsim[torch]'"
     assert torch_missing("calibrate").startswith(f"calibrate needs torch: {wheel}")
-    for module in ("ssdsim.cli.doctor", "calibration.answer"):
+    for module in ("ssdsim.cli.doctor", "calibration.answer", "ssdsim.validation.run"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
     assert f"torch is not installed; calibrate needs torch: {wheel}" in asked("doctor").stdout
     assert f"error: calibrate needs torch: {wheel}" in asked("calibrate", "--gpus", "0", "-o", "mine.json").stderr
+    assert f"error: validate needs torch: {wheel}" in asked("validate", "run").stderr
 
 
 def test_doctor_lists_the_drivers_gpus(machine: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import ssdsim
 from site_generator import typed_options
 from site_generator.shown import PROJECT
+from ssdsim import figures
 
 PROGRAM = """
 import ssdsim
@@ -22,6 +24,7 @@ reveal_type(found.verdict.over["sd"].ratio)
 reveal_type(ssdsim.recommend(gpus=8, b=[1, 64], k=range(1, 9)).focus)
 reveal_type(ssdsim.serve(rate=[2.0, 4.0], engine="closed", slo="ttft:500", p_hit=0.9).verdict)
 ssdsim.sweep(b=[1, 16], alpha=[0.7, 0.8], hit_curve=[(1, 0.6), (2, 0.7)])
+reveal_type(ssdsim.explore(b=[1, 16], hardware="h100-sxm").errors)
 """
 WRONG = {
     "ssdsim.predict(batch=16)": "Unexpected keyword",
@@ -30,6 +33,8 @@ WRONG = {
     "ssdsim.predict(b=[1, 16])": "incompatible type",
     "ssdsim.predict(p_hit=0.9).verdict.over.ratio": "has no attribute",
     "ssdsim.serve(rate=4.0, b=16)": "Unexpected keyword",
+    "ssdsim.explore(batch=[1, 16])": "Unexpected keyword",
+    'ssdsim.explore(k="six")': "incompatible type",
     "ssdsim.predicted()": "has no attribute",
 }
 
@@ -47,6 +52,7 @@ def test_mypy_knows_options_and_answers_in_a_users_program(tmp_path: Path) -> No
         "float",
         "int | None",
         "Advice",
+        "tuple[Error, ...]",
     ]
     first = len(PROGRAM.splitlines()) + 1
     errors = dict(re.findall(r"^.*program\.py:(\d+): error: (.*)$", said, flags=re.MULTILINE))
@@ -79,3 +85,31 @@ def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     assert "<td>SSD</td><td>4.549</td>" in page
     plan = ssdsim.schedule(b=[1, 64], k=[2, 6], f=3)
     assert [line.split()[2] for line in repr(plan).splitlines()[2:]] == ["SSD", "SSD"]
+
+
+def test_every_answer_shows_itself_on_one_screen() -> None:
+    """A configuration had a million characters of its profile's coefficients."""
+    configuration = ssdsim.configure(b=16, p_hit=0.85)
+    scenario = configuration.scenarios["ssd"]
+    answers = (
+        configuration,
+        scenario,
+        ssdsim.predict(b=16, p_hit=0.85).verdict,
+        ssdsim.simulate(scenario, rounds=20, engine="mc"),
+        ssdsim.export("vllm", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
+        ssdsim.export("json", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
+        ssdsim.serve(rate=2.0, engine="closed", p_hit=0.9),
+        ssdsim.find_hardware("h100-sxm"),
+    )
+    for answer in answers:
+        assert len(repr(answer)) < 1500, type(answer)
+        assert len(repr(answer).splitlines()) <= 16, type(answer)
+        assert answer._repr_html_().startswith(("<table>", "<pre>"))
+    assert repr(configuration).splitlines()[-1].split() == ["SSD", "5"]
+
+
+def test_figures_lists_what_draws_and_nothing_else() -> None:
+    listed = dir(figures)
+    assert {"figure", "save", "speedup", "fallback", "window"} <= {*listed}
+    assert all(inspect.isfunction(getattr(figures, name)) for name in listed)
+    assert not {"Path", "go", "theme", "Study"} & {*listed}

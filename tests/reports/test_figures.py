@@ -138,7 +138,7 @@ def test_where_the_rival_wins_the_boundary_says_so() -> None:
     assert f"at {1 - lost.mean():.0%} of the points" in figure.title
     contours = (trace for trace in figure.plot.data if trace.type == "contour")
     shaded = {trace.name: trace.contours.operation for trace in contours if trace.contours.operation}
-    assert set(shaded) == {"SSD is faster", "SD is faster"}
+    assert set(shaded) == {"SSD is predicted faster", "SD is predicted faster"}
 
 
 def test_all_hit_is_the_power_of_the_hit_rate(folder: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: fl
     crossed = crossing(sides["ssd"], sides["sd"], "replica")
     assert crossed.decided != open_
     said = advice("ssd", sides, [crossed], [None]).sentence
-    assert ("; the timings' errors leave the sign open." in said) == open_
+    assert ("; the timings' errors leave open who is faster." in said) == open_
 
 
 def test_rounds_err_under_arrivals_as_they_do_in_a_prediction() -> None:

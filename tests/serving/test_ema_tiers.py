@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from site_generator.json_reference import undescribed
 from ssdsim import figures
 from ssdsim.answers.serving.as_json import as_json
 from ssdsim.answers.serving.batching import Batching
@@ -14,6 +16,7 @@ from ssdsim.answers.serving.ema_tiers import KS, EmaTiers
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import serve
+from ssdsim.cli.main import cli
 from ssdsim.reports.serving import serving
 from ssdsim.scenario.configuration import configure
 from tests.serving.sample_runs import SMALL, policies_of, requests
@@ -158,3 +161,27 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
     assert shown["low"].notna().all() == (engine == "loop")
     assert figures.serving_fixed_k(answer).data
     assert answer["variants"] == [f"SD K {k}" for k in KS]
+    assert undescribed("serve", answer) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "by"), [("1-:4", "the table"), ("throughput", "the most tokens a second"), ("ema", "SGLang's tiers")]
+)
+def test_the_terminal_says_what_moves_k(table: str, by: str) -> None:
+    """It said a table of all of them."""
+    asked = [
+        "serve",
+        "--rate",
+        "4",
+        "--engine",
+        "closed",
+        "--strategies",
+        "sd",
+        "--target",
+        "llama-3.1-8b",
+        "--tp",
+        "1",
+    ]
+    shown = CliRunner().invoke(cli, [*asked, "--tp", "1", "--k-table", table, "--quiet"], standalone_mode=False)
+    assert shown.exception is None
+    assert f"K by {by}: mean TPOT" in " ".join(shown.output.split())

@@ -201,17 +201,6 @@ def test_runs_are_the_same_for_a_seed_and_in_other_processes() -> None:
         assert a.metrics == b.metrics
 
 
-@pytest.mark.cluster
-def test_runs_are_the_same_on_a_cluster() -> None:
-    distributed = pytest.importorskip("distributed")
-    how: dict[str, Any] = {"rate": [2.0, 4.0], "strategies": "sd,ssd", **SMALL}
-    workload = requests(60, 2.0, inputs="300", outputs="40")
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        there = serve(workload=workload, cluster=cluster.scheduler_address, **how)
-    for a, b in zip(serve(workload=workload, **how).points, there.points, strict=True):
-        assert a.metrics == b.metrics
-
-
 def test_common_requests_tighten_the_difference_of_strategies() -> None:
     """More than twofold, against runs that each have requests of their own."""
     base = requests(500, 1.0, inputs="512", outputs="geometric:200")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ssdsim import strategies
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
 from ssdsim.answers.doubts import Basis, Doubt
 from ssdsim.answers.recommend.answer import Apart, apart_from
@@ -18,11 +17,12 @@ from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import inputs_of
-from ssdsim.answers.told import Shown, Told
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
+from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
+from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
 from ssdsim.scenario.standing import Standing, TokenInput, by_standing
@@ -90,7 +90,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     ----------
     gpus, b : the budget, and sequences in flight over all copies.
     seed : of the draws.
-    options : as :func:`ssdsim.recommend` takes them; ``strategies`` are by default, and with ``all``, all.
+    options : as :func:`ssdsim.recommend` takes them; ``strategies`` are by default all.
 
     Returns
     -------
@@ -102,8 +102,8 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     InputError : an unknown option or value, or one without effect here; nothing fits.
     """
     whole("b", b, 1)
-    if options.get("strategies") in (None, "all"):
-        options["strategies"] = strategies.ALL.names
+    if options.get("strategies") is None:
+        options["strategies"] = EVERY
     request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
     search = Search(request)
     search.run()
@@ -187,5 +187,7 @@ def _sentence(
     if not held.decided:
         names = sorted(compared, key=lambda name: -compared[name].probability_fastest)
         likely = [name for name in names if compared[name].probability_fastest > 1.0 - DECIDED]
-        where = f"{where}, {' or '.join(compared[name].deployment.title for name in likely)}"
+        titles = [compared[name].deployment.title for name in likely]
+        others = [f"one of {len(titles) - 2} others"] if len(titles) > 3 else titles[2:]
+        where = f"{where}, {' or '.join([*titles[:2], *others])}"
     return basis.sentence(held, [closest], (first.title, ""), clause, where)

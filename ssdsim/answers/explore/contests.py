@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
+from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.sides import AT_ONCE, Side
@@ -46,17 +47,25 @@ and below.
 """
 
 
+class Case(NamedTuple):
+    """The template of a sentence and what it says of the subject, by the code of the places of its numbers."""
+
+    code: str
+    sentence: str
+    outcome: Outcome
+
+
 @dataclass(frozen=True)
 class Contests:
     """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
 
-    A case is its code with the template of its sentence; -1 stands for none: the subject has no room, or no rival has.
+    The number -1 stands for none: the subject has no room, or no rival has.
     """
 
     table: Table
     sets: tuple[tuple[str, ...], ...]
     cases: NDArray[np.int64]
-    known: tuple[tuple[str, str], ...]
+    known: tuple[Case, ...]
 
     @classmethod
     def joined(cls, parts: Sequence[Contests], along: str) -> Contests:
@@ -69,7 +78,7 @@ class Contests:
         return cls(table, parts[0].sets, Table.joined(renumbered, along).values.astype(np.int64), tuple(known))
 
 
-def _renumbered(part: Contests, known: Sequence[tuple[str, str]]) -> NDArray[np.int64]:
+def _renumbered(part: Contests, known: Sequence[Case]) -> NDArray[np.int64]:
     number = {case: at for at, case in enumerate(known)}
     numbers = np.array([*(number[case] for case in part.known), -1], dtype=np.int64)
     return numbers[part.cases]
@@ -205,7 +214,7 @@ class _Cases:
     ) -> None:
         self._subject, self._sides, self._rows, self._numbers = subject, sides, rows, numbers
         self._codes = {rival: each.codes() for rival, each in numbers.items()}
-        self.known: dict[tuple[str, str], int] = {}
+        self.known: dict[Case, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
         """What the smallest of the ratios to those possible is above in a share ``DECIDED`` of the draws."""
@@ -233,15 +242,15 @@ class _Cases:
         some = present.any(axis=0)
         found = np.full(len(best), -1, dtype=np.int64)
         for alike in self._alike(codes, rivals, np.flatnonzero(some & sure)):
-            told = template(SURE, *self._told(alike[0], _those(rivals, present[:, alike[0]])))
-            found[alike] = self._number(codes[alike[0]], told)
+            told = self._told(alike[0], _those(rivals, present[:, alike[0]]))
+            found[alike] = self._number(_case(codes[alike[0]], SURE, told))
         unsure = np.flatnonzero(some & ~sure)
-        for at, told in zip(unsure.tolist(), self._doubted(unsure, rivals, present), strict=True):
-            found[at] = self._number(codes[at], told)
+        for at, case in zip(unsure.tolist(), self._doubted(unsure, rivals, present, codes), strict=True):
+            found[at] = self._number(case)
         return found
 
-    def _number(self, code: str, told: str) -> int:
-        return self.known.setdefault((str(code), told), len(self.known))
+    def _number(self, case: Case) -> int:
+        return self.known.setdefault(case, len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
         """Places of the rivals, the closest first."""
@@ -276,7 +285,9 @@ class _Cases:
         others = [self._joint(rival)[self._rows[rival][at]] for rival in rivals]
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
-    def _doubted(self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_]) -> Iterator[str]:
+    def _doubted(
+        self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_], codes: NDArray[np.str_]
+    ) -> Iterator[Case]:
         """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
         told = [self._told(at, _those(rivals, present[:, at])) for at in points.tolist()]
         undecided: dict[str, list[int]] = {}
@@ -291,10 +302,14 @@ class _Cases:
             own, other = (self._scenario(name, at) for name in (self._subject, each[0].closest))
             swung = moving.get(number)
             basis = Basis(inputs_of(own, other)) if swung is None else Basis.moved(swung, own, other, None)
-            yield template(basis, *each)
+            yield _case(codes[at], basis, each)
 
     def _scenario(self, name: str, at: int) -> Scenario:
         return self._sides[name].at.scenario(int(self._rows[name][at]))
+
+
+def _case(code: np.str_, basis: Basis, told: tuple[Contest[str], str, Mapping[str, float]]) -> Case:
+    return Case(str(code), template(basis, *told), told[0].outcome)
 
 
 def _those(rivals: Sequence[str], present: NDArray[np.bool_]) -> list[str]:

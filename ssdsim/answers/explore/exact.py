@@ -21,11 +21,16 @@ OF_OTHERS = 400  # at most, where other strategies than the default ones are com
 Place = Mapping[str, Any]
 
 
+def are_others(space: Space) -> bool:
+    """Whether other strategies are compared than the default ones."""
+    return not {*space.names} <= {*strategies.default()}
+
+
 def random_places(space: Space, count: int, seed: int) -> list[Place]:
     """So many places anywhere between the axes' ends; none where nothing is interpolated."""
     if not any(axis.continuous for axis in space.axes):
         return []
-    if not {*space.names} <= {*strategies.default()}:
+    if are_others(space):
         count = min(count, OF_OTHERS)
     rng = np.random.default_rng(seed)
     return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]

@@ -12,23 +12,21 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.contests import Contests, contests
-from ssdsim.answers.explore.exact import Exact, Place, random_places
+from ssdsim.answers.explore.exact import OF_OTHERS, Exact, Place, are_others, random_places
 from ssdsim.answers.explore.interpolation import chosen_nodes
 from ssdsim.answers.explore.rates import Rates, memory, rates
 from ssdsim.answers.explore.sides import Errors, Side
 from ssdsim.answers.explore.space import Axis, Space, anywhere, space_of
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.predict import DRAWS
-from ssdsim.answers.workers import worked_out
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.progress import Progress
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
 MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
-_RATE_NODES = {"alpha": 10}  # of an axis that is interpolated, at most
+_NODES = {"alpha": 8, "hit_c": 6, "hit_r": 3}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
@@ -60,7 +58,7 @@ class Explored:
 
 def explored(
     seed: int = 0,
-    progress: Progress | None = None,
+    workers: Workers | None = None,
     exact: bool = False,
     start: Mapping[str, Any] = MappingProxyType({}),
     checked: int = 0,
@@ -71,28 +69,23 @@ def explored(
     Parameters
     ----------
     seed : of the draws behind intervals.
-    progress : called with the parts done and all parts.
+    workers : of the parts, which are the stops of the axis that most prices differ in; they hear of each.
     exact : the grid is that of the lists alone, and nothing is interpolated.
     start : where sliders stand as the page opens; elsewhere it is theirs to say.
     checked : at how many random places exact answers are worked out too, where something is interpolated.
 
     Raises
     ------
-    InputError : a mistake in the options, no strategy has room, or a grid of too many points.
+    InputError : a mistake in the options, no strategy has room, a grid of too many points, or workers that died.
     """
-    idle = IdleCores()
+    workers = workers or Workers()  # which look from now on for idle cores
     space = space_of(options, exact, start)
     space = _with_nodes(space, Evaluator())
     _check_size(space)
     split = _split_axis(space)
     stops = space.axis(split).values if split else (None,)
     job = _Job(space, split, random_places(space, checked, seed), seed)
-    work = [(job, number) for number in range(len(stops))]
-    done: dict[int, _Piece] = {}
-    for number, piece in worked_out(_piece, work, idle=idle.free()):
-        done[number] = piece
-        if progress:
-            progress(len(done), len(stops))
+    done = workers.each(_piece, [(job, number) for number in range(len(stops))])
     return _joined(space, split, [done[number] for number in range(len(stops))], seed)
 
 
@@ -201,6 +194,22 @@ def most_points(options: Mapping[str, Any]) -> int:
     return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
 
 
+def limits(space: Space) -> list[str]:
+    """Why the page has fewer points, or fewer exact answers, than others; empty where it has as many."""
+    said = []
+    if most_points(space.fixed) < MOST_POINTS:
+        said.append(
+            "A measured pair has rounds of its own at each point for every rate that may be off. So a page with --pair "
+            f"has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
+        )
+    if are_others(space) and any(axis.continuous for axis in space.axes):
+        said.append(
+            f"Some of these strategies search at each point, so interpolation is held against {OF_OTHERS} exact "
+            "answers only."
+        )
+    return said
+
+
 def _check_size(space: Space) -> None:
     most = most_points({**space.fixed, **space.start})
     for name in space.names:
@@ -223,23 +232,29 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
 
 
 def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
-    rng, most = np.random.default_rng(0), _RATE_NODES.get(axis.name, _OTHERS_NODES)
-    places = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
-    curves = []
+    rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
+    places = _places(axis)
     readers = [name for name in space.names if axis.name in space.read[name]]
+    points = []
     for _ in range(_CASES):
         at = {each.name: anywhere(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
-        points = [space.alone(name, {**at, axis.name: place}) for place in places]
-        found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
-        if np.isfinite(found).all():
-            curves.append(found)
-    nodes = chosen_nodes(places, np.array(curves), most) if curves else _some(tuple(places), most)
+        points += [space.alone(name, {**at, axis.name: place}) for place in places]
+    found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
+    curves = found.reshape(_CASES, len(places))
+    curves = curves[np.isfinite(curves).all(axis=1)]
+    nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
     return replace(axis, values=_with(axis.start, nodes))
 
 
+def _places(axis: Axis) -> list[float]:
+    """Evenly from end to end, where the page starts in the place of the nearest."""
+    even = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
+    even[min(range(1, _PLACES - 1), key=lambda at: abs(even[at] - axis.start))] = axis.start
+    ends = axis.values[0], axis.values[-1]
+    return sorted({*ends, *(place for place in even[1:-1] if ends[0] < place < ends[1])})
+
+
 def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
-    """Where the page starts it is exact; a node that is hardly anywhere else gives way to it."""
-    apart = (nodes[-1] - nodes[0]) / _PLACES
-    inside = [each for each in nodes[1:-1] if abs(each - start) > apart]
-    return tuple(sorted({nodes[0], nodes[-1], start, *inside}))
+    """Where the page starts it is exact."""
+    return tuple(sorted({*nodes, start}))

@@ -1,4 +1,4 @@
-"""Between the nodes of an axis: cubic through the four nearest, and nodes where curvature asks for them."""
+"""Between the nodes of an axis: a polynomial through the nearest, and nodes where curvature asks for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import FloatOrArray
 
-WIDTH = 4  # nodes that a value between them rests on: a cubic
+WIDTH = 6  # nodes that a value between them rests on: of fewer, all of them
 
 Floats = NDArray[np.float64]
 
@@ -17,8 +17,8 @@ Floats = NDArray[np.float64]
 def weights(nodes: Sequence[float], at: float) -> Floats:
     """What each node's value counts for at ``at``: Lagrange's polynomial through the nearest :data:`WIDTH` nodes.
 
-    >>> weights([0.0, 1.0, 2.0, 3.0, 4.0], 1.5).round(4).tolist()
-    [-0.0625, 0.5625, 0.5625, -0.0625, 0.0]
+    >>> weights([0.0, 1.0, 2.0, 3.0], 1.5).round(4).tolist()
+    [-0.0625, 0.5625, 0.5625, -0.0625]
     >>> weights([0.0, 1.0], 0.25).tolist()
     [0.75, 0.25]
     """
@@ -39,16 +39,17 @@ def interpolated(values: FloatOrArray, axes: Sequence[tuple[Sequence[float], flo
     return found
 
 
-def chosen_nodes(places: Sequence[float], values: Floats, most: int, least: int = 3) -> list[float]:
+def chosen_nodes(places: Sequence[float], values: Floats, most: int, between: float | None = None) -> list[float]:
     """So many of ``places`` that what is interpolated from them is near ``values`` at all.
 
     Parameters
     ----------
     places : of an axis, many.
     values : a row a case, a column a place; positive.
-    most, least : nodes. Another is put where the worst case but a few is farthest off.
+    most : nodes. Another is put where the worst case but a few is farthest off.
+    between : one of the places, a node with the ends in any case; by default the middle one.
     """
-    at = sorted({round(way * (len(places) - 1) / (least - 1)) for way in range(least)})
+    at = sorted({0, places.index(between) if between is not None else (len(places) - 1) // 2, len(places) - 1})
     while len(at) < most:
         nodes = [places[each] for each in at]
         by = np.array([weights(nodes, place) for place in places])

@@ -1,4 +1,4 @@
-"""What a strategy does at every point of its axes: tokens/s, where a round's time goes, hits, GPUs and memory."""
+"""What a strategy does at every point of its axes: tokens/s, where a round's time goes, GPUs and memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ssdsim.scenario.many import estimate
 from ssdsim.scenario.points import Points
 from ssdsim.scenario.price import occupied
 
-COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS, "p_hit", "p_all_hit")
+COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,6 @@ def _columns(found: Estimate, count: int) -> Any:
         found.gpus,
         found.tokens_per_round,
         *(found.breakdown_s[part] for part in PARTS),
-        np.nan if found.p_hit is None else found.p_hit,
-        np.nan if found.p_all_hit is None else found.p_all_hit,
     ]
     return np.stack([np.broadcast_to(np.asarray(each, dtype=float), count) for each in columns], axis=-1)
 

@@ -29,7 +29,7 @@ STOPS: Mapping[str, tuple[Any, ...]] = {
     "k": (2, 3, 4, 6, 8, 12),
     "f": (3, 4, 6, 8),
     "backup": ("auto", "jit", "fast"),
-    "context": (1024, 2048, 4096, 8192, 16384),
+    "context": (1024, 4096, 16384),
 }
 """Of a page for which nobody says others: all are exact."""
 OF_PAIR: Mapping[str, tuple[Any, ...]] = {
@@ -37,13 +37,13 @@ OF_PAIR: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 8, 64),
     "k": (2, 4, 6),
     "f": (3, 6),
-    "context": (1024, 4096, 16384),
 }
 """Of a page of a measured pair: fewer, since every point has rounds of its own for each rate that may be off."""
 RANGES: Mapping[str, tuple[float, float]] = {
     "alpha": (0.3, 0.95),
     "p_hit": (0.3, 1.0),
     "hit_c": (0.1, 0.9),
+    "hit_r": (0.4, 0.9),
     "t_sd": (0.05, 0.6),
 }
 """What is interpolated, and between which ends."""

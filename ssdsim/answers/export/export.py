@@ -18,6 +18,7 @@ from ssdsim.answers.schedule.file import Schedule
 from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
+from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.scenario.engines import titles
@@ -31,10 +32,11 @@ _ENGINES: Mapping[str, Dialect] = {
     each.name: each for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
 }
 FORMATS = (*_FILES, *_ENGINES)
+_SHOWN = 12  # lines at the prompt
 
 
-@dataclass(frozen=True)
-class Exported:
+@dataclass(frozen=True, repr=False)
+class Exported(Shown):
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
     ``inputs`` are what its tokens rest on.
@@ -47,6 +49,14 @@ class Exported:
     warnings: tuple[str, ...]
     inputs: tuple[TokenInput, ...]
     refusal: str | None = None
+
+    @property
+    def told(self) -> Told:
+        """The first lines of the text, and how much there is to read beside it."""
+        first, more = self.text.splitlines()[:_SHOWN], self.text.count("\n") - _SHOWN
+        cut = [f"... {more} more lines in .text"] if more > 0 else []
+        beside = f"{len(self.notes)} in .notes, {len(self.warnings)} in .warnings"
+        return Told(self.refusal or "\n".join([*first, *cut]), sentence=beside)
 
 
 def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:

@@ -18,8 +18,8 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
-from ssdsim.answers.told import Shown, Told
 from ssdsim.base.intervals import Interval
+from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.protocols.axes import TARGET
@@ -123,7 +123,7 @@ def recommend(
     progress: Progress | None = None,
     **options: Unpack[Searched],
 ) -> Recommendation:
-    """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, fallback.
+    """The best way to decode on at most ``gpus`` GPUs: strategy, placement, copies, K, outcomes cached, backup.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def recommend(
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
         (``k``, ``tp``, ``draft_gpus``, ``budget``, ``backup``, ...) narrows what may be chosen to one value or several;
         by default K = 1...16, every legal degree, a mixture's experts together or apart, every number of draft devices,
-        any number of cached outcomes, and the better fallback.
+        any number of cached outcomes, and the better backup.
 
     Returns
     -------

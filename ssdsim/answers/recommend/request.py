@@ -17,7 +17,7 @@ from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.engines import Engine
 from ssdsim.scenario.given import checked
-from ssdsim.scenario.options import ALL, DEFAULTS, members, varied_by, with_ranges
+from ssdsim.scenario.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
 from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
@@ -158,7 +158,7 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
             raise InputError(f"{spelled(name)} has no effect with --strategies {','.join(names)}")
         if name not in allowed:
             why = "is searched" if name in varied_by("recommend") else "is unknown here"
-            raise InputError(f"{spelled(name)} {why}{nearest(name, allowed)} Allowed: {', '.join(allowed)}")
+            raise unknown(f"{spelled(name)} {why}", name, (*allowed, "b", *elsewhere))
 
 
 def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ssdsim.answers.recommend.request import Request
-from ssdsim.answers.told import Told
+from ssdsim.base.told import Told
 
 if TYPE_CHECKING:
     from ssdsim.answers.recommend.answer import Answer

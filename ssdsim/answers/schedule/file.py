@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ssdsim import strategies
-from ssdsim.answers.told import Shown, Told
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.records import FROM_LIST, Card
+from ssdsim.base.told import Shown, Told
 
 Setting = int | float | str | Annotated[tuple[int, ...], FROM_LIST]
 

@@ -64,8 +64,8 @@ def _said(crossing: Crossing, basis: Basis) -> str:
         "gpu": "on as many GPUs each",
     }[crossing.basis]
     bounds = [] if crossing.interval is None else [f"95 %: {_rates(crossing.interval)}"]
-    if crossing.across is not None and basis.where:
-        bounds.append(f"over {basis.where}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}")
+    if crossing.across is not None and basis.anywhere:
+        bounds.append(f"with {basis.anywhere}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}")
     if crossing.rate is None:
         return f"at every rate that {crossing.over.title} can serve{_inside(bounds)} {where}"
     if crossing.rate == 0.0:
@@ -79,7 +79,7 @@ def _rates(interval: Interval) -> str:
 
 
 def _inside(bounds: Sequence[str]) -> str:
-    return f" ({', '.join(bounds)})" if bounds else ""
+    return f" ({'; '.join(bounds)})" if bounds else ""
 
 
 def _above(above: str | None, sides: Mapping[str, Side], per_gpu: float | None) -> str:

@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ssdsim.answers.serving.measuring import Workers
-from ssdsim.answers.workers import check_workers
 from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.progress import Progress
 
 ServeEngine = Literal["auto", "closed", "loop"]
 
 
 @dataclass(frozen=True)
 class Effort(OptionRecord):
-    """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round, on ``jobs`` processes or the
-    workers of a ``cluster``, as :func:`ssdsim.sweep` takes them. Runs get more requests until the 95 % interval of the
-    mean time per token is as small a share of it as ``precision``.
+    """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round. Runs get more requests until the
+    95 % interval of the mean time per token is as small a share of it as ``precision``.
     """
 
     section, prominence = Section.REQUESTS, 0
@@ -30,18 +26,10 @@ class Effort(OptionRecord):
         Number(1.0, 0.001), "more requests until the mean TPOT is known to it at 95 %: 0.02"
     )
     seed: int = 0
-    jobs: int = 1
-    cluster: str | None = None
-    progress: Progress | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         whole("--seed", self.seed, 0)
-        check_workers(self.jobs, self.cluster)
-
-    @property
-    def workers(self) -> Workers:
-        return Workers(self.jobs, self.cluster, self.progress)
 
     @property
     def runs(self) -> bool:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Kind, Whole
 
 THROUGHPUT, EMA = "throughput", "ema"
 """The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted."""
@@ -45,7 +45,10 @@ class KTable:
     def parse(text: str) -> KTable:
         """``1-4:5,5-16:3,17-:0``, or JSON's ``[[1, 4, 5], [5, 16, 3], [17, 512, 0]]``; ValueError at others."""
         if text.lstrip().startswith("["):
-            return KTable.of(json.loads(text))
+            try:
+                return KTable.of(json.loads(text))
+            except json.JSONDecodeError:
+                raise ValueError("the list is not closed, or not one of numbers") from None
         return KTable.of([_range(part) for part in text.split(",")])
 
     @property
@@ -83,4 +86,5 @@ def _range(part: str) -> tuple[int, int, int]:
     first, dash, last = requests.partition("-")
     if not colon:
         raise ValueError(f"'{part}' has no K")
-    return int(first), int(last or OPEN_END) if dash else int(first), int(k)
+    number = Whole(0).parse
+    return number(first), (number(last) if last else OPEN_END) if dash else number(first), number(k)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Kind, Whole
 
 MOST_TOKENS = 1_000_000
 _SHAPES = {"lognormal": 2, "geometric": 1, "uniform": 2}
@@ -27,7 +27,7 @@ class Lengths:
 
     @staticmethod
     def parse(text: str | int, option: str) -> Lengths:
-        """``256``, ``lognormal:256,100``, ``geometric:256``, ``uniform:100,400``.
+        """``256``, ``4k``, ``lognormal:256,100``, ``geometric:256``, ``uniform:100,400``.
 
         Raises
         ------
@@ -42,14 +42,12 @@ class Lengths:
                 f"{option} {text}: no such shape{nearest(shape, _SHAPES)} Allowed: N, {', '.join(_SHAPES)}"
             )
         try:
-            numbers = tuple(float(number) for number in rest.split(","))
+            numbers = tuple(map(_tokens, rest.split(",")))
         except ValueError:
             numbers = ()
         if len(numbers) != _SHAPES.get(shape, 1) or not all(0.0 <= number <= MOST_TOKENS for number in numbers):
-            many = _SHAPES.get(shape, 1)
-            raise InputError(
-                f"{option} {text}: {many} number{'s'[: many - 1]} of tokens wanted, at most {MOST_TOKENS:,}"
-            )
+            wanted = "two numbers of tokens" if _SHAPES.get(shape, 1) > 1 else "a number of tokens such as 1024 or 4k"
+            raise InputError(f"{option} {text}: {wanted} wanted, at most {MOST_TOKENS:,}")
         if (
             numbers[0] < 1
             or (shape == "constant" and numbers[0] % 1)
@@ -79,6 +77,11 @@ class Lengths:
     def __str__(self) -> str:
         numbers = ",".join(f"{number:g}" for number in self.numbers)
         return numbers if self.shape == "constant" else f"{self.shape}:{numbers}"
+
+
+def _tokens(text: str) -> float:
+    """``4k`` is 4096, as of contexts; a mean need not be whole."""
+    return float(Whole().parse(text)) if text[-1:] in ("k", "K") else float(text)
 
 
 def constant(tokens: int) -> Lengths:

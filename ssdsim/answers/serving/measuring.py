@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Sharing
@@ -23,9 +22,8 @@ from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.request_rows import request_rows
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.answers.workers import worked_out
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,32 +53,6 @@ def key_of(name: str, workload: Workload, how: How, attainment: float | None = N
     for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
         digest.update(column.tobytes())
     return digest.hexdigest()[:24]
-
-
-@dataclass(frozen=True)
-class Workers:
-    """Makers of the runs (:func:`ssdsim.answers.workers.worked_out`), and who hears of each."""
-
-    jobs: int = 1
-    cluster: str | None = None
-    progress: Progress | None = None
-    idle: IdleCores = field(default_factory=IdleCores)
-
-    def each(
-        self,
-        run: Callable[..., tuple[int, T]],
-        work: Sequence[tuple[Any, ...]],
-        done: Callable[[int, T], None] | None = None,
-    ) -> Mapping[int, T]:
-        """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes."""
-        results: dict[int, T] = {}
-        for number, result in worked_out(run, work, self.jobs, self.cluster, self.idle.free()):
-            results[number] = result
-            if done is not None:
-                done(number, result)
-            if self.progress is not None:
-                self.progress(len(results), len(work))
-        return results
 
 
 def run(policy: Policy, workload: Workload, how: How) -> Run:

@@ -21,6 +21,7 @@ from ssdsim.answers.serving.policy import Policy, Variant, numbers_at, of_altern
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.strategy import Strategy
@@ -123,11 +124,14 @@ def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, .
 
 
 def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
-    """Strategies and whether ``auto`` is among them; all of them take a batch."""
+    """Strategies and whether ``auto`` is among them; all of them take a batch, and ``all`` are those that do."""
     if asked is None:
         return strategies.default(), True
     each = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
-    names = ALL["strategies"].checked([name for name in each if name != AUTO] or list(strategies.default()))
+    named = [name for name in each if name != AUTO]
+    if named == [EVERY]:
+        named = [strategy.name for strategy in strategies.ALL if strategy.most_sequences is None]
+    names = ALL["strategies"].checked(named or list(strategies.default()))
     for name in names:
         strategy = strategies.ALL.named(name)
         if strategy.most_sequences is not None:

@@ -24,16 +24,21 @@ from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval, Measured
-from ssdsim.base.option_record import taken
+from ssdsim.base.option_record import called, taken
+from ssdsim.base.told import Shown, Told
+from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
 from ssdsim.runs.serving_folder import ServingFolder
 from ssdsim.scenario.engines import Engine
+from ssdsim.scenario.options import refuse_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +87,7 @@ class Apart:
 
 
 @dataclass(frozen=True, repr=False)
-class Serving:
+class Serving(Shown):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
@@ -106,9 +111,15 @@ class Serving:
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
 
-    def __repr__(self) -> str:
-        """What a person reads at the prompt; the numbers are in ``points``."""
-        return f"<Serving: {self.verdict.sentence}>"
+    @property
+    def told(self) -> Told:
+        """A row a policy; what each load gives is in ``points``."""
+        rows = [
+            (self.policies.by_name[name].title, counted(self.policies.by_name[name].gpus), f"{rate:.1f}")
+            for name, (rate, _) in self.capacities.items()
+        ]
+        loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
+        return Told(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
 def serve(
@@ -129,9 +140,11 @@ def serve(
     InputError : one line that says what, where, and what is allowed.
     """
     given: dict[str, Any] = {**options}
+    of_records = [name for record in (Load, Fleet, Batching, Goal, Effort) for name in called(record).values()]
+    refuse_others("serve", given, (*of_records, *taken_by_serving()))
     load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
-    goal, effort = taken(Goal, given), taken(Effort, given)
-    return served(load, fleet, batching, goal, effort, schedule=schedule, folder=folder, **given)
+    goal, effort, workers = taken(Goal, given), taken(Effort, given), taken(Workers, given)
+    return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
 
 
 def served(
@@ -140,6 +153,7 @@ def served(
     batching: Batching | None = None,
     goal: Goal | None = None,
     effort: Effort | None = None,
+    workers: Workers | None = None,
     *,
     schedule: str | Path | None = None,
     folder: ServingFolder | None = None,
@@ -161,7 +175,8 @@ def served(
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
         kept = Kept(folder, chosen.configuration.settings, text)
-    return _Asked(chosen, workload, how, goal, effort, kept, options["targets"]).served(subject, load.rates)
+    asked = _Asked(chosen, workload, how, goal, effort, workers or Workers(), kept, options["targets"])
+    return asked.served(subject, load.rates)
 
 
 @dataclass(frozen=True)
@@ -173,6 +188,7 @@ class _Asked:
     how: How
     goal: Goal
     effort: Effort
+    workers: Workers
     kept: Kept | None
     targets: int | None
 
@@ -184,7 +200,7 @@ class _Asked:
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
         fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
         each_policy = {**policies.by_name, **fixed_k}
-        made = runs(each_policy, loads, self.how, self.kept, self.effort.workers) if self.effort.runs else {}
+        made = runs(each_policy, loads, self.how, self.kept, self.workers) if self.effort.runs else {}
         points = [
             Point(
                 rate=load.offered,
@@ -239,7 +255,7 @@ class _Asked:
 
     def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
         by_name = self.policies.by_name
-        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.effort.workers)
+        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.workers)
 
 
 def _check(workload: Workload, goal: Goal, effort: Effort) -> None:

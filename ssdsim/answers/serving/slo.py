@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -24,9 +24,13 @@ _ENOUGH = 0.9  # of requests
 
 @dataclass(frozen=True)
 class Slo:
-    """Bounds by metric, in milliseconds; a good request keeps all of them."""
+    """Bounds by metric, in milliseconds; a good request keeps all of them.
+
+    ``assumed`` are the metrics whose bound was said without a unit.
+    """
 
     bounds_ms: Mapping[str, float]
+    assumed: tuple[str, ...] = field(default=(), compare=False)
 
     @staticmethod
     def parse(text: str) -> Slo:
@@ -36,10 +40,12 @@ class Slo:
         ------
         InputError : an unknown metric, or a bound that is no positive number.
         """
-        bounds = {}
+        bounds, assumed = {}, []
         for part in text.split(","):
+            if "=" in part:
+                raise InputError(f"--slo {text}: a colon stands before a bound, such as {part.replace('=', ':')}")
             name, _, value = part.partition(":")
-            name = name.strip()
+            name, value = name.strip(), value.strip()
             if name not in METRICS:
                 raise InputError(
                     f"--slo {text}: unknown metric '{name}'{nearest(name, METRICS)} Allowed: {', '.join(METRICS)}"
@@ -47,15 +53,25 @@ class Slo:
             bounds[name] = _milliseconds(value)
             if not 0.0 < bounds[name] < np.inf:
                 raise InputError(f"--slo {text}: {name} wants milliseconds above 0, such as {name}:500 or {name}:0.5s")
-        return Slo(bounds)
+            if value[-1:].lower() != "s":
+                assumed.append(name)
+        return Slo(bounds, tuple(assumed))
 
     def good(self, metrics_ms: Mapping[str, Array]) -> NDArray[np.bool_]:
         """Whether each request keeps all bounds; what is not defined of a request (TPOT of one token) counts as 0."""
         kept = [np.nan_to_num(metrics_ms[name], nan=0.0) <= bound for name, bound in self.bounds_ms.items()]
         return np.asarray(np.logical_and.reduce(kept))
 
+    @property
+    def told(self) -> str:
+        """``TTFT up to 500 ms, TPOT up to 20 ms``, and whether a unit was taken for granted."""
+        bounds = ", ".join(f"{name.upper()} up to {bound:g} ms" for name, bound in self.bounds_ms.items())
+        return (
+            f"{bounds} (a number without a unit is in ms: {self.assumed[0]}:1s is a second)" if self.assumed else bounds
+        )
+
     def __str__(self) -> str:
-        return ",".join(f"{name}:{bound:g}" for name, bound in self.bounds_ms.items())
+        return ",".join(f"{name}:{bound:g}ms" for name, bound in self.bounds_ms.items())
 
 
 def _milliseconds(text: str) -> float:

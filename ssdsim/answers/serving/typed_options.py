@@ -86,5 +86,7 @@ class ServeOptions(SharedOptions, total=False):
     """more requests until the mean TPOT is known to it at 95 %: 0.02"""
     seed: int
     jobs: int
+    """processes on this machine; -1: one a core [default: 1]"""
     cluster: str
+    """a Dask scheduler, whose workers do the work"""
     progress: Progress

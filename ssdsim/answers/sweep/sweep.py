@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 
 from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
-from ssdsim.answers.workers import check_workers, worked_out
+from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
@@ -70,15 +70,20 @@ def sweep(
     3  16    0.9        1.058      0.074
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
-    plan = plan_of(preset, options, **how)
-    check_workers(jobs, cluster)
-    report = progress or (lambda done, size: None)
+    workers = Workers(jobs, cluster, progress)
+    return swept(
+        plan_of(preset, options, **how), None if folder is None else Path(text("a run folder", folder)), workers
+    )
+
+
+def swept(plan: Plan, folder: Path | None, workers: Workers) -> pd.DataFrame:
+    """:func:`sweep` of a plan."""
     if folder is None:
-        tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), jobs, cluster, report)}
+        tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), workers)}
         return _checked(joined([tables[number] for number in sorted(tables)]))
-    with opened(Path(text("a run folder", folder)), plan) as kept:
+    with opened(folder, plan) as kept:
         missing = [part for part in plan.parts() if not kept.has(part)]
-        for part, piece in _worked_out(plan, missing, jobs, cluster, report):
+        for part, piece in _worked_out(plan, missing, workers):
             kept.add(part, piece)
         return _checked(kept.join(plan))
 
@@ -87,15 +92,14 @@ def _results(plan: Plan, part: Part) -> tuple[Part, pa.Table]:
     return part, plan.results(part)
 
 
-def _worked_out(
-    plan: Plan, parts: list[Part], jobs: int, cluster: str | None, report: Progress
-) -> Iterator[tuple[Part, pa.Table]]:
+def _worked_out(plan: Plan, parts: list[Part], workers: Workers) -> Iterator[tuple[Part, pa.Table]]:
     """Each of ``parts`` with its rows, in any order."""
+    report = workers.progress or (lambda done, size: None)
     done = plan.size - sum(part.stop - part.start for part in parts)
     report(done, plan.size)
     if not parts:
         return
-    for part, table in worked_out(_results, [(plan, part) for part in parts], jobs, cluster):
+    for part, table in workers.as_they_come(_results, [(plan, part) for part in parts]):
         yield part, table
         done += part.stop - part.start
         report(done, plan.size)

@@ -11,7 +11,7 @@ from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
-from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm
+from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
 from ssdsim.pairs.importers.counts import Asked, Log, Source
 from ssdsim.pairs.importers.findings import Found, findings_of
 
@@ -26,7 +26,7 @@ class Engine:
 
 
 ENGINES: Mapping[str, Engine] = {
-    "vllm": Engine("vLLM", vllm.read, vllm.is_snapshot),
+    "vllm": Engine("vLLM", vllm.read, vllm_counters.is_snapshot),
     "sglang": Engine("SGLang", sglang.read),
     "aiperf": Engine("AIPerf", aiperf.read),
     "ssd": Engine("the SSD engine", ssd_engine.read),

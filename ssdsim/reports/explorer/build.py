@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ssdsim.answers.explore.command import swept_words
 from ssdsim.answers.explore.errors import Error, interpolation_errors
@@ -13,12 +13,14 @@ from ssdsim.answers.explore.explore import Explored, explored
 from ssdsim.answers.explore.space import is_list_of, plain_value, side_axis
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
+from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
+from ssdsim.scenario.typed_options import Axes
 
 RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
 
@@ -45,13 +47,22 @@ class Explorer:
             raise InputError(f"{path}: the page cannot be written there ({error.strerror})") from None
 
 
-def explore(seed: int = 0, progress: Progress | None = None, **options: Any) -> Explorer:
+def explore(
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    cluster: str | None = None,
+    **options: Unpack[Axes],
+) -> Explorer:
     """One offline page whose sliders move the prediction.
 
     Parameters
     ----------
     seed : of the draws behind intervals.
     progress : called with the parts done and all parts.
+    jobs, cluster : who works, as :func:`ssdsim.sweep` takes them; by default this process, and copies of it on idle
+        cores.
     options : those of :func:`ssdsim.configure`; a list says which stops a slider has, or between which ends a rate is
         interpolated.
 
@@ -61,9 +72,10 @@ def explore(seed: int = 0, progress: Progress | None = None, **options: Any) -> 
 
     Raises
     ------
-    InputError : a mistake in the options, no strategy has room where the page opens, or a grid of too many points.
+    InputError : a mistake in the options, no strategy has room where the page opens, a grid of too many points, or a
+        cluster that cannot be reached.
     """
-    found = explored(seed, progress, checked=RANDOM_PLACES, **options)
+    found = explored(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
     errors = interpolation_errors(found)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from ssdsim.answers.explore.table import Table
 from ssdsim.answers.verdict import no_room, stands_alone
 from ssdsim.base.option import spelled
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.estimate import PARTS, part_title
 from ssdsim.scenario.options import ALL
 
 _LOW_BITS = np.uint32(0xFFFFFF00)  # of the mantissa sixteen bits are left: 8e-6
@@ -36,7 +36,7 @@ def content(found: Explored) -> dict[str, Any]:
         "axes": [_axis(space, axis) for axis in space.axes],
         "width": WIDTH,
         "thresholds": THRESHOLDS,
-        "parts": [{"name": part, "colour": WORK_COLOUR[part], "pattern": WORK_PATTERN.get(part, "")} for part in PARTS],
+        "parts": [_part(part) for part in PARTS],
         "rates": {name: numbers.table(each.table) for name, each in found.rates.items()},
         "refused": {
             name: {
@@ -70,6 +70,11 @@ def _asked(space: Space) -> dict[str, Any]:
         "budgets": _budgets(space),
         "sides": side_axis(space),
     }
+
+
+def _part(part: str) -> dict[str, str]:
+    look = {"colour": WORK_COLOUR[part], "pattern": WORK_PATTERN.get(part, "")}
+    return {"name": part, "title": part_title(part), **look}
 
 
 def _axis(space: Space, axis: Axis) -> dict[str, Any]:
@@ -124,17 +129,17 @@ class _Numbers:
         return {"axes": [axis.name for axis in axes], "nodes": nodes, "shape": values.shape, "start": start}
 
     def contests(self, found: Contests) -> dict[str, Any]:
-        sentences = list(dict.fromkeys(sentence for _, sentence in found.known))
-        number: Mapping[str, int] = {sentence: at for at, sentence in enumerate(sentences)}
+        sentences = list(dict.fromkeys((case.sentence, case.outcome) for case in found.known))
+        number = {sentence: at for at, sentence in enumerate(sentences)}
         return {
             **self.table(found.table),
             "sets": found.sets,
             "cases": self.array(found.cases, found.table.axes),
-            "known": [(code, number[sentence]) for code, sentence in found.known],
+            "known": [(case.code, number[case.sentence, case.outcome]) for case in found.known],
             "sentences": sentences,
         }
 
     @property
     def encoded(self) -> str:
         rounded = (np.concatenate(self._parts).view(np.uint32) + np.uint32(0x80)) & _LOW_BITS
-        return base64.b64encode(gzip.compress(rounded.astype("<u4").tobytes(), 9, mtime=0)).decode()
+        return base64.b64encode(gzip.compress(rounded.astype("<u4").tobytes(), 7, mtime=0)).decode()

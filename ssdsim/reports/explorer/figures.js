@@ -42,6 +42,7 @@ function ratesFigure(view) {
   if (!view.possible.length) return { title: "No strategy has room here", traces: [], layout: {} };
   const user = ({ rate }) => rate / view.batch, gpu = ({ rate, gpus }) => rate / gpus;
   const fastest = best(user), cheapest = best(gpu);
+  const said = view.contest.outcome === "undecided" ? "is predicted fastest for a user (undecided)" : "is fastest for a user";
   const bars = (of, axis) => ({
     type: "bar", orientation: "h", xaxis: axis, yaxis: "y", showlegend: false,
     y: view.possible.map((each) => each.title), x: view.possible.map((each) => of(view.rates[each.name])),
@@ -50,7 +51,7 @@ function ratesFigure(view) {
     error_x: errorBars(view, of),
   });
   return {
-    title: `${fastest.title} is fastest for a user, ${shortly(user(view.rates[fastest.name]))} tokens/${view.unit}; `
+    title: `${fastest.title} ${said}, ${shortly(user(view.rates[fastest.name]))} tokens/${view.unit}; `
       + `${cheapest.title} makes the most of a GPU, ${shortly(gpu(view.rates[cheapest.name]))}`,
     traces: [bars(user, "x"), bars(gpu, "x2")],
     layout: {
@@ -82,10 +83,10 @@ function roundFigure(view) {
     title: `${subject.title} verifies for ${share.toFixed(0)}% of a round of ${shortly(scale * total(own))} ${unit}, `
       + `which yields ${shortly(own.tokens_per_round)} tokens`,
     traces: view.head.parts.map((part) => ({
-      type: "bar", orientation: "h", name: part.name, y: view.possible.map((each) => each.title),
+      type: "bar", orientation: "h", name: part.title, y: view.possible.map((each) => each.title),
       x: view.possible.map((each) => scale * view.rates[each.name][part.name]),
       marker: { color: part.colour, pattern: { shape: part.pattern, size: 5 } },
-      hovertemplate: `%{y}, ${part.name}: %{x:.3g} ${unit}<extra></extra>`,
+      hovertemplate: `%{y}, ${part.title}: %{x:.3g} ${unit}<extra></extra>`,
     })),
     layout: { barmode: "stack", margin: NARROW, legend: LEGEND, yaxis: { autorange: "reversed", automargin: true },
       xaxis: { title: { text: `${unit} of a round` } } },
@@ -97,8 +98,8 @@ function ratioFigure(view) {
   const rival = view.rivals[0];
   if (!axis || !rival) return null;
   const points = axis.values.map((b) => {
-    const place = view.beside({ b });
-    return { b, ...view.grid.contest(place, view.measured, view.rivals).over[rival] };
+    const { over, outcome } = view.grid.contest(view.beside({ b }), view.measured, [rival]);
+    return { b, outcome, ...over[rival] };
   }).filter((each) => Number.isFinite(each.ratio));
   const { colour } = view.head.strategies.find((each) => each.name === view.head.subject);
   const turns = points.slice(1).map((each, i) => [points[i], each]).filter(([a, b]) => (a.ratio > 1) !== (b.ratio > 1));
@@ -117,7 +118,7 @@ function ratioFigure(view) {
   const line = (x0, x1, y0, y1, dash) => ({ type: "line", x0, x1, y0, y1, line: { color: "#808080", width: 1.5, dash } });
   const marks = turns.map(([a, b]) => Math.sqrt(a.b * b.b));
   return {
-    title: ratioTitle(points, turns, subject, view.titled(rival)),
+    title: ratioTitle(points, subject, view.titled(rival)),
     traces,
     layout: {
       margin: NARROW, yaxis: { title: { text: `${subject} over ${view.titled(rival)} (tokens/${view.unit})` } },
@@ -129,14 +130,18 @@ function ratioFigure(view) {
   };
 }
 
-function ratioTitle(points, turns, subject, rival) {
+// No firmer than the verdict at each batch: where it is undecided, so is this.
+function ratioTitle(points, subject, rival) {
   if (!points.length) return `${subject} over ${rival}: not possible here`;
-  if (turns.length) {
-    const said = turns.map(([a, b]) => `between batch ${a.b} and ${b.b}`).join(" and ");
-    return `${subject} and ${rival} break even ${said}`;
-  }
-  const ahead = points[0].ratio > 1;
-  return ahead ? `${subject} is ahead of ${rival} at every batch shown` : `${rival} is ahead of ${subject} at every batch shown`;
+  const words = { wins: `${subject} is faster`, loses: `${rival} is as fast or faster`, undecided: "undecided" };
+  const spans = points.reduce((found, { b, outcome }) => {
+    const last = found.at(-1);
+    if (last && last.outcome === outcome) last.to = b;
+    else found.push({ outcome, from: b, to: b });
+    return found;
+  }, []);
+  const at = ({ from, to }) => (spans.length === 1 ? "at every batch shown" : `at batch ${from === to ? from : `${from}-${to}`}`);
+  return `${subject} against ${rival}: ${spans.map((each) => `${words[each.outcome]} ${at(each)}`).join(", ")}`;
 }
 
 function paretoFigure(view) {

@@ -2,9 +2,7 @@
 
 class Grid {
   static async of(head) {
-    const packed = Uint8Array.from(atob(head.numbers), (character) => character.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Grid(head, new Float32Array(await new Response(stream).arrayBuffer()));
+    return new Grid(head, new Float32Array(await unpacked(head.numbers)));
   }
 
   constructor(head, numbers) {
@@ -73,7 +71,7 @@ class Grid {
     return { ...found, rate: Math.exp(found.log_rate) };
   }
 
-  // The subject over each rival, the ends of their rates, and the sentence of the verdict.
+  // The subject over each rival, the ends of their rates, the sentence of the verdict, and what it decides.
   contest(place, measured, rivals) {
     const table = measured || !this.head.assumed ? this.head.given : this.head.assumed;
     const { subject } = this.head, found = this.at(table, place), own = this.rate(subject, place);
@@ -91,19 +89,21 @@ class Grid {
       const { rate } = name === subject ? own : this.rate(name, place);
       return [name, [rate * Math.exp(found[`rate of ${name}:low`]), rate * Math.exp(found[`rate of ${name}:high`])]];
     }));
-    return { over, ends, sentence: this.sentence(table, place, over, found, rivals) };
+    return { over, ends, ...this.verdict(table, place, over, found, rivals) };
   }
 
-  sentence(table, place, over, found, rivals) {
+  // The outcome is that of Python's contest: "wins", "loses" or "undecided"; empty where nothing is held.
+  verdict(table, place, over, found, rivals) {
     const { head } = this, why = this.refused(head.subject, place);
-    if (why >= 0) return head.refused[head.subject].sentences[why];
+    if (why >= 0) return { sentence: head.refused[head.subject].sentences[why], outcome: "" };
     const set = table.sets.findIndex((each) => each.length === rivals.length && each.every((name) => rivals.includes(name)));
     const present = set < 0 ? [] : table.sets[set].filter((rival) => !Number.isNaN(over[rival].ratio));
-    if (!present.length) return head.alone;
-    const template = this.template(table, place, set, over, Math.exp(found[`best:${set}`]));
+    if (!present.length) return { sentence: head.alone, outcome: "" };
+    const [template, outcome] = this.template(table, place, set, over, Math.exp(found[`best:${set}`]));
     const numbers = present.map((rival) => over[rival]);
     const closest = numbers.reduce((least, each) => (each.ratio < least.ratio ? each : least));
-    return filled(template, numbers, { more_per_gpu: Math.abs(closest.per_gpu - 1), probability: closest.faster });
+    const more = { more_per_gpu: Math.abs(closest.per_gpu - 1), probability: closest.faster };
+    return { sentence: filled(template, numbers, more), outcome };
   }
 
   // The nearest point's, where it has the same case; else that of any point with this case.
@@ -111,7 +111,7 @@ class Grid {
     const near = table.known[this.nearest(table.cases, place, table.sets.length)[set]];
     const code = this.code(table.sets[set], over, best);
     const same = near && near[0] === code ? near : table.known.find(([other]) => other === code) ?? near;
-    return same ? table.sentences[same[1]] : this.head.alone;
+    return same ? table.sentences[same[1]] : [this.head.alone, ""];
   }
 
   // On which side of which thresholds the numbers lie, and the order of the rivals.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim import __version__
 from ssdsim.answers.explore.errors import Error
-from ssdsim.answers.explore.explore import Explored
+from ssdsim.answers.explore.explore import Explored, limits
 from ssdsim.reports.explorer.content import content
 from ssdsim.reports.frame import asset, framed
 
@@ -108,6 +108,7 @@ def provenance(found: Explored, lines: Sequence[str], command: str, errors: Sequ
     yield "<h2>Provenance</h2>"
     yield f"<p>Made by <code>{escape(command)}</code>: {found.points:,} points, each worked out as by ssdsim sweep.</p>"
     yield from (f"<p>{escape(line)}</p>" for line in lines)
+    yield from (f"<p>{escape(limit)}</p>" for limit in limits(found.space))
     if errors:
         between = ", ".join(axis.title for axis in found.space.axes if axis.continuous)
         yield f"<p>{escape(between)}: interpolated between points of the grid. All other stops are exact.</p>"

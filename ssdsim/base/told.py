@@ -11,16 +11,16 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Told:
-    """``rows`` are as long as ``header``; their first cells are names, the others numbers."""
+    """``rows`` are as long as ``header``; their first cells are names, the others numbers. Without rows no table."""
 
     title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
     sentence: str = ""
 
     def text(self) -> str:
         """Below each other, numbers on the right."""
-        rows = [self.header, *self.rows]
+        rows = [self.header, *self.rows] if self.rows else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in rows]
         return "\n".join([self.title, *lines, *textwrap.wrap(self.sentence, _WIDTH)])
@@ -29,10 +29,12 @@ class Told:
         """A table with its title as the caption; the notebook has the style."""
         from html import escape  # here, as below: a notebook alone asks for it
 
+        sentence = f"<p>{escape(self.sentence)}</p>" if self.sentence else ""
+        if not self.rows:
+            return f"<pre>{escape(self.title)}</pre>{sentence}"
         caption = f'<caption style="text-align: left">{escape(self.title)}</caption>'
         head = f"<thead><tr>{_cells('th', self.header)}</tr></thead>"
         body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in self.rows)
-        sentence = f"<p>{escape(self.sentence)}</p>" if self.sentence else ""
         return f"<table>{caption}{head}<tbody>{body}</tbody></table>{sentence}"
 
 

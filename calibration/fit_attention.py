@@ -1,0 +1,171 @@
+"""Fit the models of attention: of decoding, and of whole prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibration.bootstrap import judged, significant
+from calibration.fit import checked_rows, hold_out, report
+from calibration.fit_corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, CorrectedFit, fit_corrected, those
+from calibration.hinges import domain_of
+from ssdsim.base.checks import Array
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.laws import FitReport
+from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+
+_ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
+ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
+_UNLIKE = 0.9  # of the error of one law for all, below which kernels of single query rows have a law of their own
+_TILE_ROWS = 64.0  # the fewest of FlashAttention 2
+_ATTENTION_TERMS = 56
+_PREFILL_KNOTS = {"flops": 16, "tokens": 12, "batch": 8, "blocks": 8, "group": 6}
+_PREFILL_TERMS = 56
+
+
+def fit_attention(
+    batch: ArrayLike,
+    queries: ArrayLike,
+    context: ArrayLike,
+    heads: ArrayLike,
+    kv_heads: ArrayLike,
+    head_dim: ArrayLike,
+    seconds: ArrayLike,
+    element_bytes: float,
+    source: str,
+    seed: int = 0,
+    packed: bool = True,
+    most_cached: float = np.inf,
+) -> AttentionModel:
+    """The model of timed decode attention; all arrays have shape ``(rows,)``.
+
+    ``packed`` is as the model has it. Keys and values of more than ``most_cached`` bytes come from memory each time.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
+    """
+    rows = checked_rows(
+        "attention",
+        batch=batch,
+        queries=queries,
+        context=context,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        seconds=seconds,
+    )
+    held = hold_out(len(rows["seconds"]), seed)
+    # heads apart read what they share from the cache, whatever memory does
+    streaming = _streaming(rows, element_bytes, most_cached) if packed else None
+    kinds = {"source": source, "packed": packed, "streaming": streaming}
+    trained, final = _fit_attention(rows, held, element_bytes, kinds, seed)
+    report = _judged_attention(trained, rows, held, element_bytes)
+    one = rows["queries"] * rows["heads"] == rows["kv_heads"]
+    if packed and min(np.sum(one), np.sum(~one)) >= SEGMENT_ROWS:
+        parts = [_fit_attention(those(rows, of), held[of], element_bytes, kinds, seed) for of in (~one, one)]
+        trained, apart = (_with_single(several, single) for several, single in zip(*parts, strict=True))
+        of_apart = _judged_attention(trained, rows, held, element_bytes)
+        if of_apart.log_sd < _UNLIKE * report.log_sd:
+            final, report = apart, of_apart
+    shape = [rows[name] for name in ATTENTION_SHAPE]
+    return judged(final, report, *shape, element_bytes)
+
+
+def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionModel:
+    """One model of both, whose domain holds the timings of either."""
+    ends = {name: np.array([several.domain[name], single.domain[name]]) for name in several.domain}
+    domain = {name: (float(of.min()), float(of.max())) for name, of in ends.items()}
+    most_rows = max(several.most_rows or 1, single.most_rows or 1)
+    return several.model_copy(update={"domain": domain, "most_rows": most_rows, "single": single})
+
+
+def _fit_attention(
+    rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float, kinds: Mapping[str, Any], seed: int
+) -> tuple[AttentionModel, AttentionModel]:
+    """The fits without the rows ``held`` out, and with them."""
+    shape = {name: rows[name] for name in ATTENTION_SHAPE}
+    values = AttentionModel.variables(**shape, element_bytes=element_bytes, packed=kinds["packed"])
+    knots, work = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"]), AttentionModel.work(values, element_bytes)
+    fit = fit_corrected(*work, values, rows["seconds"], held, knots, _ATTENTION_TERMS, seed)
+    domain = domain_of(values)
+    if not kinds["packed"]:  # a head's tile is as long for one query of a sequence as for all that fit into it
+        domain["group"] = (domain["group"][0], max(_TILE_ROWS, domain["group"][1]))
+    known: dict[str, Any] = {**kinds, "domain": domain, "roofline": fit.roofline}
+    known["most_rows"] = int((rows["queries"] * rows["heads"]).max())
+    return AttentionModel(**known, correction=fit.trained), AttentionModel(**known, correction=fit.final)
+
+
+def _streaming(rows: Mapping[str, Array], element_bytes: float, most_cached: float) -> float | None:
+    """The best rate of rows whose keys and values no cache holds; None where there are none."""
+    cached = 2 * element_bytes * rows["batch"] * rows["kv_heads"] * rows["context"] * rows["head_dim"]
+    rates = (cached / rows["seconds"])[cached > most_cached]
+    return significant(float(rates.max())) if len(rates) else None
+
+
+def _judged_attention(
+    trained: AttentionModel, rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float
+) -> FitReport:
+    unseen = those(rows, held)
+    predicted = trained.seconds(*(unseen[name] for name in ATTENTION_SHAPE), element_bytes)
+    return report(unseen["seconds"], predicted, int(np.sum(~held)), trained.coefficients)
+
+
+def fit_prefill_attention(
+    batch: ArrayLike,
+    tokens: ArrayLike,
+    heads: ArrayLike,
+    kv_heads: ArrayLike,
+    head_dim: ArrayLike,
+    seconds: ArrayLike,
+    element_bytes: float,
+    source: str,
+    seed: int = 0,
+) -> PrefillAttentionModel:
+    """The model of timed prefill attention; all arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
+    """
+    rows = checked_rows(
+        "prefill attention",
+        batch=batch,
+        tokens=tokens,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        seconds=seconds,
+    )
+    measured = rows.pop("seconds")
+    values = PrefillAttentionModel.variables(**rows)
+    knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
+    fit, held_out = _fit_reported(
+        PrefillAttentionModel.work(values, element_bytes), values, measured, knots, _PREFILL_TERMS, seed
+    )
+    model = PrefillAttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
+    return judged(model, held_out, *rows.values(), element_bytes)
+
+
+def _with_head_dims(knots: Mapping[str, int], head_dims: Array) -> dict[str, int]:
+    """A knot between any two of the few head dimensions that were timed."""
+    return {**knots, "head_dim": max(1, len(np.unique(head_dims)) - 1)}
+
+
+def _fit_reported(
+    work: tuple[Array, Array],
+    values: Mapping[str, Array],
+    measured: Array,
+    knots: Mapping[str, int],
+    terms: int,
+    seed: int,
+) -> tuple[CorrectedFit, FitReport]:
+    """A fit of one roofline to ``work``, bytes moved and flops, and its errors on the rows that it holds out."""
+    held = hold_out(len(measured), seed)
+    fit = fit_corrected(*work, values, measured, held, knots, terms, seed)
+    predicted = fit.roofline.seconds(*work) * np.exp(fit.trained.log_factor(values))
+    coefficients = ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
+    return fit, report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
