@@ -16,13 +16,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import ssdsim
-from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.effort import Effort
-from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.policies import taken as taken_by_serving
-from ssdsim.answers.serving.replicas import Fleet
-from ssdsim.answers.serving.slo import Goal
-from ssdsim.answers.workers import Workers
+from ssdsim.answers.serving.serve import RECORDS
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option
@@ -108,7 +103,7 @@ def serving_module() -> str:
     imports = {("collections.abc", "Sequence"), ("pathlib", "Path")}
     imports.add(("ssdsim.scenario.typed_options", "SharedOptions"))
     own = ""
-    for record in (Load, Fleet, Batching, Goal, Effort, Workers):
+    for record in RECORDS:
         options = options_of(record)
         for each in (each for each in fields(record) if each.init):
             written, option = str(each.type), options.get(each.name)

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from ssdsim.answers.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
+RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
+"""Whose options ``serve`` has beside a scenario's."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def serve(
     InputError : one line that says what, where, and what is allowed.
     """
     given: dict[str, Any] = {**options}
-    of_records = [name for record in (Load, Fleet, Batching, Goal, Effort) for name in called(record).values()]
+    of_records = [name for record in RECORDS for name in called(record).values()]
     refuse_others("serve", given, (*of_records, *taken_by_serving()))
     load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
     goal, effort, workers = taken(Goal, given), taken(Effort, given), taken(Workers, given)
