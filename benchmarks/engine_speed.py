@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Callable, Generator
+from unittest.mock import patch
 
 from simpy import Environment, Event
 
 from ssdsim import strategies
 from ssdsim.engine import actor
+from ssdsim.engine.clock import Clock
 from ssdsim.engine.simulate import Engine, simulate
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -74,22 +76,11 @@ def peak_mib(run: Callable[[int], object], rounds: int) -> float:
     return peak / 2**20
 
 
-class CountingEnvironment(Environment):
-    """Says how many events it has processed."""
-
-    processed = 0
-
-    def step(self) -> None:
-        CountingEnvironment.processed += 1
-        super().step()
-
-
 def events_a_round(case: Scenario, rounds: int) -> float:
-    CountingEnvironment.processed = 0
-    plain, actor.Environment = actor.Environment, CountingEnvironment
-    simulate(case, engine="des", rounds=rounds)
-    actor.Environment = plain
-    return CountingEnvironment.processed / rounds
+    clock = Clock()
+    with patch.object(actor, "Clock", lambda: clock):
+        simulate(case, engine="des", rounds=rounds)
+    return next(clock._eid) / rounds
 
 
 def by_strategy(bare_rounds_s: float) -> None:

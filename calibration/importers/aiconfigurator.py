@@ -117,34 +117,8 @@ def import_aiconfigurator(
     if not tables:
         raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
     device = _device(card, tables)
-    prefills = possible_prefills(tables, max(device["peak_flops"].values()))
-    fits: Fits = {}
-    said_of_gemms = ""
-    if "gemm_perf" in tables:
-        tables["gemm_perf"], waiting = without_host_bound(tables["gemm_perf"])
-        fits, from_cache = gemm_fits(tables["gemm_perf"], card)
-        said_of_gemms = waiting + from_cache
-    cached_attention = ""
-    if "generation_attention_perf" in tables:
-        most_cached = _CACHES * (device["cache_bytes"] or np.inf)
-        of_decoding = tables["generation_attention_perf"]
-        of_attention, cached_attention = attention_fits(of_decoding, card.figure("gpu", "mem_bw"), most_cached)
-        fits |= of_attention
-    if prefills is not None:
-        fits |= prefill_fits(prefills)
-    said_of_experts = ""
-    if "moe_perf" in tables:
-        of_experts, said_of_experts = experts.fits(tables["moe_perf"], "moe_perf", card.figure("gpu", "mem_bw"))
-        fits |= of_experts
-    fits |= _collectives(tables, card)
+    fits, left_out = _fits(tables, card, device)
     models = fitted(fits, sum(map(len, tables.values())), jobs)
-    left_out = {
-        "gemm_perf": said_of_gemms,
-        "generation_attention_perf": cached_attention,
-        "moe_perf": said_of_experts,
-    }
-    if "context_attention_perf" in tables and prefills is None:
-        left_out["context_attention_perf"] = "; left out, it exceeds the device's peak flops and is no full attention"
     sources = {stem: _provenance(table, commit, left_out.get(stem, "")) for stem, table in tables.items()}
     sources["datasheet"] = Provenance(
         kind="datasheet",
@@ -173,6 +147,30 @@ def import_aiconfigurator(
         blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
         more["latent"] = blocks
     return made.model_copy(update=more)
+
+
+def _fits(tables: dict[str, pd.DataFrame], card: SystemCard, device: Mapping[str, Any]) -> tuple[Fits, dict[str, str]]:
+    """The fits of the tables, and what is said of the rows that they leave out; those bound by the host are dropped."""
+    bandwidth = card.figure("gpu", "mem_bw")
+    fits: Fits = {}
+    left_out: dict[str, str] = {}
+    if "gemm_perf" in tables:
+        tables["gemm_perf"], waiting = without_host_bound(tables["gemm_perf"])
+        fits, from_cache = gemm_fits(tables["gemm_perf"], card)
+        left_out["gemm_perf"] = waiting + from_cache
+    if (decoding := tables.get("generation_attention_perf")) is not None:
+        most_cached = _CACHES * (device["cache_bytes"] or np.inf)
+        of_attention, left_out["generation_attention_perf"] = attention_fits(decoding, bandwidth, most_cached)
+        fits |= of_attention
+    prefills = possible_prefills(tables, max(device["peak_flops"].values()))
+    if prefills is not None:
+        fits |= prefill_fits(prefills)
+    elif "context_attention_perf" in tables:
+        left_out["context_attention_perf"] = "; left out, it exceeds the device's peak flops and is no full attention"
+    if "moe_perf" in tables:
+        of_experts, left_out["moe_perf"] = experts.fits(tables["moe_perf"], "moe_perf", bandwidth)
+        fits |= of_experts
+    return fits | _collectives(tables, card), left_out
 
 
 def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[Any, TimingModel]:

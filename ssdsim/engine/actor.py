@@ -7,9 +7,10 @@ from itertools import count
 from typing import Any
 
 import numpy as np
-from simpy import Environment, Event
+from simpy import Event
 
 from ssdsim.base.errors import InputError
+from ssdsim.engine.clock import Clock
 from ssdsim.engine.devices import Device, Mailbox
 from ssdsim.engine.recorder import Recorder
 from ssdsim.engine.steps import StepDurations, Steps
@@ -40,7 +41,7 @@ class Run:
         trace: Trace | None = None,
         others: Sequence[OutcomeSource] = (),
     ) -> None:
-        self.env = Environment()
+        self.env = Clock()
         self.scenario = scenario
         self.trace = trace
         self.steps = Steps(scenario.steps, scenario.spread, seed)
@@ -63,7 +64,7 @@ class Run:
         for role, outcomes in zip(alike(roles[0], roles)[1:], self._others, strict=False):
             actors[role].has_its_own(outcomes)
         processes = {role: self.env.process(programs[role](actors[role])) for role in reversed(roles)}
-        self.env.run(until=processes[roles[0]])
+        self.env.run_to(processes[roles[0]])
         if self.trace is not None:
             self.trace.cut(self.env.now)
         return {role: device.busy_s for role, device in self.devices.items()}
@@ -84,9 +85,10 @@ class Run:
 
     def mailbox(self, to: str, message: str) -> Mailbox:
         """The mailbox of a message to a role."""
-        if (to, message) not in self._mailboxes:
-            self._mailboxes[to, message] = Mailbox(self.env)
-        return self._mailboxes[to, message]
+        mailbox = self._mailboxes.get((to, message))
+        if mailbox is None:
+            mailbox = self._mailboxes[to, message] = Mailbox(self.env)
+        return mailbox
 
     @property
     def link(self) -> Device:
@@ -117,7 +119,7 @@ class SimActor:
         self._by_round: dict[str, list[float]] = {}  # seconds of the block's rounds, of steps whose rows differ
         self._judged: list[int] = []  # accepted tokens of the block's rounds, where programs find them out
         self._last_s = 0.0  # of the step done last
-        self._constant = run.steps.constant
+        self._constant, self._tables, self._trace = run.steps.constant, run.steps.tables, run.trace
         self._varying: dict[str, StepDurations] = {}
         self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
         self._done.callbacks, self._done._ok, self._done._value = None, True, None  # type: ignore[assignment]
@@ -152,13 +154,13 @@ class SimActor:
 
     def do(self, step: str) -> Event:
         seconds = self._constant[step] if self._constant is not None else self._drawn(step)
-        if step in self._run.steps.tables:
+        if self._tables and step in self._tables:
             seconds *= self._over_rows(step)
         if seconds == 0.0:
             self._check_ends(step)
             return self._done
         self._last_s = seconds
-        if self._run.trace is None:
+        if self._trace is None:
             return self._device.run(step, seconds)
         return self._device.run_slices(_slices(self._run.scenario.steps[step], seconds))
 
@@ -171,7 +173,7 @@ class SimActor:
     def send(self, to: str, message: str, content: Any = None) -> Event:
         seconds = self._constant[message] if self._constant is not None else self._drawn(message)
         mailbox = self._run.mailbox(to, message)
-        if self._run.trace is not None:
+        if self._trace is not None:
             self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
         if seconds == 0.0:
             mailbox.put(content)
@@ -184,7 +186,7 @@ class SimActor:
 
     def receive(self, message: str) -> Event:
         event = self._run.mailbox(self._role, message).get()
-        if self._run.trace is not None:
+        if self._trace is not None:
             if event.callbacks is None:
                 self._draw_arrow(message)
             else:
@@ -225,12 +227,12 @@ class SimActor:
         if takes is not None:
             seconds = self._constant[takes] if self._constant is not None else self._drawn(takes)
         mailbox = self._run.mailbox(to, message)
-        if self._run.trace is not None:
+        if self._trace is not None:
             self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
         if seconds == 0.0:
             mailbox.put(content)
             return
-        event = self._env.timeout(seconds)
+        event = self._env.after(seconds)
         assert event.callbacks is not None
         event.callbacks.append(lambda _: mailbox.put(content))
 
@@ -242,7 +244,7 @@ class SimActor:
             gap = self._env.peek() - self._env.now
             if gap > _SAME_INSTANT * self._last_s:
                 break
-            yield self._env.timeout(gap)
+            yield self._env.after(gap)
         return self.here(message)
 
     def here(self, message: str) -> list[Any]:
@@ -287,8 +289,8 @@ class SimActor:
 
     def _draw_arrow(self, message: str) -> None:
         track, sent_s = self._run.arrows[self._role, message]
-        assert self._run.trace is not None
-        self._run.trace.flow(message, track, sent_s, self._device.tracks[0], self._env.now + 2 * _INSIDE_S)
+        assert self._trace is not None
+        self._trace.flow(message, track, sent_s, self._device.tracks[0], self._env.now + 2 * _INSIDE_S)
 
 
 def _slices(step: Step, seconds: float) -> list[tuple[str, float]]:

@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from simpy import Environment, Event
+from simpy import Event
 
+from ssdsim.engine.clock import Clock
 from ssdsim.engine.trace import Trace
 
 
@@ -17,7 +18,7 @@ class Device:
     ``tracks`` names the timeline's tracks, one a GPU.
     """
 
-    def __init__(self, env: Environment, tracks: Sequence[str], trace: Trace | None) -> None:
+    def __init__(self, env: Clock, tracks: Sequence[str], trace: Trace | None) -> None:
         self.env = env
         self.tracks = tuple(tracks)
         self.trace = trace
@@ -27,15 +28,19 @@ class Device:
     def occupy(self, what: str, seconds: float) -> None:
         """Be busy for ``seconds`` from now on."""
         self._busy_s += seconds
-        self.busy_until_s = end = self.env.now + seconds
+        self.busy_until_s = end = self.env._now + seconds
         if self.trace is not None:
             for track in self.tracks:
                 self.trace.slice(track, what, self.env.now, end)
 
     def run(self, what: str, seconds: float) -> Event:
         """Be busy for ``seconds``; yield the event to wait for the end."""
-        self.occupy(what, seconds)
-        return self.env.timeout(seconds)
+        if self.trace is not None:
+            self.occupy(what, seconds)
+        else:  # as there, without the call
+            self._busy_s += seconds
+            self.busy_until_s = self.env._now + seconds
+        return self.env.after(seconds)
 
     def run_slices(self, slices: Sequence[tuple[str, float]]) -> Event:
         """Be busy with one thing after the other, with no pause in which anything could cut in."""
@@ -47,7 +52,7 @@ class Device:
             at += seconds
         self._busy_s += at - self.env.now
         self.busy_until_s = at
-        return self.env.timeout(at - self.env.now)
+        return self.env.after(at - self.env.now)
 
     def stop(self) -> None:
         """Break off what is under way."""
@@ -66,7 +71,7 @@ class Device:
 class Mailbox:
     """Messages to one process, in their order; those sent early wait for their receiver."""
 
-    def __init__(self, env: Environment) -> None:
+    def __init__(self, env: Clock) -> None:
         self._env = env
         self._waiting: Event | None = None
         self._held: deque[Event] = deque()
@@ -74,22 +79,22 @@ class Mailbox:
     def put(self, message: Any) -> None:
         event, self._waiting = self._waiting, None
         if event is None:
-            event = self._env.event()
+            event = Event(self._env)
             self._held.append(event)
-        event.succeed(message)
+        self._env.happens(event, message)
 
     def get(self) -> Event:
         """Yield it to wait for the next message, which is its value."""
         if self._held:
             return self._held.popleft()
-        self._waiting = self._env.event()
+        self._waiting = Event(self._env)
         return self._waiting
 
     def give_up(self, event: Event, instead: object) -> None:
         """Nobody waits any more; ``event``, if it still does, gets no message but what is there ``instead``."""
         if event is self._waiting:
             self._waiting = None
-            event.succeed(instead)
+            self._env.happens(event, instead)
 
     def here(self) -> list[Any]:
         """All messages that have come and were not got."""

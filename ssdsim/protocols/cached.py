@@ -16,7 +16,7 @@ from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
-from ssdsim.protocols.axes import DraftDevices
+from ssdsim.protocols.axes import DraftDevices, Outcomes
 from ssdsim.protocols.service import Service
 from ssdsim.protocols.shared import ahead, sharing_of
 from ssdsim.protocols.strategy import Strategy, late
@@ -30,6 +30,16 @@ DRAFT_DEVICES = DraftDevices(
     about="draft devices of SSD that may be chosen [default: all]",
     placing=True,
     bounded=True,
+)
+
+OUTCOMES = Outcomes(
+    option="budget",
+    about="cached outcomes a sequence that may be chosen [default: searched]",
+    says="{value} outcomes",
+    idle_with=("p_hit",),  # given: more outcomes then only cost time
+    lookahead="k",
+    tabled=(1, 2, 3, 5, 8, 13, 21),  # each about 1.6 times the one before
+    tabled_as="f",
 )
 
 DRAFT_GPUS = Option(

@@ -15,7 +15,7 @@ from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.speedups import setter
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, band, colour_of, new_plot, title_of
-from ssdsim.runs.report_folder import grid_key
+from ssdsim.runs.report_folder import grid_key, grid_keys
 from ssdsim.scenario.options import ALL
 
 _WHAT = "the boundary between strategies"
@@ -47,7 +47,7 @@ def _of_grid(study: Study, rival: str) -> Table | None:
     x, y, *_ = sorted(numeric, key=lambda name: name != "b")
     at_base = pd.Series(True, results.index)
     for name in set(axes) - {x, y}:
-        at_base &= results[name].map(grid_key) == grid_key(study.base[name])
+        at_base &= grid_keys(results[name]) == grid_key(study.base[name])
     shown = results.loc[at_base]
     ratio = shown[f"{study.subject}_tokens_per_second"] / shown[f"{rival}_tokens_per_second"]
     table = pd.DataFrame({x: shown[x], y: shown[y], "ratio": ratio})

@@ -64,8 +64,9 @@ def framed(
     """The whole document. ``header``, ``main`` and ``footer`` are HTML, ``title`` and ``brand`` plain.
 
     ``data`` is the page's JSON, to which the themes of plots are added; ``styles`` and ``scripts`` are texts, which
-    come after those of the frame: the theme's colours, plotly.js and what switches the theme.
+    come after those of the frame: the theme's colours, plotly.js, what switches the theme and what unpacks numbers.
     """
+    own = (asset("theme.js"), asset("unpacked.js"))
     shown = {**data, "templates": {each.name: each.template() for each in (theme.LIGHT, theme.DARK)}}
     return _SHELL.substitute(
         policy=POLICY,
@@ -77,7 +78,7 @@ def framed(
         footer=footer,
         # "</script>" in a text would end the element that holds it, "<!--<script>" have it never end
         data=json.dumps(shown, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        scripts="\n".join(f"<script>\n{script}\n</script>" for script in (plotlyjs(), asset("theme.js"), *scripts)),
+        scripts="\n".join(f"<script>\n{script}\n</script>" for script in (plotlyjs(), *own, *scripts)),
     )
 
 

@@ -37,12 +37,20 @@ async function drawAll() {
   document.documentElement.dataset.drawn = "all";
 }
 
-// The grid: speedups in thousandths, row-major over the axes; 65535 where a point is not possible.
+// The grid: speedups in thousandths, row-major over the axes; 65535 where a point is not possible. They are unpacked when
+// a menu first asks for another point.
 
 const grid = report.grid;
 
-function thousandths(encoded) {
-  return new Uint16Array(Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0)).buffer);
+async function thousandths(packed) {
+  const values = new Uint16Array(await unpacked(packed));
+  for (let i = 1; i < values.length; i++) values[i] += values[i - 1];  // each is kept as its difference to the last
+  return values;
+}
+
+async function decoded() {
+  const ratios = Object.entries(grid.ratios).map(async ([ratio, values]) => [ratio, await thousandths(values)]);
+  return Object.fromEntries(await Promise.all(ratios));
 }
 
 function alongAxis(axis, at) {
@@ -51,11 +59,13 @@ function alongAxis(axis, at) {
     (index, name) => index * grid.axes[name].length + (name === axis ? i : at[name]), 0));
 }
 
-function along(indices, ratio) {
-  return indices.map((i) => (grid.decoded[ratio][i] === 65535 ? null : grid.decoded[ratio][i] / 1000));
+function along(indices, values) {
+  return indices.map((i) => (values[i] === 65535 ? null : values[i] / 1000));
 }
 
-function redraw() {
+async function redraw() {
+  grid.decoded ??= decoded();
+  const ratios = await grid.decoded;
   const at = {};
   for (const menu of document.querySelectorAll("select[data-axis]")) at[menu.dataset.axis] = Number(menu.value);
   for (const figure of report.figures.filter((each) => each.axis)) {
@@ -66,7 +76,7 @@ function redraw() {
       if (atBase || !trace.meta) return trace;
       if (trace.meta === "band") return { ...trace, visible: false };
       const hovertemplate = trace.hovertemplate.replace(/<br>95 %[^<]*/, "");
-      return { ...trace, y: along(indices, trace.meta), customdata: null, hovertemplate };
+      return { ...trace, y: along(indices, ratios[trace.meta]), customdata: null, hovertemplate };
     });
     const plot = plotOf(figure.key), card = plot.closest("figure");
     Plotly.react(plot, data, { ...figure.layout, template: template() }, CONFIG);
@@ -83,7 +93,6 @@ function redraw() {
 }
 
 if (grid) {
-  grid.decoded = Object.fromEntries(Object.entries(grid.ratios).map(([ratio, values]) => [ratio, thousandths(values)]));
   for (const menu of document.querySelectorAll("select[data-axis]")) menu.addEventListener("change", redraw);
   document.getElementById("to-base").addEventListener("click", () => {
     for (const menu of document.querySelectorAll("select[data-axis]")) menu.value = grid.base[menu.dataset.axis];

@@ -10,7 +10,7 @@ from typing import Any
 from ssdsim import __version__
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
 from ssdsim.reports.explorer.page import styles as explorer_styles
-from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.figure import Figure, LeftOut, enumerated
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.print_style import for_pages
 from ssdsim.reports.swept import Swept
@@ -92,7 +92,7 @@ def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iter
 def _stays(following: Sequence[Figure]) -> str:
     """What of the page does not follow the controls above it."""
     axes = [figure.axis for figure in following if figure.axis]
-    but = f", but for the speedups over {' and '.join(axes)}, which follow" if axes else ""
+    but = f", but for the speedups over {enumerated(axes)}, which follow" if axes else ""
     return (
         f"All that follows stays at these values wherever the controls stand{but}. A figure says itself what it varies."
     )

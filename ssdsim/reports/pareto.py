@@ -16,7 +16,7 @@ from ssdsim.pricing.room import counted
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
-from ssdsim.runs.report_folder import grid_key
+from ssdsim.runs.report_folder import grid_key, grid_keys
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
@@ -84,7 +84,7 @@ def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
     """Whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
     results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
-    return bool((results.groupby([part[name].map(grid_key) for name in others]).nunique() > 1).to_numpy().any())
+    return bool((results.groupby([grid_keys(part[name]) for name in others]).nunique() > 1).to_numpy().any())
 
 
 def _from_results(study: Study) -> pd.DataFrame | None:
@@ -95,7 +95,7 @@ def _from_results(study: Study) -> pd.DataFrame | None:
     at_base = pd.Series(True, results.index)
     for name in axes:
         if name not in members(Group.CHOICE):
-            at_base &= results[name].map(grid_key) == grid_key(study.base[name])
+            at_base &= grid_keys(results[name]) == grid_key(study.base[name])
     if not at_base.any():  # of an unfinished sweep
         return None
     needed = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]

@@ -38,51 +38,50 @@ from ssdsim.scenario.options import ALL, DEFAULTS
 
 _MOST = 1e40  # beyond it a product of two numbers leaves the floats
 _KEYS = ("schema", "verb", "options", "grid")
-_SOME = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)  # of records with more in them than is read here
 
 
-class _Slice(BaseModel):
+class _Some(BaseModel):
+    """A record with more in it than is read here."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
+class _Slice(_Some):
     """Work of a track of a timeline, in microseconds."""
 
-    model_config = _SOME
     name: str
     tid: int
     ts: Coefficient
     dur: NotNegative
 
 
-class _Name(BaseModel):
-    model_config = _SOME
+class _Name(_Some):
     name: str
 
 
-class _TrackName(BaseModel):
-    model_config = _SOME
+class _TrackName(_Some):
     tid: int
     args: _Name
 
 
-class _Interval(BaseModel):
-    model_config = _SOME
+class _Interval(_Some):
     value: Positive
     low: Coefficient
     high: Coefficient
 
 
-class _Compared(BaseModel):
+class _Compared(_Some):
     """A round measured and predicted."""
 
-    model_config = _SOME
     point: dict[str, Any]
     strategy: str
     measured: _Interval
     predicted_s: Positive
 
 
-class _Checked(BaseModel):
+class _Checked(_Some):
     """A row of an engine, measured and predicted."""
 
-    model_config = _SOME
     model: str
     hardware: str
     tp: int
@@ -98,10 +97,9 @@ class _Checked(BaseModel):
     holds: bool
 
 
-class _Summary(BaseModel):
+class _Summary(_Some):
     """Errors of the rows with one value on an axis."""
 
-    model_config = _SOME
     axis: str
     value: str
     rows: int
@@ -110,16 +108,14 @@ class _Summary(BaseModel):
     coverage: NotNegative
 
 
-class _Skipped(BaseModel):
+class _Skipped(_Some):
     """A row of an engine that was not predicted."""
 
-    model_config = _SOME
     number: int
     reason: str
 
 
-class _Measured(BaseModel):
-    model_config = _SOME
+class _Measured(_Some):
     rows: list[_Checked] = Field(min_length=1)
     skipped: list[_Skipped] = []
     summaries: list[_Summary] = Field(min_length=1)
@@ -183,7 +179,7 @@ class RunFolder:
         """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
         possible = results[results["error"].isna()]
         index = {name: {grid_key(v): at for at, v in enumerate(values)} for name, values in self.grid.items()}
-        places = pd.DataFrame({name: possible[name].map(grid_key).map(at) for name, at in index.items()}).dropna()
+        places = pd.DataFrame({name: grid_keys(possible[name]).map(at) for name, at in index.items()}).dropna()
         if places.empty:
             return wanted
         steps = np.abs(places.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
@@ -200,6 +196,14 @@ def grid_key(value: Any) -> str:
     if isinstance(value, int | float):
         return f"{value:.12g}"
     return str(value.tolist() if hasattr(value, "tolist") else value)
+
+
+def grid_keys(column: pd.Series) -> pd.Series:
+    """:func:`grid_key` of each value, asked once for each that there is."""
+    if column.dtype == object:  # such as lists, which cannot be looked up
+        return column.map(grid_key)
+    codes, different = pd.factorize(column)
+    return pd.Series(np.array([grid_key(value) for value in different], dtype=object)[codes], column.index)
 
 
 def read_run_folder(path: Path) -> RunFolder:

@@ -57,11 +57,12 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     ------
     InputError : a rate outside [0, 1], k not a whole number >= 0, or a number of rates other than 1 and K.
     """
-    return _of_one_rate(alpha, k) if type(alpha) is float and type(k) is int else _accepted_length_pmf(alpha, k)
+    known = isinstance(alpha, float | tuple) and type(k) is int
+    return _of_known_rates(alpha, k) if known else _accepted_length_pmf(alpha, k)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4096)
-def _of_one_rate(alpha: float, k: int) -> Array:
+def _of_known_rates(alpha: float | tuple[float, ...], k: int) -> Array:
     """Worked out once: all that is compared is looked at under the same rates."""
     pmf = _accepted_length_pmf(alpha, k)
     pmf.flags.writeable = False

@@ -91,7 +91,13 @@ def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | N
 
 def _law(options: Mapping[str, Any], c: float, r: float) -> PowerLawHits:
     most = options["hit_fan_out"]
-    return PowerLawHits(c=c, r=r, most=math.inf if most is None else float(most))
+    return _known_law(c, r, math.inf if most is None else float(most))
+
+
+@lru_cache(maxsize=256)
+def _known_law(c: float, r: float, most: float) -> PowerLawHits:
+    """Checked once: every round of a grid has the same."""
+    return PowerLawHits(c=c, r=r, most=most)
 
 
 def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:

@@ -17,8 +17,8 @@ from ssdsim.pricing.prespeculation import beside_each_other, prespeculation
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
-from ssdsim.protocols.axes import LOOKAHEAD, Outcomes
-from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.axes import LOOKAHEAD
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.protocols.hits import CHAINS
 from ssdsim.protocols.strategy import late
 from ssdsim.rounds.actor import Actor, Program
@@ -48,19 +48,7 @@ class Enumeration(Cached):
     rival = "sd"
     posts = True
     ragged = True
-    searched = (
-        DRAFT_DEVICES,
-        LOOKAHEAD,
-        Outcomes(
-            option="budget",
-            about="cached outcomes a sequence that may be chosen [default: searched]",
-            says="{value} outcomes",
-            idle_with=("p_hit",),
-            lookahead="k",
-            tabled=(1, 2, 3, 5, 8, 13, 21),
-            tabled_as="f",
-        ),
-    )
+    searched = (DRAFT_DEVICES, LOOKAHEAD, OUTCOMES)
     told = ("budget",)
     options = (
         DRAFT_GPUS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from ssdsim.pricing.prespeculation import prespeculation, window_budget
 from ssdsim.pricing.room import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import LOOKAHEAD, Outcomes, Words
-from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.protocols.axes import LOOKAHEAD, Words
+from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.protocols.hits import CHAINS
 from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -97,15 +98,10 @@ class SSD(Cached):
         DRAFT_DEVICES,
         SHARED_BY,
         LOOKAHEAD,
-        Outcomes(
-            option="budget",
-            about="cached outcomes a sequence that may be chosen [default: searched]",
-            says="{value} outcomes",
-            idle_with=("p_hit",),  # given: more outcomes then only cost time
+        replace(
+            OUTCOMES,
             beside=(("fan_out_policy", "optimal"),),  # of the highest hit rate for a budget, and so never behind
-            lookahead="k",
-            tabled=(1, 2, 3, 5, 8, 13, 21, "window"),  # each about 1.6 times the one before
-            tabled_as="f",
+            tabled=(*OUTCOMES.tabled, "window"),
         ),
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )

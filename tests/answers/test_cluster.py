@@ -83,7 +83,7 @@ def test_a_killed_worker_costs_its_share_and_changes_no_byte(cluster: str, answe
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a worker with an older ssdsim."""
-    from distributed import LocalCluster
+    from distributed import Client, LocalCluster
 
     folder = tmp_path_factory.mktemp("older")
     package = Path(ssdsim.__file__).parent
@@ -101,6 +101,8 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             stderr=subprocess.DEVNULL,
         )
         try:
+            with Client(address, set_as_default=False) as client:
+                client.wait_for_workers(1, timeout=120)
             yield address
         finally:
             worker.terminate()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from ssdsim.answers import grid
 from ssdsim.answers.grid import Evaluator, evaluate
 
 POINTS = [
@@ -25,3 +26,15 @@ def test_what_is_remembered_changes_no_answer(draws: int) -> None:
         pd.testing.assert_frame_equal(columns, fresh.drop(columns="error"), check_exact=True)
         assert list(found.errors) == list(fresh["error"])
         assert list(found.warnings) == fresh.attrs["warnings"]
+
+
+def test_rounds_outlive_the_sites_that_they_were_worked_out_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A grid whose batch varies slowest comes back to the same rounds after thousands of points."""
+    monkeypatch.setattr(grid, "_POINTS_AT_SITES", 0)
+    evaluator, rounds = Evaluator(), []
+    for b in (1, 2, 4):
+        points = [{"b": b, "alpha": alpha, "f": f} for alpha in (0.6, 0.8) for f in (1, 3)]
+        found = evaluator.evaluate(points)
+        rounds.append(evaluator._steps.rounds)
+        assert found.columns["ssd_over_sd"].tolist() == evaluate(points)["ssd_over_sd"].tolist()
+    assert rounds[0] == rounds[1] == rounds[2] > 0

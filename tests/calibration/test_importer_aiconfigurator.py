@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from calibration.fit import hold_out
+from calibration.fit_gemm import fit_gemm
 from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.messages import bytes_per_count
 from ssdsim.base.errors import InputError
@@ -257,13 +259,11 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
 
 def held_out_errors(seed: int) -> pd.DataFrame:
     """Shapes and relative errors of the held-out bfloat16 GEMMs of the H100."""
-    import calibration.fit as fit
-
     table = pd.read_parquet(REAL / "gemm_perf.parquet")
     rows = table[table["gemm_dtype"] == "bfloat16"].reset_index(drop=True)
-    held = fit.hold_out(len(rows), seed)
+    held = hold_out(len(rows), seed)
     fitted = rows[~held]
-    model = fit.fit_gemm(fitted["m"], fitted["n"], fitted["k"], fitted["latency"] * 1e-3, 2, "table", seed)
+    model = fit_gemm(fitted["m"], fitted["n"], fitted["k"], fitted["latency"] * 1e-3, 2, "table", seed)
     judged = rows[held]
     seconds = judged["latency"] * 1e-3
     return judged.assign(error=np.abs(model.seconds(judged["m"], judged["n"], judged["k"]) / seconds - 1))

@@ -11,8 +11,10 @@ from scipy.stats import binom
 
 import ssdsim
 from ssdsim.base.intervals import Measured
+from ssdsim.engine.clock import Clock
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.outcomes import chain_states
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.scenario import Scenario
 from tests.cli.in_process import asked
@@ -310,3 +312,23 @@ def test_few_rounds_are_refused_by_the_verb_alone() -> None:
     refused = asked("simulate", "--t-sd", "0.2", "--spread", "2", "--rounds", "3")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "3 rounds say nothing of the tokens/s of AR" in refused.stderr
+
+
+@pytest.mark.parametrize("p_first", [(0.9, 0.3), (0.2, 0.95), (1.0, 0.0), (0.0, 1.0)])
+def test_chains_are_in_the_states_that_they_walk_to_one_by_one(p_first: tuple[float, float]) -> None:
+    """Also those that never forget how they began, and those that turn about in each round."""
+    uniform, start = np.random.default_rng(7).random((3, 200)), np.array([True, False, True])
+    if_first, if_second = (uniform < p for p in p_first)
+    now, walked = start, []
+    for number in range(200):
+        now = np.where(now, if_first[:, number], if_second[:, number])
+        walked.append(now)
+    assert np.array_equal(chain_states(if_first, if_second, start), np.transpose(walked))
+
+
+def test_a_clock_says_where_nothing_is_left_to_happen() -> None:
+    clock = Clock()
+    clock.after(1.0)
+    with pytest.raises(RuntimeError, match="no event is left"):
+        clock.run_to(clock.event())
+    assert clock.now == 1.0

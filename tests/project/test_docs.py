@@ -45,10 +45,10 @@ def printed(command: str, folder: Path) -> str:
         return asked(*shlex.split(command)[1:]).stdout
 
 
-def test_the_readme_is_short_and_shows_the_report() -> None:
+def test_the_readme_is_short_and_shows_the_page_to_play_with() -> None:
     text = README.read_text()
     assert len(text.splitlines()) <= MOST_LINES
-    assert "docs/report-light.png" in text
+    assert "docs/assets/explore.png" in text
 
 
 @pytest.mark.parametrize("page", [README, PROJECT / "docs/tutorial.md"], ids=name_of)

@@ -83,7 +83,7 @@ def test_what_is_written_for_the_repository_is_a_page(site: Path) -> None:
     index = (site / "index.html").read_text()
     assert "Is speculative speculative decoding" in index
     assert 'href="tutorial.html"' in index
-    assert 'src="report-light.png"' in index
+    assert 'src="assets/explore.png"' in index
     assert "0.2.0" in (site / "changelog.html").read_text()
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.intervals import Measured
@@ -60,3 +65,9 @@ def write_measurements(folder: Path) -> None:
         trace.slice("measured SSD draft (cpu:1)", "branch step", start + 0.004, start + 0.009)
         trace.slice("measured SSD draft (cpu:1)", "send speculation", start + 0.038, start + 0.039)
     trace.save(folder / "measured_trace.json")
+
+
+def thousandths(packed: str) -> NDArray[np.uint16]:
+    """What a page unpacks of its grid."""
+    differences = np.frombuffer(gzip.decompress(base64.b64decode(packed)), "<u2")
+    return np.cumsum(differences, dtype=np.uint16)

@@ -197,6 +197,7 @@ def test_a_place_outside_of_the_grid_is_said(opened: Browser, page: Path) -> Non
     assert "acceptance rate α 0.99 is outside" in said
     assert "does not know nothing" in said
     assert "--b 4 " in text(opened, "#command")
+    assert "--alpha 0.95" in text(opened, "#command")  # a rate in the address is given
 
 
 def test_a_price_counts_every_gpu(opened: Browser) -> None:
@@ -270,6 +271,9 @@ def test_the_report_of_a_sweep_follows_its_menus(browser: Browser, tmp_path: Pat
     browser.wait_until("document.documentElement.dataset.followed === 'all'")
     assert text(browser, "#side-0 .verdict") == made.sentence
     assert "ssdsim sweep --hit-c 0.4 --hit-r 0.7 --b 1,16 --k 3,6 --alpha 0.7,0.8" in text(browser, "header")
+    assert text(browser, "main h2") == "At b 1, K 6, alpha 0.8"
+    stays = "stays at these values wherever the controls stand, but for the speedups over b, k and alpha, which follow"
+    assert stays in text(browser, ".base")
     move(browser, "b", 1)
     move(browser, "k", 0)
     exact = predict(b=16, k=3, alpha=0.8, hit_c=0.4, hit_r=0.7)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import re
@@ -28,7 +27,7 @@ from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.speculation.fallback import critical_batch_size
 from tests.cli.in_process import asked
-from tests.reports.run_folders import write_measurements, write_run
+from tests.reports.run_folders import thousandths, write_measurements, write_run
 
 pytestmark = pytest.mark.long
 
@@ -140,10 +139,7 @@ def test_the_page_holds_every_grid_point(folder: Path) -> None:
     grid = grid_json(Study(read_run_folder(folder)))
     assert grid is not None
     shape = [len(values) for values in grid["axes"].values()]
-    decoded = {
-        key: np.frombuffer(base64.b64decode(values), "<u2").reshape(shape) / 1000
-        for key, values in grid["ratios"].items()
-    }
+    decoded = {key: thousandths(values).reshape(shape) / 1000 for key, values in grid["ratios"].items()}
     for _, row in pd.read_parquet(folder / "results.parquet").iterrows():
         at = tuple(values.index(f"{row[name]:g}") for name, values in grid["axes"].items())
         if pd.notna(row["error"]):

@@ -215,6 +215,9 @@ def test_a_figure_gives_a_picture_for_print(opened: Browser, tmp_path: Path, key
         assert int.from_bytes(content[16:20], "big") == pytest.approx(178 / 25.4 * 300, abs=3)
 
 
+AT_K_3 = "document.querySelector('#speedup-b .about').textContent.includes('k 3')"
+
+
 def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser, made: Report) -> None:
     line = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'ssd/sd').y"
     band = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'band').visible"
@@ -224,6 +227,7 @@ def test_a_menu_redraws_the_charts_at_another_point_of_the_grid(opened: Browser,
         menu.selectedIndex = 0;
         menu.dispatchEvent(new Event('change'));
     })()""")
+    opened.wait_until(AT_K_3)
     expected = [predict(b=b, k=3, alpha=0.8).verdict.over["sd"].ratio for b in GRID["b"]]
     assert opened.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert opened.evaluate(band) is False
@@ -297,6 +301,7 @@ def test_a_fourth_strategy_is_redrawn_too_and_fits_a_phone(browser: Browser, tmp
         menu.selectedIndex = 0;
         menu.dispatchEvent(new Event('change'));
     })()""")
+    browser.wait_until(AT_K_3)
     line = "document.querySelector('#speedup-b .plot').data.find((t) => t.meta === 'ssd/sleepy').y"
     assert browser.evaluate(line) == pytest.approx(expected, abs=0.0006)
     assert browser.evaluate("document.documentElement.scrollWidth") == 360

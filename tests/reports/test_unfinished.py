@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from ssdsim.answers.sweep.plan import plan_of
@@ -17,6 +15,7 @@ from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
 from tests.cli.in_process import asked
+from tests.reports.run_folders import thousandths
 
 pytestmark = pytest.mark.long
 
@@ -55,7 +54,7 @@ def test_points_that_are_not_in_are_gaps(folder: Path) -> None:
     assert study.folder.results is not None
     grid = grid_json(study)
     assert grid is not None
-    drawn = np.frombuffer(base64.b64decode(grid["ratios"]["ssd/sd"]), "<u2")
+    drawn = thousandths(grid["ratios"]["ssd/sd"])
     assert (drawn != NONE).tolist() == [True] * 8 + [False] * 4
     expected = study.folder.results["ssd_tokens_per_second"] / study.folder.results["sd_tokens_per_second"]
     assert (drawn[:8] / 1000).tolist() == pytest.approx(expected.tolist(), abs=0.0006)

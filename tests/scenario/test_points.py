@@ -11,7 +11,7 @@ import pytest
 from ssdsim import InputError, configure
 from ssdsim.base.settings import Settings
 from ssdsim.scenario.columns import Columns
-from ssdsim.scenario.given import checked
+from ssdsim.scenario.given import GridPart, checked, of_points
 from ssdsim.scenario.points import Points
 from ssdsim.scenario.remembered import Remembered, settle_all
 
@@ -75,3 +75,14 @@ def test_values_that_are_equal_but_of_other_kinds_are_told_apart() -> None:
     columns = columns_of([{"x": 1}, {"x": 1.0}, {"x": True}, {"x": [1]}, {"x": (1,)}], {})
     assert [str(value) for value in columns.values("x", np.arange(5))] == ["1", "1.0", "True", "[1]", "(1,)"]
     assert checked({"b": np.int64(4), "k": None}) == {"b": 4}
+
+
+@pytest.mark.parametrize("alpha", [[0.6, 0.9], [0.6, "0.7:0.8"], [0.6, 2.0]])
+def test_a_grid_means_what_its_points_mean_one_by_one(alpha: list[Any]) -> None:
+    """Also where a value is a range, or a mistake."""
+    part = GridPart({"k": 3}, {"b": [1, 2, 4], "alpha": alpha}, start=1, stop=5)
+    (columns, errors), (others, theirs) = of_points(part), of_points(list(part))
+    assert list(map(str, errors)) == list(map(str, theirs))
+    good = [row for row, error in enumerate(errors) if error is None]
+    assert [columns.given(row) for row in good] == [others.given(row) for row in good]
+    assert [point["b"] for point in part] == [1, 2, 2, 4]

@@ -34,7 +34,7 @@ def scenarios(name: str, **options: Any) -> dict[str, Scenario]:
 def test_the_ends_of_a_range_are_what_predict_says_there(
     name: str, option: str, own: dict[str, Any], where: dict[str, Any]
 ) -> None:
-    """They had the rows of the point: look-up first was 2.29 times SD where it is 2.19."""
+    """They had the rows of the point: at batch 64 look-up first was 0.98 times SD where it is 0.94."""
     both = scenarios(name, **where, **own)
     (swing,) = (each for each in swings(both[name], both["ar"]) if each.what == ALL[option].axis)
     plausible = ALL[option].plausible

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from site_generator.json_reference import undescribed
 from ssdsim import figures
 from ssdsim.answers.serving.as_json import as_json
 from ssdsim.answers.serving.batching import Batching
@@ -160,6 +161,7 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
     assert shown["low"].notna().all() == (engine == "loop")
     assert figures.serving_fixed_k(answer).data
     assert answer["variants"] == [f"SD K {k}" for k in KS]
+    assert undescribed("serve", answer) == []
 
 
 @pytest.mark.parametrize(

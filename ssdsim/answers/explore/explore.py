@@ -199,8 +199,8 @@ def limits(space: Space) -> list[str]:
     said = []
     if most_points(space.fixed) < MOST_POINTS:
         said.append(
-            f"A measured pair has rounds of its own at each point for every rate that may be off, so a page with "
-            f"--pair has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
+            "A measured pair has rounds of its own at each point for every rate that may be off. So a page with --pair "
+            f"has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
         )
     if are_others(space) and any(axis.continuous for axis in space.axes):
         said.append(

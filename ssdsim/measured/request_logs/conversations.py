@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+from pydantic import AliasChoices, BaseModel, Field, field_validator
 
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
@@ -41,15 +41,13 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
     return RequestLog("ShareGPT", None, prompts[keep], answers[keep], notes=tuple(notes))
 
 
-class _Turn(BaseModel):
+class _Turn(BaseModel, frozen=True):
     """What one of the two said, under one of two names."""
 
-    model_config = ConfigDict(frozen=True)
     text: Annotated[str, Field(validation_alias=AliasChoices("value", "content"))]
 
 
-class _Conversation(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class _Conversation(BaseModel, frozen=True):
     conversations: tuple[_Turn, ...] = ()
 
     @field_validator("conversations", mode="before")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, within
@@ -51,10 +51,9 @@ def _sglang(records: Sequence[Record], where: str) -> RequestLog:
     return _benchmark("SGLang bench_serving", records, where)
 
 
-class _Benchmark(BaseModel):
+class _Benchmark(BaseModel, frozen=True):
     """What is read of a benchmark: lists with an entry a request, in seconds."""
 
-    model_config = ConfigDict(frozen=True)
     input_lens: Annotated[list[Tokens], Field(min_length=1)]
     output_lens: Annotated[list[Tokens], Field(min_length=1)]
     errors: list[Any] | None = None
@@ -113,21 +112,18 @@ def _benchmark(form: str, records: Sequence[Record], where: str) -> RequestLog:
     )
 
 
-class _Metric(BaseModel):
+class _Metric(BaseModel, frozen=True):
     """A value with its unit."""
 
-    model_config = ConfigDict(frozen=True)
     value: Milliseconds
     unit: str | None = None
 
 
-class _Metadata(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class _Metadata(BaseModel, frozen=True):
     request_start_ns: Annotated[float, Field(ge=0.0, le=1e21)] | None = None
 
 
-class _AiperfMetrics(BaseModel):
-    model_config = ConfigDict(frozen=True)
+class _AiperfMetrics(BaseModel, frozen=True):
     time_to_first_token: _Metric
     request_latency: _Metric
     input_sequence_length: _Metric
@@ -142,10 +138,9 @@ class _AiperfMetrics(BaseModel):
         return self
 
 
-class _AiperfRecord(BaseModel):
+class _AiperfRecord(BaseModel, frozen=True):
     """A request that was answered."""
 
-    model_config = ConfigDict(frozen=True)
     metadata: _Metadata = _Metadata()
     metrics: _AiperfMetrics
 
@@ -171,10 +166,9 @@ def _aiperf(records: Sequence[Record], where: str) -> RequestLog:
     return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), outputs, measured, notes=notes)
 
 
-class _GuidedRequest(BaseModel):
+class _GuidedRequest(BaseModel, frozen=True):
     """A request of a guidellm report."""
 
-    model_config = ConfigDict(frozen=True)
     request_start_time: Seconds
     prompt_tokens: Tokens
     output_tokens: Tokens
@@ -212,10 +206,9 @@ def _summary(needs: str) -> Read:
     return read
 
 
-class _Mooncake(BaseModel):
+class _Mooncake(BaseModel, frozen=True):
     """A line of a trace, by Mooncake's names or by those that others call the same."""
 
-    model_config = ConfigDict(frozen=True)
     timestamp: Annotated[Milliseconds | None, Field(validation_alias=AliasChoices("timestamp", "created_time"))] = None
     input_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("input_length", "input_tokens"))] = None
     output_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("output_length", "output_tokens"))] = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,27 +81,19 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
 
 def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool) -> Found:
     """One rate for all positions: from the pooled length, under the assumption that positions are alike."""
-    drafted = total_of(counts, "drafted")
-    rounds = total_of(counts, "rounds")
+    drafted, rounds = total_of(counts, "drafted"), total_of(counts, "rounds")
     said = {each.k for each in counts if each.k is not None}
     varied = adaptive or len(said) > 1 or any(each.varied for each in counts)
+    lookahead = drafted / rounds if varied and drafted and rounds else _alike(said, where, k, varied)
+    if lookahead is None:
+        none = f"{where}: rounds drafted different numbers of tokens, and none is kept: the length alone is"
+        return _of_length_alone(counts, rounds, where, [none])
     warnings = []
     if varied and drafted and rounds:
-        lookahead = drafted / rounds
         warnings.append(
             f"{where}: rounds drafted different numbers of tokens ({lookahead:.2f} on average), and which is not kept: "
             "no rate by position"
         )
-    elif len(said) == 1 and not varied:
-        lookahead = float(next(iter(said)))
-        _check_longest(int(lookahead), where, k)
-    elif k is not None:
-        lookahead = float(k)
-    elif varied:
-        warnings.append(f"{where}: rounds drafted different numbers of tokens, and none is kept: the length alone is")
-        return _of_length_alone(counts, rounds, where, warnings)
-    else:
-        raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
     pooled = _pooled(counts, rounds)
     if pooled > lookahead + 1.0 + 1e-9:
         raise InputError(f"{where}: {pooled:.4g} tokens a round are more than the {lookahead + 1.0:.4g} that K allows")
@@ -134,6 +126,17 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
         asked,
         tuple(warnings),
     )
+
+
+def _alike(said: Collection[int], where: str, k: int | None, varied: bool) -> float | None:
+    """Tokens drafted in every round: as all say, else ``k``; None where they varied and nobody says how many."""
+    if len(said) == 1 and not varied:
+        (lookahead,) = said
+        _check_longest(lookahead, where, k)
+        return float(lookahead)
+    if k is None and not varied:
+        raise InputError(f"{where}: does not say how many tokens were drafted a round; give them by --k")
+    return None if k is None else float(k)
 
 
 def _of_length_alone(counts: Sequence[Counts], rounds: float | None, where: str, warnings: list[str]) -> Found:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from ssdsim.base.documents import as_record, parse_json
 from ssdsim.base.errors import InputError, nearest
@@ -129,10 +129,9 @@ def _own_name(sample: Sample) -> str | None:
     return name if name in _COUNTERS else None
 
 
-class _Metric(BaseModel):
+class _Metric(BaseModel, frozen=True):
     """A counter of ``llm.get_metrics()``: a number, or a vector by position."""
 
-    model_config = ConfigDict(frozen=True)
     name: str
     labels: dict[str, str] = {}
     value: WrittenAmount | None = None

@@ -37,6 +37,7 @@ function fromAddress() {
     else if (name === "price") state.price = Number(text) >= 0 ? Number(text) : null;
     else if (name in state.at) state.at[name] = placeOn(head.axes.find((axis) => axis.name === name), text, notes);
     else notes.push(`this page does not know ${name}`);
+    if (name in head.supposed) state.measured = true;  // a rate that is said is given
   }
   document.getElementById("notice").textContent = notes.join("; ");
 }

@@ -2,9 +2,7 @@
 
 class Grid {
   static async of(head) {
-    const packed = Uint8Array.from(atob(head.numbers), (character) => character.charCodeAt(0));
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Grid(head, new Float32Array(await new Response(stream).arrayBuffer()));
+    return new Grid(head, new Float32Array(await unpacked(head.numbers)));
   }
 
   constructor(head, numbers) {
