@@ -117,8 +117,10 @@ def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
 
 def called_together(names: Sequence[str]) -> str:
     """``SD and AR``; of many how many they are."""
-    titles = [strategies.ALL.named(name).title for name in names]
-    return " and ".join(titles) if len(titles) <= _NAMED else f"{titles[0]} and {len(titles) - 1} others"
+    first, *others = [strategies.ALL.named(name).title for name in names]
+    if len(others) > _NAMED:
+        return f"{first} and {len(others)} others"
+    return " and ".join([", ".join([first, *others[:-1]]), *others[-1:]])
 
 
 def _told(contest: Contest[str]) -> Sequence[str]:

@@ -126,7 +126,7 @@ def test_without_a_cache_nothing_is_said_of_one(tmp_path: Path) -> None:
     assert left_out["speedups over p_hit"] == "--p-hit has no effect on AR and SD"
     assert left_out["speedups over f"] == "--f has no effect on AR and SD"
     assert "caches" in left_out["hit rate against F"]
-    assert "falls back" in left_out["batch and fallback"]
+    assert "falls back" in left_out["batch and backup"]
     assert "Hit rate" not in made.html[: made.html.index("<main ")]
     assert figure(made, "speedup-b").about == "At K 6, alpha 0.8."
 
