@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from ssdsim.base.checks import Array
-from ssdsim.base.documents import as_record, within
+from ssdsim.base.documents import as_record, as_records, within
 from ssdsim.base.errors import InputError, told
 from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
 from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
 from ssdsim.pairs.importers.fields import text_in
+
+_BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
 Record = Mapping[str, Any]
 Read = Callable[[Sequence[Record], str], RequestLog]
@@ -30,14 +32,13 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     ------
     InputError : of no known kind, or something in it is not what it must be.
     """
-    mappings = [record for record in records if isinstance(record, Mapping)]
-    if not mappings or len(mappings) < len(records):
+    if not records or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
-    if "conversations" in mappings[0]:
-        return read_conversations(mappings, where, tokenizer)
+    if "conversations" in records[0]:
+        return read_conversations(records, where, tokenizer)
     for _, knows, read in _FORMS:
-        if knows(mappings[0]):
-            return read(mappings, where)
+        if knows(records[0]):
+            return read(records, where)
     known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
@@ -147,12 +148,12 @@ class _AiperfRecord(BaseModel, frozen=True):
 
 def _aiperf(records: Sequence[Record], where: str) -> RequestLog:
     """``profile_export.jsonl``: a record a request, each metric with its value and unit."""
-    answered = [(number, record) for number, record in enumerate(records, 1) if not record.get("error")]
+    answered = {number: record for number, record in enumerate(records, 1) if not record.get("error")}
     if not answered:
         raise InputError(f"{where}: every request failed")
     failed = len(records) - len(answered)
     notes = (f"{failed} of {len(records)} requests failed: left out",) if failed else ()
-    good = [as_record(_AiperfRecord, record, f"{where} record {number}", "record") for number, record in answered]
+    good = as_records(_AiperfRecord, answered, where, "record")
     starts = [record.metadata.request_start_ns for record in good]
     arrival_s = None if None in starts else np.array(starts, dtype=float) / 1e9
 
@@ -218,20 +219,21 @@ class _Mooncake(BaseModel, frozen=True):
 
 def _mooncake(records: Sequence[Record], where: str) -> RequestLog:
     """A missing number is NaN."""
-    read = [
-        as_record(_Mooncake, record, f"{where} record {number}", "line") for number, record in enumerate(records, 1)
-    ]
-
-    def of(name: str) -> Array:
-        return np.array([getattr(each, name) for each in read], dtype=float)
-
-    arrival_s = of("timestamp") / 1e3 if read[0].timestamp is not None else None
+    blocks = [_numbers(records[first : first + _BLOCK], first, where) for first in range(0, len(records), _BLOCK)]
+    arrival_ms, inputs, outputs = np.concatenate(blocks, axis=1)
+    arrival_s = None if np.isnan(arrival_ms[0]) else arrival_ms / 1e3
     notes = []
     if any("hash_ids" in record for record in records):
         notes.append("hash_ids: prompts that share a beginning are processed whole here, so TTFT is an upper bound")
     if any("session_id" in record or "delay" in record for record in records):
         notes.append("sessions: turns come at their own times here, not after the answer before")
-    return RequestLog("Mooncake", arrival_s, of("input_length"), of("output_length"), notes=tuple(notes))
+    return RequestLog("Mooncake", arrival_s, inputs, outputs, notes=tuple(notes))
+
+
+def _numbers(records: Sequence[Record], first: int, where: str) -> Array:
+    """A block of lines as columns: arrivals (ms), input and output tokens."""
+    read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line")
+    return np.array([(each.timestamp, each.input_length, each.output_length) for each in read], dtype=float).T
 
 
 def _has(*names: str) -> Callable[[Record], bool]:
