@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdsim.answers.serving.workload import Workload, of_columns
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind
-from ssdsim.measured.request_logs.files import read_log
-from ssdsim.measured.request_logs.log import RequestLog
+
+if TYPE_CHECKING:
+    from ssdsim.measured.request_logs.log import RequestLog
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ def workload_of(
     ------
     InputError : as :func:`ssdsim.measured.request_logs.files.read_log` does; nothing is left.
     """
+    from ssdsim.measured.request_logs.files import read_log  # here, because most requests are made up
+
     cut, log = cut or Cut(), read_log(path, tokenizer)
     log = _part(log, cut, str(path))
     source = f"{Path(path).name} ({log.form})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from ssdsim.base.kinds import File, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked, options_of
-from ssdsim.measured.request_logs.log import RequestLog
+
+if TYPE_CHECKING:
+    from ssdsim.measured.request_logs.log import RequestLog
 
 _MOST_SECONDS = 1e9  # thirty years
 

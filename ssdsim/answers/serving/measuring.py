@@ -12,7 +12,6 @@ import numpy as np
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.capacity import Capacity, capacity
 from ssdsim.answers.serving.closed_form import Sharing
-from ssdsim.answers.serving.fleet import simulate_fleet
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.kept import Kept
 from ssdsim.answers.serving.loop import simulate
@@ -59,6 +58,8 @@ def run(policy: Policy, workload: Workload, how: How) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
     if how.fleet.replicas == 1:
         return simulate(policy, workload, how.batching, how.seed)
+    from ssdsim.answers.serving.fleet import simulate_fleet  # here, because most serve with one replica
+
     return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed)
 
 
