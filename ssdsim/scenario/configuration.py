@@ -72,8 +72,9 @@ class Configuration(Shown):
             numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
             units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
             return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {self.shape}"
-        hardware = v["hardware"] if v["hardware"] == v["draft_hardware"] else f"{v['hardware']} + {v['draft_hardware']}"
-        return f"{v['target']} + {v['draft']} on {hardware}, {self.site.degrees}, context {v['context']}; {self.shape}"
+        hardware = " + ".join(dict.fromkeys(v[name] for name in ("hardware", "draft_hardware") if name in v))
+        models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
+        return f"{models} on {hardware}, {self.site.degrees}, context {v['context']}; {self.shape}"
 
     @property
     def told(self) -> Told:
