@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest, told
 
+_LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
+
 
 class Kind:
     """A kind of value that an option takes.
@@ -94,7 +96,7 @@ class Number(Kind):
 
     def checked(self, said: str, value: Any) -> float:
         if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
-            percent = self.most == 1.0 and isinstance(value, int | float) and 1.0 < value <= 100.0
+            percent = self.most == 1.0 and isinstance(value, int | float) and _LEAST_PERCENT <= value <= 100.0
             hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
             raise InputError(f"{said} must {self.must}, got {told(value)}{hint}")
         return value

@@ -140,7 +140,7 @@ def test_an_unregistered_name_is_told_with_its_option_and_the_nearest() -> None:
         )
         with pytest.raises(InputError, match=re.escape(message)):
             checked({name: "sdd"})
-    message = f"--strategies must name some of {', '.join(strategies.ALL.names)}, each once, got sd,ar,sd"
+    message = f"--strategies must name some of {', '.join(strategies.ALL.names)}, each once, or be all, got sd,ar,sd"
     with pytest.raises(InputError, match=message):
         checked({"strategies": "sd,ar,sd"})
 
