@@ -209,18 +209,16 @@ class Rates:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
         if not rows.strategy.ragged:
             return seconds
-        each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
-        moved = {pair: self._moved(rows.prices[pair[0]], rows.known[pair[1]]) for pair in dict.fromkeys(each)}
-        return {name: drawn * np.stack([moved[pair][name] for pair in each]) for name, drawn in seconds.items()}
-
-    def _moved(self, price: Priced, known: KnownTokens) -> Mapping[str, Array]:
-        """How many times as long each step takes, a number a draw."""
+        over, expected = _seconds_over(rows, lambda known: known.changes(self._errors)), _seconds(rows)
         look_of = np.arange(self._errors.draws) % LOOKS
-        over = price.over(known.changes(self._errors)) if known.open else price.seconds
-        times = {
-            name: np.asarray(over[name]) / expected if expected else 1.0 for name, expected in price.seconds.items()
-        }
-        return {name: np.broadcast_to(each, (LOOKS,))[look_of] for name, each in times.items()}
+
+        def times(name: str) -> Array:
+            """How many times as long a step takes, a row a scenario and a column a draw."""
+            now = expected[name][:, None]
+            each = np.divide(over[name], now, out=np.ones(over[name].shape), where=now > 0.0)
+            return np.broadcast_to(each, (len(rows), LOOKS))[:, look_of]
+
+        return {name: drawn * times(name) for name, drawn in seconds.items()}
 
     def steps(self, price: Priced) -> Mapping[str, Seconds]:
         """Seconds of each step under each draw."""
