@@ -48,7 +48,7 @@ class Variant:
         self.caches = strategy.miss is not None
         averages = scenario.tokens.averages
         self.p_hit = 0.0 if strategy.miss is None else 1.0 - float(averages.to[strategy.miss])
-        self.of = strategy.name, strategy.lookahead(scenario.settings)
+        self.k = strategy.lookahead(scenario.settings)
         self.asked = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
         ]
@@ -103,8 +103,7 @@ class Policy:
 
     @cached_property
     def _of_k(self) -> Mapping[int, int]:
-        lookaheads = (variant.scenario.strategy.lookahead(variant.scenario.settings) for variant in self.variants)
-        return {k: number for number, k in enumerate(lookaheads)}
+        return {variant.k: number for number, variant in enumerate(self.variants)}
 
     def _context_at(self, context: float) -> int:
         if len(self.contexts) == 1:
@@ -139,9 +138,10 @@ def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:
     """Of the variants that may run so many sequences: of those whose settings follow the batch, the ones of that batch
     or of the largest below it.
     """
+    alike = [(each.scenario.strategy.name, each.k) for each in variants]
     latest: dict[tuple[str, int], int] = {}
-    for each in variants:
+    for of, each in zip(alike, variants, strict=True):
         if each.scenario.batch <= batch:
-            latest[each.of] = max(each.scenario.batch, latest.get(each.of, 0))
+            latest[of] = max(each.scenario.batch, latest.get(of, 0))
     follows = [each.scenario.strategy.follows_batch for each in variants]
-    return [n for n, each in enumerate(variants) if not follows[n] or each.scenario.batch == latest.get(each.of)]
+    return [n for n, each in enumerate(variants) if not follows[n] or each.scenario.batch == latest.get(alike[n])]
