@@ -38,19 +38,12 @@ class GridPart:
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        for number in range(self.start, self.stop):
-            yield {**self.options, **self._place(number)}
-
-    def _place(self, number: int) -> dict[str, Any]:
-        """The value of each list at a point, which is found without counting the points before it."""
-        places = {}
-        for name, values in reversed([*self.grid.items()]):
-            number, at = divmod(number, len(values))
-            places[name] = values[at]
-        return {name: places[name] for name in self.grid}
+        numbers = {name: self.numbers(name).tolist() for name in self.grid}
+        for at in range(len(self)):
+            yield {**self.options, **{name: values[numbers[name][at]] for name, values in self.grid.items()}}
 
     def numbers(self, name: str) -> Rows:
-        """Of each point's value in a list."""
+        """The number of each point's value in a list, which is found without counting the points before it."""
         lengths = {each: len(values) for each, values in self.grid.items()}
         behind = list(self.grid)[list(self.grid).index(name) + 1 :]
         return np.arange(self.start, self.stop) // prod(lengths[each] for each in behind) % lengths[name]
