@@ -6,7 +6,6 @@ Run: python docs/k_over_a_day.py > docs/k_over_a_day.md   (about a minute of a c
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from ssdsim.answers.serving.policies import AUTO, policies
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload, synthetic
 from ssdsim.base.checks import Array
-from ssdsim.base.intervals import student_quantile
+from ssdsim.validation.comparison import interval
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "runtime": "sglang"}
 PAIR |= {"sd_draft": "colocated"}
@@ -123,10 +122,8 @@ def beside(metric: str, by_policy: Seen, alone: Mapping[int, Seen]) -> str:
     """Cells: the policy's mean, the best fixed K with its own, and the difference with its interval."""
     k = min(alone, key=lambda each: float(alone[each].means[metric].mean()))
     own, best = by_policy.means[metric], alone[k].means[metric]
-    difference = own - best
-    half = student_quantile(0.95, difference.size - 1) * float(difference.std(ddof=1)) / math.sqrt(difference.size)
-    middle = float(difference.mean())
-    within = f"{signed(middle)} ({signed(middle - half)} to {signed(middle + half)})"
+    difference = interval((own - best).tolist())
+    within = f"{signed(difference.value)} ({signed(difference.low)} to {signed(difference.high)})"
     return f"{own.mean():.2f} | K {k}: {best.mean():.2f} | {within}"
 
 
