@@ -35,7 +35,7 @@ _SPLITS = 10
 
 
 def hold_out(rows: int, seed: int = 0) -> NDArray[np.bool_]:
-    """True for the rows that judge, 30 % drawn at random; shape ``(rows,)``."""
+    """Choose the rows that judge, 30 % drawn at random; shape ``(rows,)``."""
     held = np.zeros(rows, dtype=bool)
     held[np.random.default_rng(seed).permutation(rows)[: round(HELD_OUT * rows)]] = True
     return held

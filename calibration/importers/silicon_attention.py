@@ -49,7 +49,7 @@ def attention_fits(table: pd.DataFrame, memory_bandwidth: float, most_cached: fl
 
 
 def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
-    """Whether the kernel of windows packs no query heads that share keys and values.
+    """Say whether the kernel of windows packs no query heads that share keys and values.
 
     FlashAttention 2 packs them over whole contexts and not where there is a window (``seqlenq_ngroups_swapped`` of its
     ``mha_varlen_fwd`` asks for none): its times step with all heads of the batch, however few caches they share.

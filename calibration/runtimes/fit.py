@@ -83,7 +83,7 @@ class Fit:
 
     @property
     def left_out_error(self) -> float | None:
-        """That of rows whose series was left out; None with one series."""
+        """Error at rows whose series was left out; None with one series."""
         return float(np.abs(self.left_out).mean()) if self.left_out.size else None
 
 
@@ -211,7 +211,7 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
 
 
 def default_fields(made: Features) -> tuple[str, ...]:
-    """Those that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
+    """Fields that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
 
     Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
     tell little of stays near the start: that is not what many numbers cost.
@@ -257,7 +257,7 @@ class _Solution:
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit)))
 
     def wander(self) -> tuple[dict[str, float], ...]:
-        """What is left open of the numbers as independent directions: columns of a root of their covariance.
+        """Independent directions in which the numbers are open: columns of a root of their covariance.
 
         Numbers that have none are taken for known, and what they could be traded for as known that much better.
         """
@@ -291,7 +291,7 @@ class _Solution:
 
 
 def _kept(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
-    """What the card to start from leaves open of the numbers that are not fitted anew."""
+    """Directions that the card to start from leaves open of the numbers that are not fitted anew."""
     ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
     return tuple(way for way in ways if way)
 

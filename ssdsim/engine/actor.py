@@ -202,7 +202,7 @@ class SimActor:
         return self._at
 
     def fill(self) -> None:
-        """Whether an outcome is cached is drawn with it."""
+        """Fill nothing: whether an outcome is cached is drawn with it."""
 
     def misses(self, outcome: int) -> int:
         return self._run.misses[outcome]
@@ -237,7 +237,7 @@ class SimActor:
         event.callbacks.append(lambda _: mailbox.put(content))
 
     def look(self, message: str) -> Generator[Any, Any, list[Any]]:
-        """What comes at this very instant is seen, too."""
+        """Look for messages: what comes at this very instant is seen, too."""
         # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
         # waits until followers have looked and answered.
         for _ in range(4 if self._leads else 2):
