@@ -42,7 +42,7 @@ def fit_gemm(
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
-    rows = checked_rows("gemm", m=m, n=n, k=k, seconds=seconds)
+    rows = checked_rows("gemm", {"m": m, "n": n, "k": k, "seconds": seconds})
     rows["nk"] = rows["n"] * rows["k"]
     held = hold_out(len(rows["m"]), seed)
     blends = _blends(rows["m"])
