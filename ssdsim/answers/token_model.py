@@ -19,7 +19,7 @@ a temperature divides the noise too; measured pairs often lose acceptance as it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval, student_quantile
+from ssdsim.base.record import record
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.speculation.sampling import residual, saguaro_distribution
 
@@ -44,7 +45,7 @@ _START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
 
 
-@dataclass(frozen=True)
+@record
 class Means:
     """Means over contexts with the bounds of their 95 % intervals: three arrays of one shape."""
 
@@ -53,7 +54,7 @@ class Means:
     high: Floats
 
 
-@dataclass(frozen=True)
+@record
 class TokenRates:
     """Rates of a token model over temperatures (axis T), Saguaro constants (axis C) and fan-outs (axis F).
 
@@ -84,7 +85,7 @@ class TokenRates:
         return pd.DataFrame(columns)
 
 
-@dataclass(frozen=True)
+@record
 class TokenRounds:
     """Rounds in which tokens were really sampled: accepted lengths ``(rounds,)`` and whether the cache hit."""
 
@@ -92,7 +93,7 @@ class TokenRounds:
     hit: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TokenModel:
     """Target logits ``spread x Exp(1)`` a token; draft logits add ``sigma x Exp(1)`` a context ``x N(0, 1)`` a token.
 
@@ -222,7 +223,7 @@ class TokenModel:
             yield logits, difficulty * np.sort(rng.standard_normal(self.vocabulary))
 
 
-@dataclass(frozen=True)
+@record
 class PowerLawFit:
     """``1 - h(F) = c F^-r`` by least squares on logarithms, and the share of variance that it explains."""
 
@@ -265,7 +266,7 @@ def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Floats, Floats]:
     return x, np.log(miss)
 
 
-@dataclass(frozen=True)
+@record
 class TokenModelFit:
     """A model fitted to measured rates, and the rates that it has at the temperature of the measurement."""
 
@@ -370,7 +371,7 @@ def _rates(
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Context:
     """Target logits and ascending noise of one context, and the draft's top tokens in order."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
@@ -28,7 +29,7 @@ _TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61)
 """Sequences at which SGLang's tiers are tried; each slot's first among them."""
 
 
-@dataclass(frozen=True)
+@record
 class ByK:
     """``policy`` switches between Ks; ``fixed`` are these Ks alone, of which 0 is decoding without a draft.
 

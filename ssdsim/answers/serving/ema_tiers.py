@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 STARTS_AT = 3
 """K of a server to which nobody gives one: the middle of all candidates."""
@@ -22,7 +22,7 @@ _WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from
 _SEED, _ROUNDS = 7, 1_000  # of a long run, in which a slot's usual K is found
 
 
-@dataclass(frozen=True)
+@record
 class Slot:
     """From ``first`` sequences on K is one of ``ks``; ``down`` is added to what the average falls below to go down."""
 

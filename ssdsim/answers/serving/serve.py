@@ -33,6 +33,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.option_record import called, taken
+from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
@@ -50,7 +51,7 @@ RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
-@dataclass(frozen=True)
+@record
 class Point:
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
     there, and what a run of each measured. ``fixed_k`` is the time per output token, in ms, of each K between which a
@@ -69,7 +70,7 @@ class Point:
         return min(self.fixed_k, key=lambda k: self.fixed_k[k].value) if self.fixed_k else None
 
 
-@dataclass(frozen=True)
+@record
 class Apart:
     """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
     best that it runs a request would have at each load (None where either is saturated).
@@ -181,7 +182,7 @@ def served(
     return asked.served(subject, load.rates)
 
 
-@dataclass(frozen=True)
+@record
 class _Asked:
     """Policies that serve a workload: ``how``, what was ``kept`` of it before, how many ``targets`` share a draft."""
 
