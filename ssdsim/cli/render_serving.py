@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
-from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, KTable
+from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import Point, Serving, measured_tpot
@@ -23,7 +23,11 @@ from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
 
 _BARS = 12
-_SAYS_K = {THROUGHPUT: "the most tokens a second", EMA: "SGLang's tiers"}
+_SAYS_K = {
+    THROUGHPUT: "the most tokens a second",
+    EMA: "SGLang's tiers",
+    THROUGHPUT_AWARE: "SGLang's scores",
+}
 
 
 def print_serving(serving: Serving, gpu_hour: float | None) -> None:

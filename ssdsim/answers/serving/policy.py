@@ -13,6 +13,7 @@ from ssdsim.answers.serving.ledger import Ledger, ledgers
 from ssdsim.answers.serving.outcome_rows import OutcomeRows
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.base.checks import Array
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
@@ -24,8 +25,8 @@ class Steering(Protocol):
     def k(self, batch: int) -> int:
         """Of the next round of so many sequences."""
 
-    def heard(self, batch: int, accepted: float) -> bool:
-        """Drafted tokens that were accepted in a round, a sequence on average; whether K moved."""
+    def heard(self, accepted: Array) -> bool:
+        """Drafted tokens of each sequence that were accepted in a round; whether K may be another now."""
 
 
 class Variant:
