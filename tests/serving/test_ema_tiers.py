@@ -190,4 +190,4 @@ def test_the_terminal_says_what_moves_k(table: str, by: str) -> None:
     ]
     shown = CliRunner().invoke(cli, [*asked, "--tp", "1", "--k-table", table, "--quiet"], standalone_mode=False)
     assert shown.exception is None
-    assert f"K by {by}: mean TPOT" in " ".join(shown.output.split())
+    assert f"K by {by}: " in " ".join(shown.output.split())
