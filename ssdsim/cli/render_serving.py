@@ -221,8 +221,10 @@ def _batches(out: Console, serving: Serving, point: Point) -> None:
         policy = serving.policies.by_name.get(name)
         if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
-        each = zip(policy.variants, metrics.variant_share, strict=True)
-        used = ", ".join(f"{variant.label} {share:.0%}" for variant, share in each if share >= 0.005)
+        shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike
+        for variant, share in zip(policy.variants, metrics.variant_share, strict=True):
+            shares_of[variant.label] += share
+        used = ", ".join(f"{label} {share:.0%}" for label, share in shares_of.items() if share >= 0.005)
         print_labelled(out, f"{title(serving, name):{width}}", f"of the time: {used}")
 
 

@@ -126,7 +126,9 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
     strategy, at = variants[0].scenario.strategy, round(context)
     if len(variants) == 1:
         return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
-    batches = [b for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if b <= batching.max_batch]
+    tried = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
+    followed = {each.scenario.batch for each in variants} if strategy.follows_batch else set()
+    batches = sorted(b for b in tried | followed if b <= batching.max_batch)
 
     def fastest(b: int) -> int:
         return max(numbers_at(b, variants), key=lambda n: float(variants[n].table.mean(b, context).tokens_per_second))
