@@ -36,8 +36,8 @@ AUTO = "auto"
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _FOLLOWED = (1, 2, 4, 5, 6, 7, 8, 12, 16, 24, 32, 64, 128, 256)
-"""Batches at which settings that follow the batch are worked out. SPECTRE's rule begins beyond 4 sequences: with that of
-4 its rounds of 5 to 7 are up to 10 % wrong.
+"""Batches at which settings that follow the batch are worked out. SPECTRE's rule begins beyond 4 sequences: with
+that of 4 its rounds of 5 to 7 are up to 10 % wrong.
 """
 _TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
