@@ -115,10 +115,10 @@ class Replica:
         """One round of ``running`` sequences, with chunks of prompts of which some end."""
         rows, table = variant.rows, variant.table
         if rows.is_certain:
-            made, states, before = running * rows.tokens_of_certain, bytes(running), b""
-            self._left[:running] -= rows.tokens_of_certain
+            tokens, states, before = np.full(running, rows.tokens_of_certain), bytes(running), b""
         else:
-            made, states, before = self._draw(rows, running)
+            tokens, states, before = self._draw(rows, running)
+        self._left[:running] -= tokens
         bits = 0
         for bit, ends, state in variant.asked:
             if state in (states if ends else before):
@@ -136,11 +136,11 @@ class Replica:
             self.drafted_s = table.drafting_s(running, context, bits, chunks)
         end = self._log(seconds, running, bits, chunks)
         if self._steering is not None:
-            self._steer(running, made)
+            self._steer(tokens)
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
-        self._cached += made
+        self._cached += int(np.add.reduce(tokens))
         if self._surely:
             self._surely -= 1
         else:
@@ -148,8 +148,8 @@ class Replica:
         if ended:
             self._join(variant, ended, forced, end)
 
-    def _draw(self, rows: OutcomeRows, running: int) -> tuple[int, bytes, bytes]:
-        """A round of each sequence: tokens of all together, and the states in which they end it and began it."""
+    def _draw(self, rows: OutcomeRows, running: int) -> tuple[np.ndarray, bytes, bytes]:
+        """A round of each sequence: its tokens, and the states in which they end it and began it."""
         uniform, row = self._uniforms.take(running), self._row[:running]
         chances = self._chances[self._number]
         if chances is not None:
@@ -157,17 +157,15 @@ class Replica:
             uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
         drawn = rows.cdf.searchsorted(uniform + row, side="right")
         tokens = rows.tokens.take(drawn)
-        self._left[:running] -= tokens
-        made = int(np.add.reduce(tokens))
         if len(rows.states) == 1:
-            return made, bytes(running), bytes(running)
+            return tokens, bytes(running), bytes(running)
         before, after = self._state[:running].tobytes(), rows.state.take(drawn)
         self._state[:running] = after
         if rows.kinds == 1:
             self._row[:running] = after
         else:
             np.add(self._kind[:running], after, out=self._row[:running])
-        return made, after.tobytes(), before
+        return tokens, after.tobytes(), before
 
     def _alike(self, variant: Variant, running: int, horizon_s: float) -> None:
         """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
@@ -188,7 +186,7 @@ class Replica:
             if end >= horizon_s:
                 break
         if self._steering is not None:
-            self._steer(running, running * each)  # where K may change, a round is alone
+            self._steer(np.full(running, each))  # where K may change, a round is alone
         self._left[:running] -= done * each
         self._cached += done * each * running
         self._surely = max(0, self._surely - done)
@@ -366,10 +364,10 @@ class Replica:
             return self.policy.number(batch, context)
         return self.policy.number_of_k(self._steering.k(batch))
 
-    def _steer(self, running: int, made: int) -> None:
+    def _steer(self, tokens: np.ndarray) -> None:
         """Tell what was accepted: of each sequence's tokens all but the last."""
         assert self._steering is not None
-        if self._steering.heard(running, made / running - 1.0):
+        if self._steering.heard(tokens - 1):
             self._settled_at = -1
 
     def _choose(self, running: int) -> None:
