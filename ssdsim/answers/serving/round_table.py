@@ -140,13 +140,6 @@ class RoundTable:
         start, slope = lines[bits]
         return start + (context - self._contexts[at]) * slope
 
-    def rounds_s(self, batch: int, contexts: Array, bits: int) -> Array:
-        """:meth:`round_s` of rounds at growing contexts."""
-        first = max(0, bisect_right(self._contexts, contexts[0]) - 1)
-        last = bisect_right(self._contexts, contexts[-1])
-        nodes = self._contexts[first : last + 1]
-        return np.interp(contexts, nodes, [self.round_s(batch, node, bits) for node in nodes])
-
     def mixed_round_s(
         self, batch: int, context: float, bits: int, chunks: Sequence[Chunk], draft_late_s: float = 0.0
     ) -> float:
