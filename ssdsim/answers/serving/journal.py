@@ -12,8 +12,8 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 
 ROUND = ("start_s", "end_s", "decoding", "held", "bits", "variant", "prompt_tokens", "still")
-"""Of a round: start and end, sequences decoding, sequences held, bits of what happened, number of the variant, tokens of
-prompts, and sequences that stand still meanwhile."""
+"""Of a round: start and end, sequences decoding, sequences held, bits of what happened, number of the variant, tokens
+of prompts, and sequences that stand still meanwhile."""
 
 
 class Requests:

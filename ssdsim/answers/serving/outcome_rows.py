@@ -45,6 +45,7 @@ class OutcomeRows:
         self.most_tokens = width - 1
         self.is_certain = tokens.is_certain
         self.kinds = kinds
+        self.several = kinds * states > 1
         self._rows = rows
 
     def kind_of(self, uniform: Array) -> NDArray[np.int64]:

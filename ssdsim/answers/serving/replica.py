@@ -39,7 +39,7 @@ class Replica:
         self.finished: list[int] = []
         self._prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
         most = batching.max_batch
-        self._sequences = np.zeros((6, most))
+        self._sequences, self._ones = np.zeros((6, most)), np.ones(most)
         self._left, self._total, self._request, self._since, self._row, self._kind = self._sequences
         self._running = self._cached = 0  # sequences that decode, and their cached tokens
         self._prompt_tokens = 0  # of the prompts that are being processed
@@ -164,13 +164,13 @@ class Replica:
         if chances is not None:
             kind, state = np.divmod(row.astype(np.int64), len(rows.states))
             uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
-        drawn = rows.cdf.searchsorted(uniform + row, side="right")
-        tokens = rows.tokens.take(drawn)
+        drawn = rows.cdf.searchsorted(uniform + row if rows.several else uniform, side="right")
+        tokens = rows.tokens[drawn]
         self._left[:running] -= tokens
-        made = int(np.add.reduce(tokens))
+        made = int(tokens.dot(self._ones[:running]))  # sooner than their sum
         if len(rows.states) == 1:
             return made, bytes(running)
-        after = rows.state.take(drawn)
+        after = rows.state[drawn]
         if rows.kinds == 1:
             self._row[:running] = after
         else:
@@ -181,7 +181,7 @@ class Replica:
         """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
         each = variant.rows.tokens_of_certain
         self.drafted_s = 0.0
-        rounds = -(-int(np.minimum.reduce(self._left[:running])) // each)
+        rounds = -(-int(self._left[:running].min()) // each)
         if len(self.policy.variants) > 1 or not self._surely_fits(variant, 0, rounds * running * each):
             rounds = 1
         context, done = self._cached / running, 0
@@ -289,22 +289,18 @@ class Replica:
 
     def _retire(self, end: float) -> None:
         """Sequences that have all their tokens leave."""
-        least = self._least_left()
-        if least <= 0:
-            over = (self._left[: self._running] <= 0).nonzero()[0].tolist()
-            for at in reversed(over):
-                left, total, request, since = map(int, self._sequences[:4, at].tolist())
-                self._cached -= total - left
-                self.requests.rounds[request] += self._round - since
-                self._finish(request, end)
-                self._running -= 1
-                self._sequences[:, at : self._running] = self._sequences[:, at + 1 : self._running + 1]
-            least = self._least_left()
-        self._surely = (least - 1) // self._variant.rows.most_tokens
-
-    def _least_left(self) -> int:
-        """Tokens that the sequence has left that has the fewest."""
-        return int(np.minimum.reduce(self._left[: self._running])) if self._running else 1
+        least = 1
+        while self._running:
+            at = int(self._left[: self._running].argmin())  # sooner than its minimum
+            least, total, request, since, _, _ = map(int, self._sequences[:, at].tolist())
+            if least > 0:
+                break
+            self._cached -= total - least
+            self.requests.rounds[request] += self._round - since
+            self._finish(request, end)
+            self._running -= 1
+            self._sequences[:, at : self._running] = self._sequences[:, at + 1 : self._running + 1]
+        self._surely = max(0, least - 1) // self._variant.rows.most_tokens
 
     def _finish(self, request: int, end: float) -> None:
         self.requests.last_s[request] = end
