@@ -389,6 +389,6 @@ class Replica:
         state = self._row[:running] - self._kind[:running]
         self._kind[:running] = self._kinds[wanted][self._request[:running].astype(np.int64)] * states
         if before.name != variant.name:
-            state = variant.joins_in
+            state[:] = variant.joins_in
             self._forced = variant.caches and running > 0
         self._row[:running] = self._kind[:running] + state
