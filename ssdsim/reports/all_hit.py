@@ -1,4 +1,4 @@
-"""How often a whole batch hits: what one miss costs a round grows with the batch."""
+"""The figure of whole batches that hit: what one miss costs a round grows with the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the subject is faster than its first rival, and where it is not: their ratio over two options."""
+"""The boundary at which the subject is as fast as its first rival: their ratio over two options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STEP = 0.1  # between two lines of equal ratio
 
 
 def boundary(study: Study) -> list[Figure | LeftOut]:
-    """Over the first two numeric axes of the grid, the batch before others; else over batch and hit rate."""
+    """The boundary over the grid's first two numeric axes, the batch before others; else over batch and hit rate."""
     if not study.rivals:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} stands alone: --strategies names rivals")]
     rival = study.rivals[0]

@@ -1,4 +1,4 @@
-"""How guesses are spread over the outcomes of a round, by temperature: what a better shape of the cache gains."""
+"""Shapes of the cache by temperature: what a better spread of guesses over a round's outcomes gains."""
 
 from __future__ import annotations
 

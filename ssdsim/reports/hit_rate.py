@@ -107,7 +107,7 @@ def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
 
 
 def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatter:
-    """Where a strategy stands at the base point; stars of several sizes, since they may stand at one place."""
+    """The star of a strategy at the base point; of several sizes, since they may stand at one place."""
     guesses = scenario.strategy.guesses(scenario.settings)
     assert guesses is not None
     return go.Scatter(

@@ -95,7 +95,7 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
 
 
 def _told_apart(rows: pd.DataFrame) -> str:
-    """What has a colour of its own: the runtimes where they are several, or the series, unless there are too many."""
+    """The column whose values have colours: the runtimes where they are several, or the series, if not too many."""
     if rows["runtime"].nunique() > 1:
         return "runtime"
     return next((name for name in ("series", "model", "hardware") if rows[name].nunique() < len(SYMBOLS)), "metric")

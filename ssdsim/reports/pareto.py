@@ -82,7 +82,7 @@ def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
-    """Whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
+    """True where points that are the same in ``others`` differ in their tokens/s or GPUs."""
     results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
     return bool((results.groupby([grid_keys(part[name]) for name in others]).nunique() > 1).to_numpy().any())
 
@@ -119,7 +119,7 @@ def _computed(study: Study) -> pd.DataFrame:
 
 
 def _frontier(points: pd.DataFrame) -> pd.Series:
-    """Which points no other beats in both coordinates."""
+    """The points that no other beats in both coordinates."""
     ordered = points.sort_values(["per user", "per gpu"], ascending=False)
     best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
     return (ordered["per gpu"] > best_before).reindex(points.index)

@@ -40,7 +40,7 @@ def ratio_plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Seq
 
 
 def _axis_title(panel: Sequence[Ratio]) -> str:
-    """What the lines of a panel have in common."""
+    """The axis title, of what the lines of a panel have in common."""
     if len(panel) == 1:
         return f"{panel[0].title} (×)"
     if len({ratio.below for ratio in panel}) == 1:

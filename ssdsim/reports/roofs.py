@@ -75,7 +75,7 @@ def _same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 
 
 def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
-    """What memory and arithmetic allow, a line a device and dtype."""
+    """Lines of what memory and arithmetic allow, one a device and dtype."""
     sides = ((site.profile, site.precision_of("target")), (site.draft_profile, site.precision_of("draft")))
     roofs = {
         (profile.name, dtype): profile for profile, precision in sides for dtype in _arithmetic(precision, profile)
@@ -135,7 +135,7 @@ def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scat
 
 
 def _title(table: pd.DataFrame) -> str:
-    """What binds most of each pass's time, of those that come first."""
+    """The title: what binds most of each pass's time, of those that come first."""
     shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_TOLD)
     parts, before = [], None
     for name, row in shares.iterrows():

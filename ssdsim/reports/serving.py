@@ -41,14 +41,14 @@ def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
 
 
 def serving_title(answer: Answer) -> str:
-    """What the run is about."""
+    """The title of the run: what it is about."""
     value = {name: each["value"] for name, each in answer["scenario"].items()}
     where = f"{value['target']} + {value['draft']} on {value['hardware']}, TP {value['tp']}"
     return f"{where}: {answer['points'][0]['workload']['source']}" if answer["points"] else where
 
 
 def serving_lines(answer: Answer) -> list[str]:
-    """Below the sentence."""
+    """The lines below the sentence."""
     said = [f"{_title(name)} from {each['rate']:.1f}" for name, each in answer["capacities"].items()]
     lines = [f"Saturated, in requests/s a replica: {enumerated(said)}."]
     if answer["within_slo"]:
@@ -239,7 +239,7 @@ def _fixed_k_rows(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def _minute(answer: Answer) -> Figure:
-    """Of the last load, the schedule where there is one, else the subject."""
+    """The figure of a minute of the last load, of the schedule where there is one, else of the subject."""
     point = answer["points"][-1]
     name = _AUTO if _AUTO in point["strategies"] else answer["verdict"]["subject"]
     minute = point["strategies"][name]["minute"]
@@ -268,7 +268,7 @@ def _minute(answer: Answer) -> Figure:
 
 
 def _labels(answer: Answer) -> Sequence[str]:
-    """Of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
+    """Labels of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
     if answer.get("variants"):
         return list(answer["variants"])
     labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}

@@ -16,7 +16,7 @@ _WORDS = {"ttft": "time to the first token", "tpot": "time per output token", "e
 
 
 def compared_title(answer: Answer) -> str:
-    """What was compared."""
+    """The title: what was compared."""
     return f"{title_of(answer['strategy'])} against {answer['workload']['source']}"
 
 

@@ -50,7 +50,7 @@ def symbol_of(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """What a person reads for a strategy."""
+    """The name by which a person knows a strategy."""
     return strategies.ALL.named(name).title
 
 

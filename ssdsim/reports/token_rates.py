@@ -1,4 +1,4 @@
-"""What a token model says over fan-out, temperature and Saguaro's C."""
+"""Figures of a token model over fan-out, temperature and Saguaro's C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _COLOURS = PALETTE[1:]
 
 
 def miss_curves(rates: TokenRates) -> go.Figure:
-    """How often F guesses miss after a rejection, a line a temperature; with the 95 % interval over contexts."""
+    """Misses of F guesses after a rejection, a line a temperature, with the 95 % interval over contexts."""
     if len(rates.fan_outs) < 2:
         raise InputError("a curve needs rates at more than one fan-out")
     plot = new_plot("fan-out F (guesses; log scale)", "P(miss | a token was rejected)", height=360)

@@ -1,4 +1,4 @@
-"""How much drafting fits into one verification, over one option."""
+"""The figure of how much drafting fits into one verification, over one option."""
 
 from __future__ import annotations
 
