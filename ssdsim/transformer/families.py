@@ -227,7 +227,7 @@ def _gated_delta(config: ConfigValues) -> Fields:
     return {
         "recurrent": recurrent if recurrent["layers"] else None,
         "attention_gate": config.flag("attn_output_gate", True),
-        "mtp_layers": config.some("mtp_num_hidden_layers"),
+        "mtp_layers": config.some("mtp_num_hidden_layers") or config.some("num_nextn_predict_layers"),
     }
 
 

@@ -12,7 +12,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
-from ssdsim.transformer.modules import modules_of
+from ssdsim.transformer.modules import modules_of, mtp_places
 from ssdsim.transformer.quantisation import quantised
 
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -84,7 +84,7 @@ def _to_card(config: ConfigValues) -> Transformer:
     }
     card |= family.unsaid | family.own(config, layers) | _eagle3(config)
     modules = modules_of(card, kinds)
-    kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
+    kept = quantised(config.object("quantization_config"), _beside(file), modules, mtp_places(layers), file)
     weights = kept.get("weights", {})
     if "mlp" not in modules and "experts" in weights:
         weights["mlp"] = weights["experts"]  # the model has no others

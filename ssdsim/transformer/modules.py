@@ -23,6 +23,11 @@ def modules_of(card: dict[str, Any], kinds: list[str] | None = None) -> dict[str
     return {part: names for part, names in by_part.items() if names}
 
 
+def mtp_places(layers: int) -> tuple[str, str]:
+    """Places that the first MTP layer may have: in a folder of its own, or after the last of so many layers."""
+    return "mtp.layers.0", f"model.layers.{layers}"
+
+
 def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
     """Of a model whose layers all attend."""
     layers, experts = min(card["layers"], MOST_LAYERS), card.get("experts")

@@ -239,6 +239,7 @@ def test_the_mtp_head_attends_and_has_no_state(name: str, billions: float, tmp_p
     counted = forward_pass(head, batch=1, context=100).counted()
     assert [times for op, times in counted if isinstance(op, Attention)] == [1]
     assert not any(isinstance(op, RecurrentStep | Convolution) for op, _ in counted)
+    assert read("next", tmp_path, num_nextn_predict_layers=1).mtp_layers == 1
     plain = eagle_head(read(name, tmp_path))
     assert (plain.recurrent, plain.attention_gate, plain.layers) == (None, False, 1)
 
