@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -205,6 +206,13 @@ class Transformer(Card):
         return self.mlp_matrices * (self.experts.latent_width or self.hidden_size) * self.experts.width
 
     @property
+    def latent_projections(self) -> int:
+        """Weights before and after experts that work on fewer values; every device has them whole."""
+        return (
+            0 if self.experts is None else 2 * self.expert_layers * self.hidden_size * (self.experts.latent_width or 0)
+        )
+
+    @property
     def mlp_matrices(self) -> int:
         """Of a feed-forward: gate, up and down, or no gate."""
         return 3 if self.gated_mlp else 2
@@ -230,8 +238,8 @@ class Transformer(Card):
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
-            shared = self.mlp_matrices * self.experts.shared_width + 2 * (self.experts.latent_width or 0)
-            by_part["mlp"] += self.expert_layers * self.hidden_size * shared
+            shared = self.mlp_matrices * self.experts.shared_width
+            by_part["mlp"] += self.expert_layers * self.hidden_size * shared + self.latent_projections
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
             small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
             by_part["activations"] += self.expert_layers * small * self.hidden_size
@@ -340,11 +348,11 @@ class Transformer(Card):
 
 @lru_cache(maxsize=1024)  # asked at every point of a sweep, as is the next
 def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
-    by_format: dict[tuple[str, int], int] = {}
+    by_format: dict[tuple[str, int], int] = defaultdict(int)
     for part, count in card.parameters_by_part.items():
-        kept = precision.of(part)
-        devices = experts_on if part == "experts" else tp
-        by_format[kept, devices] = by_format.get((kept, devices), 0) + count
+        kept, whole = precision.of(part), card.latent_projections if part == "mlp" else 0
+        by_format[kept, 1] += whole
+        by_format[kept, experts_on if part == "experts" else tp] += count - whole
     return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
 
 

@@ -222,6 +222,8 @@ def test_latent_experts_are_narrower_and_have_two_matrices(tmp_path: Path) -> No
     assert experts.expert_bytes == 2 * 1024 * 2688 // 2 * 2
     around = {op.name: (op.n, op.k) for op, _ in counted if isinstance(op, Gemm) and op.name.startswith("latent")}
     assert around == {"latent_down": (1024, 4096), "latent_up": (4096, 1024)}
+    whole = 2 * 40 * 1024 * 4096  # on every device, as it is run
+    assert card.weight_bytes(8) == 2 * (whole + (card.parameters - whole) // 8)
 
 
 def test_devices_share_states_by_heads(tmp_path: Path) -> None:
