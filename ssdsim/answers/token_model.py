@@ -416,7 +416,7 @@ class _Context:
         return rejected, np.minimum(excess_cached + share * next_in_line, rejected), in_top @ p_top
 
     def greedy(self, cs: Floats, fan_outs: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """As :meth:`sums` at temperature 0, where each distribution is one token and any ``c > 0`` leaves it."""
+        """Sums of :meth:`sums` at temperature 0, where each distribution is one token that any ``c > 0`` leaves."""
         best = self.target.argmax()
         rank = int(np.count_nonzero(self.draft > self.draft[best]))
         shape = (cs.size, fan_outs.size)

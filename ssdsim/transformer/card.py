@@ -158,7 +158,7 @@ class Transformer(Card):
 
     @property
     def whole_layers(self) -> int:
-        """Of a mixer and a feed-forward each: two layers that are one of both count as one."""
+        """Layers of a mixer and a feed-forward each: two that are one of both count as one."""
         return -(-(self.mixers + self.mlps) // 2)
 
     @property
@@ -192,7 +192,7 @@ class Transformer(Card):
 
     @property
     def active_parameters(self) -> int:
-        """Those that a token uses: all but the experts that it is not sent to. The embedding counts whole."""
+        """Weights that a token uses: all but the experts that it is not sent to. The embedding counts whole."""
         if self.experts is None:
             return self.parameters
         idle = self.experts.count - self.experts.per_token
@@ -200,7 +200,7 @@ class Transformer(Card):
 
     @property
     def expert_parameters(self) -> int:
-        """Of one routed expert of one layer."""
+        """Weights of one routed expert of one layer."""
         if self.experts is None:
             return 0
         return self.mlp_matrices * (self.experts.latent_width or self.hidden_size) * self.experts.width
@@ -214,7 +214,7 @@ class Transformer(Card):
 
     @property
     def mlp_matrices(self) -> int:
-        """Of a feed-forward: gate, up and down, or no gate."""
+        """Matrices of a feed-forward: gate, up and down, or no gate."""
         return 3 if self.gated_mlp else 2
 
     @property
@@ -417,7 +417,7 @@ def check_expert_parallel(card: Transformer, tp: int, ep: int) -> None:
 
 
 def _widths(card: Transformer) -> dict[str, int]:
-    """Of the MLPs that are shared between devices."""
+    """Widths of the MLPs that devices share, by what they are called."""
     experts = card.experts
     widths = {"MLP": card.intermediate_size if card.dense_layers else 0}
     if experts is not None:

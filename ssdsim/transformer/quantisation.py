@@ -104,7 +104,7 @@ def _format(said: Mapping[str, Any], file: Path) -> str | None:
 
 
 def _is_mixed(said: Mapping[str, Any]) -> bool:
-    """Whether ModelOpt tells the algorithm of every layer."""
+    """Tell whether ModelOpt tells the algorithm of every layer."""
     return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
 
 
@@ -197,7 +197,7 @@ class _Names:
         self._expressions = [_expression(text, file) for text in expressions]
 
     def whole(self, part: str, names: Sequence[str]) -> bool:
-        """Whether all matrices of a part are left out.
+        """Tell whether all matrices of a part are left out.
 
         Raises
         ------
@@ -210,7 +210,7 @@ class _Names:
         return left_out > 0
 
     def has(self, module: str) -> bool:
-        """Whether a module, or what it lies in, is left out."""
+        """Tell whether a module, or what it lies in, is left out."""
         parts = module.split(".")
         # a name may leave out the folders that it lies in: lm_head, self_attn, layers.0.mlp
         ends = (".".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1))
@@ -266,7 +266,7 @@ def _expression(text: str, file: Path) -> re.Pattern[str]:
 
 
 def _names_the_head(said: Mapping[str, Any], left_out: _Names) -> bool:
-    """Whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that list alone."""
+    """Tell whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that alone."""
     listed = any(key in said for key in _LEFT_OUT_KEYS)
     by_list = "config_groups" in said or said.get("quant_method", "modelopt") in ("modelopt", "compressed-tensors")
     return listed and by_list and not left_out.has("lm_head")
