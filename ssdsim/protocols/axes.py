@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.pairs.choice import fan_outs_known, positions_known
-from ssdsim.transformer.card import MOST_DEVICES, Transformer, legal_expert_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.sharing import MOST_DEVICES, legal_expert_parallel
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""

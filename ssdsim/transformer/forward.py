@@ -9,10 +9,11 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
-from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard
+from ssdsim.transformer.sharing import check_expert_parallel, check_tensor_parallel
 
 Op = TypeVar("Op", bound=Operation)
 

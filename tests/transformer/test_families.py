@@ -10,10 +10,11 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import mtp_head
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {
