@@ -12,7 +12,7 @@ from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, band, interval, new_plot
 
 if TYPE_CHECKING:
-    from ssdsim.answers.token_model import TokenRates
+    from ssdsim.answers.token_rates import TokenRates
 
 _COLOURS = PALETTE[1:]
 
