@@ -5,8 +5,8 @@ from __future__ import annotations
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
 from ssdsim.pricing.site import Site
-from ssdsim.transformer.card import legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 
 class NoRoom(InputError):

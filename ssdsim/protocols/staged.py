@@ -60,7 +60,7 @@ OPTIONS = (
 
 @record
 class Stage:
-    """What drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
+    """A stage that drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
 
     card: Transformer | None
     k: int
