@@ -12,7 +12,7 @@ from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, look_at, new_plot
 
 if TYPE_CHECKING:
-    from ssdsim.answers.token_model import TokenRates
+    from ssdsim.answers.token_rates import TokenRates
 
 
 def miss_curves(rates: TokenRates) -> go.Figure:
