@@ -98,9 +98,4 @@ def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
     return _Tree(len(rows), beam, nodes)
 
 
-DIALECT = Dialect(
-    name="sglang",
-    runtime="sglang",
-    drafters=tuple(ALGORITHMS),
-    write=command,
-)
+DIALECT = Dialect(name="sglang", runtime="sglang", drafters=tuple(ALGORITHMS), write=command)

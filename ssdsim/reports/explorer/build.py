@@ -19,7 +19,6 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import record
 from ssdsim.reports.explorer.page import html
-from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.typed_options import Axes
 
@@ -81,7 +80,8 @@ def explore(
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
-    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), _made_by(options, seed), errors)
+    titles = dict.fromkeys("Unit-free" if base.site is None else base.place for base in bases)
+    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), errors)
     return Explorer(page, sentence, found.points, tuple(errors))
 
 
@@ -102,10 +102,6 @@ def _sides(found: Explored) -> list[dict[str, Any]]:
 def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of a side of the page as it opens."""
     return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
-
-
-def _title(base: Configuration) -> str:
-    return "Unit-free" if base.site is None else site_title(base.site)
 
 
 def _lines(base: Configuration) -> list[str]:
