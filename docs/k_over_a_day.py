@@ -42,8 +42,8 @@ does, and 8 % less than K 5. That is what a table is worth to those who do not k
 SGLang's tiers take 2.1 and 1.7 times as long. They do not know what a token costs, and draft one token or none for more
 than 30 sequences, where drafting still pays here. Requests then take longer, so more of them run, so K stays at 0.
 
-SGLang's scores know what a round costs, and come within 2 % of K 5 below capacity. In the rush they take 8 % longer than
-K 3: they leave K 5 only for what is a tenth better, by rounds over 128 cached tokens, and do not know prompts."""
+SGLang's scores know what a round costs, and come within 2 % of K 5 below capacity. In the rush they take 8 % longer
+than K 3: they leave K 5 only for what is a tenth better, by rounds over 128 cached tokens, and do not know prompts."""
 HEADING = """# K over a day
 
 For people who choose between a fixed K and one that follows the load. This page says what each policy of

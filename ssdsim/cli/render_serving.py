@@ -32,7 +32,7 @@ _SAYS_K = {
 
 
 def print_serving(serving: Serving, gpu_hour: float | None) -> None:
-    """The answer first, then the numbers of each load, then what they rest on."""
+    """Print the answer first, then the numbers of each load, then what they rest on."""
     out = console()
     out.print(serving.verdict.sentence, style="bold")
     out.print()
@@ -63,7 +63,7 @@ def _capacities(serving: Serving) -> list[str]:
 
 
 def _within_slo(serving: Serving) -> list[str]:
-    """The rate, and what it is a GPU."""
+    """The rate of each policy within the SLO, and what it is a GPU."""
     return [
         f"{title(serving, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
         f"{each.rate / serving.policies.by_name[name].gpus:.2f} a GPU"
@@ -72,7 +72,7 @@ def _within_slo(serving: Serving) -> list[str]:
 
 
 def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
-    """Measured, predicted, and by how much they differ."""
+    """Print what was measured and predicted, and by how much they differ."""
     out = console()
     settings = configuration.settings
     what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
@@ -88,7 +88,7 @@ def print_compared(name: str, workload: Workload, rows: Sequence[Compared], conf
 
 
 def title(serving: Serving, name: str) -> str:
-    """What a person reads of a policy."""
+    """The name by which a person knows a policy."""
     return AUTO if name == AUTO else serving.policies.by_name[name].title
 
 
@@ -105,7 +105,7 @@ def _headline(point: Point) -> str:
 
 
 def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
-    """A row a metric, a column a policy."""
+    """The table of simulated runs: a row a metric, a column a policy."""
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
@@ -158,7 +158,7 @@ def _closed(serving: Serving, point: Point) -> Table:
 
 
 def _beside_fixed_k(out: Console, point: Point, says_k: KTable | str | None) -> None:
-    """The best of the Ks between which K moves, where it has run for good."""
+    """Print the best of the Ks between which K moves, where it has run for good."""
     best, least_tpot = point.best_k_e2el, point.best_k
     if best is None or least_tpot is None:
         return
@@ -206,7 +206,7 @@ def _notes(out: Console, point: Point) -> None:
 
 
 def _batches(out: Console, serving: Serving, point: Point) -> None:
-    """How many decode together, as shares of the time, and what runs there where it follows them."""
+    """Print how many decode together, as shares of the time, and what runs there where it follows them."""
     width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
     for name, metrics in point.metrics.items():
         counts = np.array(list(metrics.batch_histogram) or [0])

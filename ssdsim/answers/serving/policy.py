@@ -53,6 +53,7 @@ class Variant:
         self.asked = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
         ]
+        self.asks_before = not all(ends for _, ends, _ in self.asked)
 
 
 @dataclass
