@@ -9,15 +9,16 @@ import click
 
 from ssdsim.answers.export.export import FORMATS, export
 from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
+from ssdsim.answers.serving.k_table import OfKTable
 from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo, print_each
-from ssdsim.cli.help_page import output_option
+from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 
 
@@ -38,6 +39,9 @@ class _Export(Verb):
 @click.command("export", cls=_Export, example="ssdsim export --format vllm-serve -b 1,16,64 -o serve.sh")
 @click.option("--format", "format_", type=click.Choice(FORMATS), default="json", show_default=True)
 @output_option("-o", "--output", type=OutputFile(), help="a file [default: stdout]")
+@rare_option(
+    "--k-table", type=OfKind(OfKTable()), help="SD's K by this table or policy, in place of the best: json, csv"
+)
 @chosen_options(_tabled, several=True, defaults=False)
 @chosen_options(lambda: ("strategies", *fixed_options()))
 @common_options

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ssdsim import InputError, configure, predict, schedule
+from ssdsim import InputError, configure, export, predict, schedule, serve
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Cell, Schedule
@@ -193,3 +193,64 @@ def test_assumptions_are_the_options_that_mattered() -> None:
     assert derived["sd_draft"] == "separate"
     assert derived["hit_c"] == 0.4
     assert "p_hit" not in derived
+
+
+ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "runtime": "kernels", "alpha": 0.8}
+
+
+def test_by_a_table_a_cell_has_its_k_and_predicts_tokens() -> None:
+    made = schedule(k_table="1-4:5,5-16:3,17-:0", b=[1, 4, 5, 64], context=612, **ONE_GPU)
+    assert [cell.settings["k"] for cell in made.cells] == [5, 5, 3, 0]
+    for cell in made.cells[:3]:
+        estimate = predict(b=cell.b, context=612, sd_k=cell.settings["k"], strategies="sd", **ONE_GPU).estimates["sd"]
+        assert cell.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
+    at = configure(b=64, context=612, sd_k=1, strategies="ar,sd", **ONE_GPU).scenarios
+    paused_s = float(at["ar"].estimate.round_s) + at["sd"].seconds["draft"]
+    assert made.cells[3].tokens_per_second == pytest.approx(64 / paused_s, rel=1e-3)
+    assert all(cell.low < cell.tokens_per_second < cell.high for cell in made.cells)  # type: ignore[operator]
+    assert made.assumptions["k_table"][0] == [1, 4, 5]
+    assert Schedule.parse(made.to_csv()) == made
+
+
+def test_by_throughput_no_fixed_k_is_faster_in_any_cell() -> None:
+    asked: dict[str, Any] = {**ONE_GPU, "b": [1, 16, 128], "context": [256, 1024]}
+    best = schedule(k_table="throughput", k=5, **asked).cells
+    for k in range(1, 6):
+        fixed = schedule(k_table=[[1, 512, k]], **asked).cells
+        for own, other in zip(best, fixed, strict=True):
+            assert own.tokens_per_second * (1.0 + 1e-3) >= other.tokens_per_second  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("word", ["ema", "throughput-aware", "throughput", "1-4:5,5-:0"])
+def test_serve_runs_the_schedule_of_a_policy_as_its_closed_form_runs_the_policy(word: str, tmp_path: Path) -> None:
+    batches = [*range(1, 33), 48, 61, 64, 96, 128, 192, 256]
+    plan = tmp_path / "plan.json"
+    plan.write_text(export("json", k_table=word, b=batches, context=612, **ONE_GPU).text)
+    load: dict[str, Any] = {"rate": [4.0, 20.0], "input_len": "512", "output_len": "200", "engine": "closed"}
+    planned = serve(**load, schedule=plan, strategies="sd", **ONE_GPU).points
+    by_policy = serve(**load, k_table=word, strategies="sd", **ONE_GPU).points
+    for own, other in zip(planned, by_policy, strict=True):
+        assert float(own.closed["auto"].tpot_s) == pytest.approx(float(other.closed["auto"].tpot_s), rel=2e-3)
+
+
+def test_a_cell_without_room_says_why() -> None:
+    made = schedule(k_table="ema", b=[1, 512], context=65_536, **ONE_GPU)
+    assert [cell.strategy for cell in made.cells] == ["sd", None]
+    assert "the largest batch that fits" in (made.cells[1].reason or "")
+    alone = export("csv", k_table="ema", b=512, context=65_536, **ONE_GPU)
+    assert alone.refusal is not None
+    assert "nothing fits" in alone.refusal
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"format": "vllm"}, "--k-table is for --format json and csv"),
+        ({"format": "json", "strategies": "ssd"}, "--k-table says K of SD alone"),
+        ({"format": "json", "f": 3}, "a schedule by --k-table has no option 'f'"),
+        ({"format": "json", "k_table": "often"}, "--k-table must be ranges"),
+    ],
+)
+def test_what_a_schedule_by_a_policy_does_not_take(asked: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        export(**{"k_table": "ema", "b": 1, **asked})

@@ -5,9 +5,9 @@ Where an engine cannot say what the schedule says, the nearest that it can is ex
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.answers.export import sglang, ssd_engine, trtllm, vllm
@@ -16,6 +16,7 @@ from ssdsim.answers.export.standing import standing_notes
 from ssdsim.answers.schedule.candidates import candidates
 from ssdsim.answers.schedule.file import Schedule
 from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
+from ssdsim.answers.serving.k_table import KTable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.told import Shown, Told
@@ -26,6 +27,9 @@ from ssdsim.scenario.options import ALL, DEFAULTS
 from ssdsim.scenario.standing import TokenInput
 from ssdsim.scenario.typed_options import Axes
 from ssdsim.transformer.operations import DTYPES
+
+if TYPE_CHECKING:
+    from ssdsim.answers.schedule.by_policy import PolicyOfK
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
 _ENGINES: Mapping[str, Dialect] = {
@@ -59,7 +63,13 @@ class Exported(Shown):
         return Told(self.refusal or "\n".join([*first, *cut]), sentence=beside)
 
 
-def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
+def export(
+    format: str,
+    *,
+    seed: int = 0,
+    k_table: KTable | str | Sequence[Sequence[int]] | None = None,
+    **options: Unpack[Axes],
+) -> Exported:
     """The best strategy for every batch and context, as an engine takes it.
 
     Parameters
@@ -69,6 +79,7 @@ def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
         command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and
         context.
     seed : of the draws behind the intervals.
+    k_table : of a schedule, that of a table or a policy of K in place of the best (:func:`ssdsim.schedule`).
     options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
 
     Returns
@@ -88,6 +99,12 @@ def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
     if not isinstance(format, str) or format not in FORMATS:
         raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
     engine = _ENGINES.get(format)
+    if k_table is not None:
+        if engine is not None:
+            raise InputError(f"--k-table is for --format {' and '.join(_FILES)}: {format} is told the best table of K")
+        from ssdsim.answers.schedule.by_policy import policy_of_k  # here, since it stands on serving, and few ask
+
+        return _of_policy(_FILES[format], policy_of_k(k_table, **options), seed)
     given: dict[str, Any] = {**options}
     notes: list[str] = []
     own: tuple[str, ...] = ()
@@ -114,6 +131,14 @@ def export(format: str, *, seed: int = 0, **options: Unpack[Axes]) -> Exported:
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
         text = "" if refusal else engine.write(engine, possible, own, notes, seed)
     return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
+
+
+def _of_policy(write: Callable[[Schedule], str], policy: PolicyOfK, seed: int) -> Exported:
+    notes = [
+        f"nothing for batch {each.b}, context {each.context}: {each.reason}" for each in policy.cells if each.reason
+    ]
+    refusal = None if policy.configurations else f"nothing fits: {policy.cells[0].reason}"
+    return Exported(write(policy.schedule(seed)), tuple(notes), policy.warnings, policy.inputs, refusal)
 
 
 def engine_of(runtime: str) -> Dialect | None:

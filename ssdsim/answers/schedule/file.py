@@ -62,8 +62,10 @@ class Schedule(Shown, Card):
 
     @property
     def told(self) -> Told:
-        header = ("batch", "context", "best", "settings", "tokens/s", "95 %")
-        return Told("The best strategy by tokens/s", header, [_row(cell) for cell in self.cells])
+        by_policy = "k_table" in self.assumptions
+        header = ("batch", "context", "runs" if by_policy else "best", "settings", "tokens/s", "95 %")
+        title = "SD with the K of a policy" if by_policy else "The best strategy by tokens/s"
+        return Told(title, header, [_row(cell) for cell in self.cells])
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates, candidates, fixed_options
 from ssdsim.answers.schedule.file import Cell, Schedule
+from ssdsim.answers.serving.k_table import KTable
 from ssdsim.base.plain import plain
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
@@ -15,15 +16,19 @@ from ssdsim.scenario.standing import TokenInput, of_all
 from ssdsim.scenario.typed_options import Axes
 
 DRAWS = 1000
-_TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
+TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
 
 
-def schedule(*, seed: int = 0, **options: Unpack[Axes]) -> Schedule:
+def schedule(
+    *, seed: int = 0, k_table: KTable | str | Sequence[Sequence[int]] | None = None, **options: Unpack[Axes]
+) -> Schedule:
     """The best strategy by tokens/s, with its settings, for every batch and context.
 
     Parameters
     ----------
     seed : of the draws of what is not known, behind the intervals.
+    k_table : a table of K or a policy of ``serve``, in place of the search: what SD runs by it in each cell. Its K 0 is
+        SD with a draft that only keeps its cache ready.
     options : those of :func:`ssdsim.answers.schedule.candidates.candidates`.
 
     Returns
@@ -38,6 +43,10 @@ def schedule(*, seed: int = 0, **options: Unpack[Axes]) -> Schedule:
     >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
     [(1, 'ssd', 6, 'jit'), (64, 'ssd', 2, 'fast')]
     """
+    if k_table is not None:
+        from ssdsim.answers.schedule.by_policy import policy_of_k  # here, since it stands on serving, and few ask
+
+        return policy_of_k(k_table, **options).schedule(seed)
     return of_candidates(candidates(**options), seed)
 
 
@@ -79,7 +88,7 @@ def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, st
     for row in candidates.table.drop_duplicates("strategy").to_dict("records"):
         configuration = configure(**candidates.points[row["point"]])
         settings, origins = configuration.settings, tuple(configuration.provenance)
-        assumed |= {name: value for name, value in settings.items() if settings.source(name) in _TAKEN}
+        assumed |= {name: value for name, value in settings.items() if settings.source(name) in TAKEN}
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
     return {"strategies": list(candidates.strategies), **fixed, **candidates.options}, origins
 

@@ -64,7 +64,7 @@ def by_k(asked: KTable | str, name: str, options: Mapping[str, Any], batching: B
     context = options["context"]
     ks = ks_of(asked, options)
     drafting = {k: variant(_speculative(options, k), f"SD K {k}") for k in ks if k}
-    every = {**drafting, 0: variant(_paused(_speculative(options, 1)), "SD K 0")} if 0 in ks else drafting
+    every = {**drafting, 0: variant(paused(_speculative(options, 1)), "SD K 0")} if 0 in ks else drafting
     if isinstance(asked, KTable):
         policy = replace(_switching(name, asked, every, context), counts_scheduled=True)
     elif asked == THROUGHPUT:
@@ -133,7 +133,7 @@ def _plain(options: Mapping[str, Any]) -> Scenario:
     return plain
 
 
-def _paused(scenario: Scenario) -> Scenario:
+def paused(scenario: Scenario) -> Scenario:
     """The same draft, which drafts nothing."""
     strategy = Paused()
     known = KnownTokens(scenario.settings, strategy, scenario.drafter)

@@ -14,7 +14,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.schedule.file import Cell, Schedule
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.by_k import by_k
+from ssdsim.answers.serving.by_k import by_k, paused
 from ssdsim.answers.serving.closed_form import requests_per_s
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.policy import Policy, Variant, numbers_at, of_alternatives
@@ -254,14 +254,18 @@ def _fastest(
 def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> Variant:
     assert cell.strategy is not None
     turned = {name: value for name, value in cell.settings.items() if name in ALL}
+    pauses = turned.get("k") == 0  # of a schedule by a policy of K: a draft that only keeps its cache ready
+    if pauses:
+        turned["k"] = 1
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
     if "budget" in turned:
         given.pop("f", None)
     point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", cell.b)}
     scenario = configure(**point).scenarios[cell.strategy]
-    words = [f"K {scenario.settings['k']}"] if scenario.strategy.drafts else []
+    words = [f"K {cell.settings.get('k', scenario.settings['k'])}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []
-    return Variant(scenario, batching, tables, options["context"], " ".join([scenario.strategy.title, *words]))
+    runs = paused(scenario) if pauses else scenario
+    return Variant(runs, batching, tables, options["context"], " ".join([scenario.strategy.title, *words]))
 
 
 def _keep_drafts(variants: Sequence[Variant]) -> None:
