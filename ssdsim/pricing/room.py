@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ssdsim.base.errors import InputError
-from ssdsim.pricing.site import Site
+from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.card import legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 
@@ -54,6 +54,7 @@ def counted(gpus: float) -> str:
     return f"{round(gpus, 2):g}"
 
 
+@once
 def check_dtypes(site: Site, drafts: bool) -> None:
     """Where a profile lacks a model's dtype (the activations', where weights are quantised), name one that all have.
 
