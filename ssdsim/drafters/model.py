@@ -15,7 +15,7 @@ from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
-from ssdsim.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_demand, stages_of
+from ssdsim.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_of
 from ssdsim.transformer.card import Transformer
 
 DRAFT = "llama-3.2-1b"
@@ -93,12 +93,12 @@ class ModelDrafter(Drafter):
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         # of the devices that share the target, one has the whole draft
         tp = site.tp if beside and site.data_parallel else 1
-        own = draft_on(site, tp, tokens, branches, beside)
-        stages = stages_demand(site, stages_of(site.options, site.draft), tp, tokens, branches, beside)
-        weights_bytes, sequence_bytes = (
-            own.weights_bytes + stages.weights_bytes,
-            own.sequence_bytes + stages.sequence_bytes,
-        )
+        models = _models(site, stages_of(site.options, site.draft))
+        own, *below = (draft_on(each, tp, tokens, branches, beside) for each in models)
+        if not below:
+            return own
+        weights_bytes = own.weights_bytes + sum(each.weights_bytes for each in below)
+        sequence_bytes = own.sequence_bytes + sum(each.sequence_bytes for each in below)
         return replace(own, weights_bytes=weights_bytes, sequence_bytes=sequence_bytes)
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:

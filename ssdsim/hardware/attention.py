@@ -175,7 +175,7 @@ class AttentionNodes:
         sequences, of_each = batch * np.maximum(kv_heads / _MOST_KV_HEADS, 1.0), np.minimum(kv_heads, _MOST_KV_HEADS)
         log_seconds = self.several.at(sequences, of_each, queries * heads / kv_heads, context)
         alone = np.less_equal(heads, kv_heads)
-        if np.any(alone):
+        if alone.any():
             one = self.single.at(sequences, of_each, 1.0, context)
             of_rows = clamped(log_seconds, one, one + np.log(queries))
             log_seconds = np.where(alone, of_rows, log_seconds)

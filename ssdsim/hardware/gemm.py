@@ -82,8 +82,7 @@ class GemmSegment(Card):
 
     def wander(self, m: float, n: float, k: float) -> list[float]:
         """How much each direction of the uncertainty moves the logarithm of the time."""
-        correction = self.correction
-        return correction.wander(gemm_variables(m, n, k, correction.domain)) if correction.uncertainty else []
+        return self.correction.wander(gemm_variables(m, n, k, self.correction.domain))
 
 
 class GemmModel(TimingModel):
@@ -163,6 +162,8 @@ class GemmModel(TimingModel):
 
     def wander(self, m: float, n: float, k: float) -> dict[str, float]:
         """How much each direction of each segment's uncertainty moves the logarithm of the time."""
+        if not any(segment.correction.uncertainty for segment in self.segments):
+            return {}
         crossed = [1.0, *_crossed_at(self.blends, m), 0.0]
         shares = [before * (1.0 - after) for before, after in pairwise(crossed)]
         return {

@@ -428,6 +428,10 @@ class Interference(Card):
     target: SlowDown = SlowDown()
     draft: SlowDown = SlowDown()
 
+    @cached_property
+    def is_none(self) -> bool:
+        return self.target == self.draft == SlowDown()
+
     def factors(self, target_streams: float, draft_streams: float) -> tuple[float, float]:
         """Slow-downs of the target and of the draft while both run, from the shares for which each streams."""
         return self.target.factor(target_streams, draft_streams), self.draft.factor(draft_streams, target_streams)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, get_args
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.cost import Cost, Terms
 from ssdsim.runtimes.card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
@@ -120,15 +120,21 @@ def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: 
 
 def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
     """What the host adds to the ``kernels`` of a pass, and what is open of both."""
-    paid, kinds = units(forward, model), kernels.by_kind()
-    cost = _host_cost(runtime, paid)
+    paid = units(forward, model)
+    host = _host_cost(runtime, paid)
+    return host + Cost.of(0.0, partial(_open, forward, kernels, runtime, model, paid, host.seconds))
+
+
+def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, paid: Units, host_s: float) -> Terms:
+    """The errors of a pass that are of no timing."""
+    kinds = kernels.by_kind()
     wander = _wandering(runtime, {**units_of_kernels(forward, kinds, runtime.kernels), **paid})
     if model == "draft":
-        return cost + wander
-    seconds = kernels.seconds + cost.seconds
+        return Terms({}, wander.shared)
+    seconds = kernels.seconds + host_s
     beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
     structure = _structure(runtime, seconds, beside_s, bool(paid["per_expert_layer_s"]))
-    return Cost.total((each, 1) for each in (cost, wander, structure))
+    return Terms({}, (wander + structure).shared)
 
 
 def cost_of_step(runtime: Runtime, paid: Units) -> Cost:

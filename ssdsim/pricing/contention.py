@@ -11,9 +11,10 @@ def slow_downs(site: Site, one: tuple[Pass, float], other: tuple[Pass, float]) -
 
     Two profiles do not know of each other: devices of different kinds share nothing.
     """
-    if one[0].profile.name != other[0].profile.name:
+    interference = one[0].profile.interference
+    if one[0].profile.name != other[0].profile.name or interference.is_none:
         return 1.0, 1.0
-    return one[0].profile.interference.factors(site.streaming_share(*one), site.streaming_share(*other))
+    return interference.factors(site.streaming_share(*one), site.streaming_share(*other))
 
 
 def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> tuple[float, float]:

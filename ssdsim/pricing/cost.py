@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
 
 Seconds = float | Array
 
 
-@record
+class Terms(NamedTuple):
+    """What a cost rests on, as :class:`Cost` says."""
+
+    terms: Mapping[str, tuple[float, float]]
+    shared: Mapping[str, float]
+
+
 class Cost:
     """A duration as a sum of terms, one for each timing that it rests on.
 
     ``terms`` maps a timing's key to ``(seconds, log_sd)``: the same matrix in two passes has the same key, so an
     error of its timing moves both passes together and cancels in their ratio. ``shared`` maps a direction in which a
     fit's coefficients wander to the seconds of one standard deviation: it moves all operations of a model together.
+    Searches ask thousands of costs for their seconds and a few for their errors: terms are made when they are asked
+    for.
     """
 
-    terms: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    warnings: frozenset[str] = frozenset()
-    shared: Mapping[str, float] = field(default_factory=dict)
+    __slots__ = ("_terms", "seconds", "warnings")
+
+    def __init__(
+        self,
+        terms: Mapping[str, tuple[float, float]] | None = None,
+        warnings: frozenset[str] = frozenset(),
+        shared: Mapping[str, float] | None = None,
+    ) -> None:
+        self.seconds = sum(seconds for seconds, _ in terms.values()) if terms else 0.0
+        self.warnings = warnings
+        self._terms: Terms | Callable[[], Terms] = Terms(terms or {}, shared or {})
+
+    @classmethod
+    def of(cls, seconds: float, terms: Callable[[], Terms], warnings: frozenset[str] = frozenset()) -> Cost:
+        """A duration whose ``terms`` are yet to be made."""
+        cost = cls.__new__(cls)
+        cost.seconds, cost.warnings, cost._terms = seconds, warnings, terms
+        return cost
 
     @classmethod
     def of_units(cls, seconds: float) -> Cost:
@@ -36,25 +58,24 @@ class Cost:
     @classmethod
     def total(cls, counted: Iterable[tuple[Cost, float]]) -> Cost:
         """Each cost so many times, all together."""
-        terms: dict[str, tuple[float, float]] = {}
-        shared: dict[str, float] = {}
-        warnings: frozenset[str] = frozenset()
-        for cost, times in counted:
-            for key, (seconds, log_sd) in cost.terms.items():
-                if key in terms:
-                    before, before_sd = terms[key]
-                    terms[key] = before + times * seconds, max(before_sd, log_sd)
-                else:
-                    terms[key] = times * seconds, log_sd
-            for direction, seconds in cost.shared.items():
-                shared[direction] = shared.get(direction, 0.0) + times * seconds
-            if cost.warnings:
-                warnings |= cost.warnings
-        return cls(terms, warnings, shared)
+        summands = tuple(counted)
+        seconds = sum(times * cost.seconds for cost, times in summands)
+        warnings = frozenset().union(*(cost.warnings for cost, _ in summands if cost.warnings))
+        return cls.of(seconds, partial(_merged, summands), warnings)
 
-    @cached_property
-    def seconds(self) -> float:
-        return sum(seconds for seconds, _ in self.terms.values())
+    @property
+    def terms(self) -> Mapping[str, tuple[float, float]]:
+        return self._made.terms
+
+    @property
+    def shared(self) -> Mapping[str, float]:
+        return self._made.shared
+
+    @property
+    def _made(self) -> Terms:
+        if not isinstance(self._terms, Terms):
+            self._terms = self._terms()
+        return self._terms
 
     @property
     def log_sd(self) -> float:
@@ -67,10 +88,7 @@ class Cost:
         return Cost.total(((self, 1), (other, 1)))
 
     def __mul__(self, times: float) -> Cost:
-        if times == 1.0:
-            return self
-        terms = {key: (times * seconds, log_sd) for key, (seconds, log_sd) in self.terms.items()}
-        return Cost(terms, self.warnings, {direction: times * seconds for direction, seconds in self.shared.items()})
+        return self if times == 1.0 else Cost.total(((self, times),))
 
     def off_by(self, direction: str, log_sd: float) -> Cost:
         """The same seconds, all of which one more error moves together."""
@@ -94,6 +112,19 @@ class Cost:
         for direction, seconds in self.shared.items():
             moved += seconds * errors.standard_normal(direction)
         return total * _factor(moved / self.seconds) if self.seconds else total
+
+
+def _merged(counted: tuple[tuple[Cost, float], ...]) -> Terms:
+    """Terms of all of them: those of one key are wrong together, by the larger of their errors."""
+    terms: dict[str, tuple[float, float]] = {}
+    shared: dict[str, float] = {}
+    for cost, times in counted:
+        for key, (seconds, log_sd) in cost.terms.items():
+            before, before_sd = terms.get(key, (0.0, 0.0))
+            terms[key] = before + times * seconds, max(before_sd, log_sd)
+        for direction, seconds in cost.shared.items():
+            shared[direction] = shared.get(direction, 0.0) + times * seconds
+    return Terms(terms, shared)
 
 
 def _factor(moved: Array) -> Array:

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from functools import partial
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
-from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.cost import Cost, Terms
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 
-_REMEMBERED = 131072  # passes, operations and messages a profile
+_REMEMBERED = 131072  # passes and messages a profile
 
 
 def cost_of_operations(
     counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
 ) -> Cost:
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
-    timed = ((op, profile.seconds(op), count) for op, count in counted)
     return Cost.total(
-        (_of_operation(op, timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
-        for op, timing, count in timed
+        (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
+        for op, timing, count in ((op, profile.seconds(op), count) for op, count in counted)
     )
 
 
-def _of_operation(op: Operation, timing: Timing, profile: HardwareProfile) -> Cost:
-    """Once for all passes that have the operation."""
-    return _remembered(profile, op, lambda: _cost_of(timing, profile))
-
-
 def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
-    """A timing as a cost; two devices share no error, so the profile is in the keys."""
-    warnings = frozenset([timing.warning] if timing.warning else [])
-    shared = {f"{direction}@{profile.name}": timing.seconds * moved for direction, moved in timing.shared.items()}
-    return Cost({f"{timing.key}@{profile.name}": (timing.seconds, timing.own_log_sd)}, warnings, shared)
+    """A timing as a cost."""
+    warnings = frozenset([timing.warning]) if timing.warning else frozenset()
+    return Cost.of(timing.seconds, partial(_terms_of, timing, profile.name), warnings)
+
+
+def _terms_of(timing: Timing, profile: str) -> Terms:
+    """Two devices share no error, so the profile is in the keys."""
+    shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
+    return Terms({f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}, shared)
 
 
 def cost_of_pass(
@@ -51,7 +51,7 @@ def cost_of_pass(
 
 
 def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
-    """The cost of a pass, of an operation, or of a message of so many bytes, worked out once."""
+    """The cost of a pass, or of a message of so many bytes, worked out once."""
     known: dict[Hashable, Cost] = profile.costs
     event = known.get(what)
     if event is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
-from ssdsim.pricing.site import Site
+from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.sharing import legal_tensor_parallel
 
@@ -53,6 +53,7 @@ def counted(gpus: float) -> str:
     return f"{round(gpus, 2):g}"
 
 
+@once
 def check_dtypes(site: Site, drafts: bool) -> None:
     """Where a profile lacks a model's dtype (the activations', where weights are quantised), name one that all have.
 

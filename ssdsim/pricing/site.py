@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import field, replace
 from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
@@ -92,8 +93,8 @@ class Site:
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
         """The same site for other settings of what is done there."""
-        site = replace(self, options=options)
-        object.__setattr__(site, "_known", self._known)
+        site = copy(self)  # with all that is known of it, none of which reads an option
+        object.__setattr__(site, "options", options)
         return site
 
     def of_batch(self, batch: int) -> Site:
@@ -271,6 +272,7 @@ class Site:
 
     # steps of rounds, and who drafts in them: a strategy asks here, since a unit-free site answers otherwise
 
+    @once
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
         """One target pass; between two whole numbers of tokens a sequence its time is taken to be linear."""
         low, high = math.floor(tokens), math.ceil(tokens)

@@ -13,8 +13,6 @@ from ssdsim.base.option import Group, Needs, Option
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.vocabularies import one_vocabulary, other_vocabulary
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.repeated import Repeats, rounds_until
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
@@ -130,13 +128,6 @@ def _repeated(piece: Piece, rounds: tuple[tuple[float, ...], ...]) -> Piece:
         return piece
     drawn = Repeats(rounds, int(piece.times))
     return replace(piece, times=drawn.mean, drawn=drawn)
-
-
-def stages_demand(site: Site, stages: Sequence[Stage], tp: int, tokens: int, branches: int, beside: bool) -> Demand:
-    """Bytes of the stages' models, which lie where the draft does."""
-    made = (stage_site(site, stage) for stage in stages)
-    demands = [draft_on(each, tp, tokens, branches, beside) for each in made if each is not None]
-    return Demand(sum(each.weights_bytes for each in demands), sum(each.sequence_bytes for each in demands))
 
 
 def stage_site(site: Site, stage: Stage) -> Site | None:
