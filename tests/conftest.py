@@ -7,6 +7,7 @@ the same runs in one process.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 # Before numpy comes: on a busy core OpenBLAS's threads spin for each other, and fits take five times the work.
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(_threads, "1")
+
+# Thousands of tests and the libraries they need stay, and the collector would look at them again and again.
+gc.set_threshold(50_000, 20, 100)
 
 settings.register_profile("busy", deadline=None)  # on a busy machine an example takes as long as it takes
 settings.load_profile("busy")

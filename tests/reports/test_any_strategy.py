@@ -17,6 +17,7 @@ from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.reports.build import Report, report
+from ssdsim.reports.build import figure as one_figure
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.study import Study
@@ -170,5 +171,5 @@ def test_what_a_validation_draws_of_any_strategy_is_shown_beside_its_simulation(
     document = trace.to_json()
     document["traceEvents"].append({"ph": "M", "pid": 1})  # of another tool: it names nothing, and is skipped
     (tmp_path / "measured_trace.json").write_text(json.dumps(document))
-    shown = set(figure(report(tmp_path), "timeline").table["track"])
+    shown = set(one_figure(tmp_path, "timeline").table["track"])
     assert {f"{how}{each.strategy.title} target" for each in scenarios for how in ("", "measured ")} <= shown

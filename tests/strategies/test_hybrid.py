@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -73,6 +74,7 @@ def test_a_look_up_behind_a_look_up_is_refused() -> None:
         case(0.5, (0.6, 5), (0.7, 4), drafter="ngram")
 
 
+@cache  # the engines are held against the same loops
 def literal(
     found: float, s: tuple[float, int], m: tuple[float, int], t_m: float, b: int, seed: int
 ) -> tuple[float, float]:

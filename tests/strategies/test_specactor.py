@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def test_one_target_and_one_draft_share_what_pearls_description_leaves_out() -> 
     assert spread["ssd"] > 0.04
 
 
+@cache  # the engines are held against the same loops
 def literal(alpha: float, window: int, b: int, step: float, seed: int) -> tuple[float, float]:
     """Tokens a T_v and their standard error."""
     rng = np.random.default_rng(seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,7 @@ def test_the_chain_of_batches_is_one_and_its_sequences_move_as_the_kernel_says(
     assert 0.0 <= retrying.retries <= 1.0
 
 
+@cache  # the engines are held against the same loops
 def literal(alpha: float, k: int, b: int, d: float, ratio: float, seed: int) -> tuple[float, float]:
     """Tokens a T_v and sequence, with their standard error; every sequence by itself, then the rule."""
     rng = np.random.default_rng(seed)
