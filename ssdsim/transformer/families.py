@@ -117,25 +117,27 @@ def _beside_dense(experts: Fields, dense_width: int) -> Fields:
     return {"experts": experts, "intermediate_size": dense_width}
 
 
-def _mixtral(config: ConfigValues, layers: int) -> Fields:
+def _mixtral(config: ConfigValues, layers: int, windowed: int | None = None) -> Fields:
     width = config.whole("intermediate_size")
-    return _windows(config, layers) | _beside_dense(_experts(config, layers, width), width)
+    return _windows(config, layers, windowed) | _beside_dense(_experts(config, layers, width), width)
 
 
 def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
+    return _qwen2(config, layers) | _qwen_experts(config, layers, config.whole("intermediate_size"))
+
+
+def _qwen_experts(config: ConfigValues, layers: int, dense_width: int) -> Fields:
+    """Experts in every so many layers but those that are dense."""
     step, dense = config.whole("decoder_sparse_step", 1), set(config.layers_in("mlp_only_layers"))
-    sparse = [layer for layer in range(layers) if layer not in dense and (layer + 1) % step == 0]
+    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
     shared = config.some("shared_expert_intermediate_size")
-    experts = _experts(config, len(sparse), config.whole("moe_intermediate_size"), shared)
-    experts |= {"shared_gate": shared > 0}
-    windows = _qwen2(config, layers)
-    return windows | _beside_dense(experts, config.whole("intermediate_size"))
+    experts = _experts(config, sparse, config.whole("moe_intermediate_size"), shared) | {"shared_gate": shared > 0}
+    return _beside_dense(experts, dense_width)
 
 
 def _gpt_oss(config: ConfigValues, layers: int) -> Fields:
     """Every second layer has a window; attention sinks are a value a head, which costs nothing."""
-    width = config.whole("intermediate_size")
-    return _windows(config, layers, (layers + 1) // 2) | _beside_dense(_experts(config, layers, width), width)
+    return _mixtral(config, layers, (layers + 1) // 2)
 
 
 def _llama4(config: ConfigValues, layers: int) -> Fields:
@@ -210,7 +212,7 @@ def _latent(config: ConfigValues) -> Fields:
 # states
 
 
-def _gated_delta(config: ConfigValues) -> Fields:
+def _gated_delta(config: ConfigValues, layers: int) -> Fields:
     kinds = layers_of_qwen(config)
     recurrent = {
         "rule": "gated-delta",
@@ -255,18 +257,10 @@ def _kind(config: ConfigValues, said: Any, kinds: Mapping[str, str], key: str) -
     return kinds[said]
 
 
-def _qwen_hybrid(config: ConfigValues, layers: int) -> Fields:
-    return _gated_delta(config)
-
-
 def _qwen_hybrid_moe(config: ConfigValues, layers: int) -> Fields:
     """Qwen3.5's configs leave out the dense width, which they have no layer for."""
-    width = config.whole("moe_intermediate_size")
-    dense, step = set(config.layers_in("mlp_only_layers")), config.whole("decoder_sparse_step", 1)
-    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
-    shared = config.some("shared_expert_intermediate_size")
-    experts = _experts(config, sparse, width, shared) | {"shared_gate": shared > 0}
-    return _gated_delta(config) | _beside_dense(experts, config.whole("intermediate_size", width))
+    width = config.whole("intermediate_size", config.whole("moe_intermediate_size"))
+    return _gated_delta(config, layers) | _qwen_experts(config, layers, width)
 
 
 def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
@@ -399,7 +393,7 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
     "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
     "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
-    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _gated_delta, layers_of_qwen, _OF_QWEN),
     "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
     "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi, _OF_KIMI),
     "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
