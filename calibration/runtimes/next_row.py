@@ -30,7 +30,7 @@ _OUTPUT = 256
 
 @dataclass(frozen=True)
 class Open:
-    """What rows leave open of all numbers: their covariance, and the noise of a row as a share of its seconds."""
+    """Doubt that rows leave of all numbers: their covariance, and the noise of a row as a share of its seconds."""
 
     values: Array
     covariance: Array
@@ -38,7 +38,7 @@ class Open:
 
     @staticmethod
     def after(made: Features, base: Runtime, values: Array, noise: float) -> Open:
-        """What is open after these rows, with the prior of every number; of those unpaid, what ``base`` leaves open."""
+        """Doubt that these rows leave, with the prior of every number; of those unpaid, what ``base`` leaves open."""
         slopes = made.per_unit / made.seconds[:, None]
         sds = [
             PRIOR_SD[name] if column.any() else _wandering(base, name) or PRIOR_SD[name]
