@@ -57,17 +57,16 @@ def _of_text(config: ConfigValues) -> ConfigValues:
 
 def _to_card(config: ConfigValues) -> Transformer:
     file, model_type = config.file, config.model_type
-    reads = FAMILIES[model_type].reads if model_type in FAMILIES else frozenset()
-    unknown = next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None)
-    if unknown is not None:
+    family = FAMILIES.get(model_type)
+    reads = family.reads if family else frozenset()
+    if unknown := next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None):
         raise config.refuse(f"{TELL_TALES[unknown]} ({unknown})")
-    if model_type not in FAMILIES:
+    if family is None:
         hint = nearest(model_type, FAMILIES)
         raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")
     dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"))
     if dtype not in DTYPES:
         raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(DTYPES)}")
-    family = FAMILIES[model_type]
     kinds = family.kinds(config) if family.kinds else None
     layers = config.whole("num_hidden_layers", len(kinds) if kinds else None)
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
