@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from ssdsim.answers.beside import Forked, may_fork
@@ -20,13 +20,14 @@ from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 
 _DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class _Jobs(Whole):
     """A number of processes."""
 
@@ -40,7 +41,7 @@ class _Jobs(Whole):
         return super().checked(said, value)
 
 
-@dataclass(frozen=True)
+@record
 class _Address(Kind):
     """The address at which a Dask scheduler listens."""
 
@@ -53,7 +54,7 @@ class _Address(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Workers(OptionRecord):
     """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
     need ssdsim and every file that options name; ``progress`` hears of each piece. The answer is the same to the byte.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
+from ssdsim.base.record import record
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
@@ -24,7 +25,7 @@ from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
-@dataclass(frozen=True)
+@record
 class Report:
     """One self-contained page, and what is on it."""
 

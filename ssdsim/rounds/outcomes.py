@@ -5,7 +5,7 @@ A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Mix, Tokens
 
 _LONGEST_WARM_UP = 4096
@@ -25,7 +26,7 @@ MOST_TOKENS_A_ROUND = LOW  # over the batch, whose draws are added up
 Draws = NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
+@record
 class OutcomeBlock:
     """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ssdsim.answers.export.dialect import (
@@ -18,11 +18,12 @@ from ssdsim.answers.export.dialect import (
     ranges,
 )
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.base.record import record
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
 
 
-@dataclass(frozen=True)
+@record
 class Method:
     """VLLM's ``method`` of a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
 

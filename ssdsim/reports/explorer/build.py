@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,6 +17,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.reports.explorer.page import html
 from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
@@ -25,7 +26,7 @@ from ssdsim.scenario.typed_options import Axes
 RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
 
 
-@dataclass(frozen=True)
+@record
 class Explorer:
     """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
 
