@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.vocabularies import draft_in_family
+from ssdsim.hardware.vocabularies import draft_for
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
@@ -17,9 +16,6 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_of
 from ssdsim.transformer.card import Transformer
-
-DRAFT = "llama-3.2-1b"
-"""The card where nobody names one, and the target's family has none that is smaller."""
 
 
 class ModelDrafter(Drafter):
@@ -36,7 +32,7 @@ class ModelDrafter(Drafter):
     options = OPTIONS
 
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        card = find_transformer(named) if named is not None else draft_in_family(target) or find_transformer(DRAFT)
+        card = draft_for(target, named)
         stages_of(options, card)  # refused here, before anything is priced
         return Draft(card)
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.vocabularies import draft_in_family
+from ssdsim.hardware.vocabularies import draft_for
 from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.protocols.head import HeadDrafter
 from ssdsim.protocols.one_pass import OnePass
-from ssdsim.protocols.published import chosen, of_sibling, published_drafter, shaped
+from ssdsim.protocols.published import published, published_drafter, shaped
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import PEAGLE_LAYERS, eagle3_head
-
-DRAFT = "llama-3.2-1b"
-"""Where nobody names a model, and the target's family has none that is smaller."""
 
 
 class Pard(OnePass):
@@ -31,11 +27,8 @@ class Pard(OnePass):
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
         card = published_drafter(self.name, target, named)
         if card is not None:  # one drafts for all of its family, so that a sibling's is this target's too
-            shape = shaped(draft_in_family(target) or find_transformer(DRAFT), card)
-            return Draft(shape, chosen(card, options), published_for=card.target if of_sibling(card, target) else "")
-        if named is not None:
-            return Draft(find_transformer(named))
-        return Draft(draft_in_family(target) or find_transformer(DRAFT))
+            return published(shaped(draft_for(target, None), card), target, card, options)
+        return Draft(draft_for(target, named))
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         tp = site.draft_beside_target("draft pass").tp if beside else 1

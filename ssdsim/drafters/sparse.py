@@ -12,7 +12,7 @@ from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.protocols.published import chosen, of_sibling, published_drafter
+from ssdsim.protocols.published import published, published_drafter
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import Window
 
@@ -52,9 +52,7 @@ class SparseSelf(Drafter):
         made = target.model_copy(
             update={"name": name, "window": Window(tokens=tokens, layers=target.layers, gathered=True)}
         )
-        if card is None:
-            return Draft(made)
-        return Draft(made, chosen(card, options), published_for=card.target if of_sibling(card, target) else "")
+        return Draft(made) if card is None else published(made, target, card, options)
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """Draft on all of the target's devices, where its weights are."""

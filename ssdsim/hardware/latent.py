@@ -57,10 +57,14 @@ class LatentCosts(Card):
         tiles = batch * np.ceil(rows / TILE_ROWS) * TILE_ROWS
         reading = np.asarray(cache_bytes, float) / self.bandwidth
         multiplying = tiles * np.asarray(row_flops, float) / self.peak_flops
-        longest = np.maximum(reading, multiplying)
-        shares = (reading / longest) ** self.sharpness + (multiplying / longest) ** self.sharpness
         work_s = self.per_token_s * tokens + of_rows_s * batch
-        return np.asarray(self.floor_s(tokens, rows) + work_s + longest * shares ** (1.0 / self.sharpness))
+        return np.asarray(self.floor_s(tokens, rows) + work_s + smooth_maximum(reading, multiplying, self.sharpness))
+
+
+def smooth_maximum(one: Array, other: Array, sharpness: float) -> Array:
+    """The larger of two, and more where they are alike: the norm of this power."""
+    longest = np.maximum(one, other)
+    return np.asarray(longest * ((one / longest) ** sharpness + (other / longest) ** sharpness) ** (1.0 / sharpness))
 
 
 class LatentModel(TimingModel):
@@ -86,21 +90,17 @@ class LatentModel(TimingModel):
         return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
 
 
-def _share(floors: tuple[float, float, float], works: tuple[float, float, float], peak: float) -> LatentCosts:
-    launch_s, per_doubling_s, per_row_doubling_s = floors
-    per_token_s, per_row_s, per_unfilled_row_s = works
-    return LatentCosts(
-        launch_s=launch_s, per_doubling_s=per_doubling_s, per_row_doubling_s=per_row_doubling_s,
-        per_token_s=per_token_s, per_row_s=per_row_s, per_unfilled_row_s=per_unfilled_row_s,
-        bandwidth=0.96, peak_flops=peak, sharpness=4.5,
-    )  # fmt: skip
+def _share(*seconds: float) -> LatentCosts:
+    """Costs with these seconds, in the order of the fields, and shares of bandwidth and peak."""
+    rates = {"bandwidth": 0.96, "peak_flops": 0.8, "sharpness": 4.5}
+    return LatentCosts(**dict(zip(LatentCosts.model_fields, seconds, strict=False)), **rates)
 
 
 SCALED: Mapping[tuple[bool, bool], LatentCosts] = {
-    (False, False): _share((4.25e-5, 2.95e-6, 3.35e-6), (4.0e-8, 1.95e-9, 0.0), 0.8),
-    (False, True): _share((6.9e-6, 4.3e-6, 1.8e-6), (4.1e-8, 1.85e-9, 0.0), 0.8),
-    (True, False): _share((5.8e-5, 3.5e-6, 3.65e-6), (2.7e-8, 2.2e-9, 5.9e-9), 0.8),
-    (True, True): _share((2.2e-5, 4.45e-6, 2.3e-6), (3.0e-8, 2.3e-9, 6.6e-9), 0.8),
+    (False, False): _share(4.25e-5, 2.95e-6, 3.35e-6, 4.0e-8, 1.95e-9, 0.0),
+    (False, True): _share(6.9e-6, 4.3e-6, 1.8e-6, 4.1e-8, 1.85e-9, 0.0),
+    (True, False): _share(5.8e-5, 3.5e-6, 3.65e-6, 2.7e-8, 2.2e-9, 5.9e-9),
+    (True, True): _share(2.2e-5, 4.45e-6, 2.3e-6, 3.0e-8, 2.3e-9, 6.6e-9),
 }
 """Of devices on which none was timed: halfway between what the H100's and the H200's tables ask for, by whether the
 cache has 8 bits and whether the projections beside it are priced as block-scaled; the bandwidth and the peak are shares

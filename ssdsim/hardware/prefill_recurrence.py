@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, Positive, Seconds
+from ssdsim.hardware.latent import smooth_maximum
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.recurrences import PrefillRecurrence, Rule
@@ -34,10 +35,8 @@ class PrefillRecurrenceCosts(Card):
         """Seconds by ``tokens`` of one prompt, ``flops`` and ``state_bytes`` of all of them."""
         in_turn = self.per_token_s * np.asarray(tokens, float)
         together = np.asarray(flops, float) / self.flops_per_s
-        longest = np.maximum(in_turn, together)
-        shares = (in_turn / longest) ** self.sharpness + (together / longest) ** self.sharpness
         streaming = np.asarray(state_bytes, float) / self.bandwidth
-        return np.asarray(self.launch_s + longest * shares ** (1.0 / self.sharpness) + streaming)
+        return np.asarray(self.launch_s + smooth_maximum(in_turn, together, self.sharpness) + streaming)
 
 
 class PrefillRecurrenceModel(TimingModel):
@@ -57,12 +56,9 @@ class PrefillRecurrenceModel(TimingModel):
         return self.unfitted(costs=scaling.of(self.costs, "launch_s", "per_token_s", flops_per_s=flops_per_s))
 
 
-def _share(
-    launch_s: float, per_token_s: float, of_peak: float, of_bandwidth: float, sharpness: float
-) -> PrefillRecurrenceCosts:
-    return PrefillRecurrenceCosts(
-        launch_s=launch_s, per_token_s=per_token_s, flops_per_s=of_peak, bandwidth=of_bandwidth, sharpness=sharpness
-    )
+def _share(*numbers: float) -> PrefillRecurrenceCosts:
+    """Costs of these numbers, in the order of the fields."""
+    return PrefillRecurrenceCosts(**dict(zip(PrefillRecurrenceCosts.model_fields, numbers, strict=True)))
 
 
 SHARES: Mapping[Rule, PrefillRecurrenceCosts] = {
@@ -95,8 +91,5 @@ class PrefillRecurrenceLaw(Law[PrefillRecurrence]):
         if model is not None:
             return model.costs
         peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
-        rates = {
-            "bandwidth": share.bandwidth * device.memory_bandwidth,
-            "flops_per_s": share.flops_per_s * peak_flops,
-        }
+        rates = {"bandwidth": share.bandwidth * device.memory_bandwidth, "flops_per_s": share.flops_per_s * peak_flops}
         return share.model_copy(update=rates)

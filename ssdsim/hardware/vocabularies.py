@@ -5,8 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ssdsim.base.documents import read_text
-from ssdsim.hardware.catalog import TRANSFORMERS
+from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer
 from ssdsim.transformer.card import Transformer
+
+DRAFT = "llama-3.2-1b"
+"""The draft model where nobody names one, and the target's family has none that is smaller."""
 
 MOST_ACTIVE = 2 / 3
 """Of the target's weights that a token uses, how many a draft's may: with more it could hardly pay (a dense 27B beside
@@ -23,6 +26,11 @@ def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
     if draft.family and target.family:
         return draft.family == target.family
     return draft.vocab_size == target.vocab_size
+
+
+def draft_for(target: Transformer, named: str | None) -> Transformer:
+    """The model that is named, else the smallest of the target's family, else :data:`DRAFT`."""
+    return find_transformer(named) if named is not None else draft_in_family(target) or find_transformer(DRAFT)
 
 
 @lru_cache(maxsize=256)

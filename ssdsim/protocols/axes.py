@@ -101,8 +101,17 @@ class Words(Axis):
         return self.words
 
 
+class Neighbours(Axis):
+    """Numbers of which those next to the best are tried."""
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """The same, and one up and down."""
+        same: int = top[self.option]
+        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
+
+
 @record(kw_only=True)
-class Numbers(Axis):
+class Numbers(Neighbours):
     """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
 
     most: int
@@ -116,12 +125,6 @@ class Numbers(Axis):
         if len(numbers) <= _FEW:
             return numbers
         return [numbers[n * (n + 3) // 2] for n in range(len(numbers)) if n * (n + 3) // 2 < len(numbers)]
-
-    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """One up and down."""
-        numbers = values or ()
-        at = numbers.index(top[self.option])
-        return numbers[max(0, at - 1) : at + 2]
 
 
 @record(kw_only=True)
@@ -177,7 +180,7 @@ class ExpertGroups(Axis):
         return sorted({1, before[TARGET.option]}) if values is None else values
 
 
-class DraftDevices(Axis):
+class DraftDevices(Neighbours):
     """Numbers of devices beside those of the target."""
 
     def possible(self, scope: Scope) -> Values:
@@ -189,10 +192,11 @@ class DraftDevices(Axis):
         everything = numbers == tuple(range(1, len(numbers) + 1))
         return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
 
-    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """One up and down."""
-        same: int = top[self.option]
-        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
+
+def _spaced(same: float, step: float) -> Iterable[int]:
+    """A size, and a step up and down."""
+    sizes = [round(same)] if step == 1.0 else [math.floor(same / step), round(same), math.ceil(same * step)]
+    return dict.fromkeys(max(1, size) for size in sizes)
 
 
 @record(kw_only=True)
@@ -224,9 +228,7 @@ class Outcomes(Axis):
         if values is not None:
             return values
         lengths = before[self.lookahead] + 1
-        same = top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1)
-        sizes = [round(same)] if step == 1.0 else [math.floor(same / step), round(same), math.ceil(same * step)]
-        return dict.fromkeys(max(1, size) for size in sizes)
+        return _spaced(top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1), step)
 
 
 @record(kw_only=True)
@@ -243,10 +245,7 @@ class Sizes(Axis):
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
         """The same, and a step up and down."""
-        if values is not None:
-            return values
-        same: int = top[self.option]
-        return dict.fromkeys(max(1, size) for size in (math.floor(same / step), same, math.ceil(same * step)))
+        return _spaced(top[self.option], step) if values is None else values
 
 
 TARGET = Degrees(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, spelled
 
+_hits = partial(Option, section=Section.HITS)
 _LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
 
 # Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1). No law of nature.
-C = Option(
+C = _hits(
     name="hit_c",
-    section=Section.HITS,
     default=0.4,
     kind=SHARE,
     about="miss rate of a single guess, c of h(F) = 1 - c F^-r",
@@ -19,9 +21,8 @@ C = Option(
     plausible=(0.3, 1.0),
     groups=(*_LAW, Group.POWER_LAW),
 )
-R = Option(
+R = _hits(
     name="hit_r",
-    section=Section.HITS,
     default=0.7,
     kind=Number(100.0),
     about="exponent of the miss rate, r of h(F) = 1 - c F^-r",
@@ -29,9 +30,8 @@ R = Option(
     plausible=(0.2, 0.9),
     groups=(*_LAW, Group.POWER_LAW),
 )
-_CURVE = Option(
+_CURVE = _hits(
     name="hit_curve",
-    section=Section.HITS,
     prominence=1,
     example="1:0.6,2:0.7",
     kind=HitRates(),
@@ -47,9 +47,8 @@ def _only(case: str, where: str, axis: str, otherwise: str = "", group: Group | 
     c, r, curve = (f"{law.name}_{case}" for law in (C, R, _CURVE))
     given = Excludes((c, r), f"{{it}} has no effect with {spelled(curve)} (the hit rates there are given)")
     return tuple(
-        Option(
+        _hits(
             name=name,
-            section=Section.HITS,
             kind=law.kind,
             about=f"{what} {where}",
             axis=f"{law.axis} {axis}",
@@ -65,9 +64,8 @@ _C_ALL, _R_ALL, _CURVE_ALL = _only("all", "where all K tokens were accepted", "w
 
 LAWS = (
     *(C, R, _C_ALL, _R_ALL, _CURVE, _CURVE_ALL),
-    Option(
+    _hits(
         name="hit_fan_out",
-        section=Section.HITS,
         kind=Whole(),
         about="guesses a position beyond which hit rates rise no more",
         axis="fan-out up to which hits are known",
@@ -77,9 +75,8 @@ LAWS = (
 )
 """How often a draft's guesses of a token are right."""
 
-P_HIT = Option(
+P_HIT = _hits(
     name="p_hit",
-    section=Section.HITS,
     prominence=6,
     example="0.85",
     kind=SHARE,
@@ -117,9 +114,8 @@ F = Option(
     ),
 )
 
-BUDGET = Option(
+BUDGET = _hits(
     name="budget",
-    section=Section.HITS,
     kind=Whole(),
     about="cached outcomes a sequence, in place of --f",
     axis="cached outcomes a sequence",
@@ -131,9 +127,8 @@ BUDGET = Option(
 
 CHAINS = (
     P_HIT,
-    Option(
+    _hits(
         name="p_hit_backup",
-        section=Section.HITS,
         kind=SHARE,
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
@@ -142,9 +137,8 @@ CHAINS = (
         needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
     ),
     F,
-    Option(
+    _hits(
         name="fl",
-        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs themselves (after a hit)",
         axis="fan-outs",
@@ -155,9 +149,8 @@ CHAINS = (
             Excludes(("f", "budget", "fan_out_policy"), "{it} has no effect with --fl (the fan-outs are given)"),
         ),
     ),
-    Option(
+    _hits(
         name="flm",
-        section=Section.HITS,
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
@@ -166,9 +159,8 @@ CHAINS = (
         groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         needs=Needs(("fl",), "(the fan-outs after a hit)"),
     ),
-    Option(
+    _hits(
         name="fan_out_policy",
-        section=Section.HITS,
         default="geometric",
         kind=OneOf(("uniform", "geometric", "optimal")),
         about="how the outcomes are spread over accepted lengths; geometric is uniform where that hits more",

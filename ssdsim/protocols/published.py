@@ -36,9 +36,12 @@ def as_published(recipe: Transformer, target: Transformer, card: DrafterCard, op
     A card of a sibling, another model of the target's family, gives its acceptance alone: checkpoint and shape are the
     sibling's.
     """
-    sibling = of_sibling(card, target)
-    shape = recipe if sibling else shaped(recipe, card)
-    return Draft(shape, chosen(card, options), card.ranks, card.target if sibling else "")
+    return published(recipe if of_sibling(card, target) else shaped(recipe, card), target, card, options)
+
+
+def published(shape: Transformer, target: Transformer, card: DrafterCard, options: Mapping[str, Any]) -> Draft:
+    """A draft of this shape, with the acceptance of its card, which may be a sibling's."""
+    return Draft(shape, chosen(card, options), card.ranks, card.target if of_sibling(card, target) else "")
 
 
 def of_sibling(card: DrafterCard, target: Transformer) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -39,6 +39,7 @@ _EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billio
 AUTO = "auto"
 _BEST = "auto: more tokens/s than the others"
 
+_choice = partial(Option, groups=(Group.CHOICE,))
 RANKS_OPTION = Option(
     name="tree_ranks",
     kind=ListOf(SHARE),
@@ -48,7 +49,7 @@ RANKS_OPTION = Option(
 )
 
 OPTIONS = (
-    Option(
+    _choice(
         name="tree_nodes",
         kind=NumberOrWord(Whole(most=_MOST), AUTO),
         default=AUTO,
@@ -57,9 +58,8 @@ OPTIONS = (
         symbol="m",
         doubling=True,
         varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
     ),
-    Option(
+    _choice(
         name="tree_depth",
         kind=NumberOrWord(Whole(most=64), AUTO),
         default=AUTO,
@@ -67,26 +67,23 @@ OPTIONS = (
         axis="levels of a tree D",
         symbol="D",
         varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
     ),
-    Option(
+    _choice(
         name="tree_children",
         kind=ListOf(Whole(most=64)),
         about="the tree itself: how many children each node of a level has (SpecInfer: 1,1,3,1,1,1,1,1)",
         axis="children of a level's nodes",
-        groups=(Group.CHOICE,),
         excludes=(
             Excludes(
                 ("tree_nodes", "tree_depth", "tree_beam"), "{it} has no effect with --tree-children (the tree is given)"
             ),
         ),
     ),
-    Option(
+    _choice(
         name="tree_widths",
         kind=ListOf(Whole(most=_MOST_WIDE)),
         about="nodes of each level of the tree, the likeliest that are proposed there (LongSpec: 4,16,16,16,16)",
         axis="nodes of each level",
-        groups=(Group.CHOICE,),
         excludes=(
             Excludes(
                 ("tree_nodes", "tree_depth", "tree_beam", "tree_children"),
@@ -94,22 +91,20 @@ OPTIONS = (
             ),
         ),
     ),
-    Option(
+    _choice(
         name="tree_expanded",
         kind=Whole(most=_MOST_WIDE),
         about="of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1)",
         axis="nodes of a level with children",
         otherwise="all",
-        groups=(Group.CHOICE,),
         needs=Needs(("tree_widths",), "the levels"),
     ),
-    Option(
+    _choice(
         name="tree_beam",
         kind=Whole(most=_MOST_WIDE),
         about="a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft",
         axis="nodes a pass of the draft",
         otherwise="the same tree in every round",
-        groups=(Group.CHOICE,),
     ),
     RANKS_OPTION,
     Option(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -70,32 +71,24 @@ def _below_each_other(pmfs: Sequence[Array | None]) -> Array | None:
 
 def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
     """The rows ``at`` of columns."""
-
-    def rows(column: FloatOrArray) -> Array:
-        return np.asarray(column)[at]
-
-    return Averages(
-        rows(averages.tokens_per_round),
-        {state: rows(share) for state, share in averages.inside.items()},
-        {state: rows(share) for state, share in averages.to.items()},
-        None if averages.accepted is None else rows(averages.accepted),
-        None if averages.shared is None else rows(averages.shared),
-    )
+    return _each(averages, lambda column: np.asarray(column)[at])
 
 
 def repeated_over(averages: Averages, count: int) -> Averages:
     """The same numbers ``count`` times, or columns of as many as they are."""
-
-    def wide(number: FloatOrArray) -> Array:
-        return np.broadcast_to(number, (count,))
-
+    made = _each(replace(averages, accepted=None), lambda number: np.broadcast_to(number, (count,)))
     accepted = averages.accepted
+    return made if accepted is None else replace(made, accepted=np.broadcast_to(accepted, (count, accepted.shape[-1])))
+
+
+def _each(averages: Averages, change: Callable[[FloatOrArray], Array]) -> Averages:
+    """The averages with each number, or column, changed alike."""
     return Averages(
-        wide(averages.tokens_per_round),
-        {state: wide(share) for state, share in averages.inside.items()},
-        {state: wide(share) for state, share in averages.to.items()},
-        None if accepted is None else np.broadcast_to(accepted, (count, accepted.shape[-1])),
-        None if averages.shared is None else wide(averages.shared),
+        change(averages.tokens_per_round),
+        {state: change(share) for state, share in averages.inside.items()},
+        {state: change(share) for state, share in averages.to.items()},
+        None if averages.accepted is None else change(averages.accepted),
+        None if averages.shared is None else change(averages.shared),
     )
 
 

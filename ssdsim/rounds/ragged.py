@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.rounds.chosen import Chosen
-from ssdsim.rounds.outcomes import Buffered, Draws, OutcomeBlock, OutcomeSource
+from ssdsim.rounds.drawn import Buffered
+from ssdsim.rounds.outcomes import Draws, OutcomeBlock, OutcomeSource
 from ssdsim.speculation.confidence import drawn_confidences
 
 

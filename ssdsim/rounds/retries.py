@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.rounds.outcomes import LOW, STATE, Buffered, Draws, OutcomeTable
+from ssdsim.rounds.drawn import Buffered, OutcomeTable
+from ssdsim.rounds.outcomes import LOW, STATE, Draws
 from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
 
 

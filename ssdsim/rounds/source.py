@@ -5,17 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ssdsim.rounds.chosen import ByState, Chosen
+from ssdsim.rounds.drawn import CertainOutcomes, ChainedOutcomes, IndependentOutcomes, SteppedOutcomes, WalkedOutcomes
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.outcomes import (
-    CertainOutcomes,
-    ChainedOutcomes,
-    IndependentOutcomes,
-    OutcomeSource,
-    SteppedOutcomes,
-    WalkedOutcomes,
-    rounds_to_run_in,
-    steps_one_by_one,
-)
+from ssdsim.rounds.outcomes import OutcomeSource, rounds_to_run_in, steps_one_by_one
 from ssdsim.rounds.ragged import ChosenOutcomes, RowsByState
 from ssdsim.rounds.retried import Retried
 from ssdsim.rounds.retries import RetriedOutcomes

@@ -354,18 +354,9 @@ def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: 
 
 @lru_cache(maxsize=1024)
 def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Precision:
-    kept = card.weights
     if dtype is None:
-        precision = Precision(
-            card.dtype,
-            kept.attention or card.dtype,
-            kept.mlp or card.dtype,
-            kept.lm_head or card.dtype,
-            card.kv_dtype or card.dtype,
-            kept.experts or "",
-            kept.attention_out or "",
-            kept.recurrent or "",
-        )
+        kept = {part: given for part, given in card.weights if given}
+        precision = replace(Precision.plain(card.dtype), kv=card.kv_dtype or card.dtype, **kept)
     elif dtype in DTYPES:
         precision = Precision.plain(dtype)
     elif dtype in FORMATS:

@@ -32,9 +32,9 @@ class ConfigValues:
         """A whole number of at least 0; 0 where the key is missing."""
         return self._whole(key, self._given(key, 0), 0)
 
-    def any_of(self, *keys: str) -> int:
-        """The whole number under the first of the keys that is there."""
-        return self.whole(next((key for key in keys if self.values.get(key) is not None), keys[0]))
+    def any_of(self, *keys: str, otherwise: int | None = None) -> int:
+        """The whole number under the first of the keys that is there; ``otherwise`` where none is, if that is given."""
+        return self.whole(next((key for key in keys if self.values.get(key) is not None), keys[0]), otherwise)
 
     def text(self, key: str, otherwise: str) -> str:
         value = self._given(key, otherwise)

@@ -6,18 +6,21 @@ out, its default there is taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import field
-from typing import Any
 
-from ssdsim.base.errors import told
 from ssdsim.base.record import record
 from ssdsim.transformer.config_values import ConfigValues
-
-Fields = dict[str, Any]
-
-MOST_LAYERS = 10_000
-"""That are listed one by one; no model has as many."""
+from ssdsim.transformer.family_parts import Fields, behind_dense, beside_dense, experts_of, latent_of, qwen_experts
+from ssdsim.transformer.hybrids import (
+    gated_delta,
+    gated_delta_moe,
+    kimi_linear,
+    layers_of_kimi,
+    layers_of_nemotron,
+    layers_of_qwen,
+    nemotron_h,
+)
 
 
 @record
@@ -91,7 +94,7 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
     if windows:
         windows["window"] |= {"kv_heads": kv_heads, "head_dim": head_dim}
     if config.flag("enable_moe_block"):
-        experts = _experts(config, layers, config.whole("moe_intermediate_size"))
+        experts = experts_of(config, layers, config.whole("moe_intermediate_size"))
         fields["experts"] = experts | {"beside_mlp": True}
     return fields | windows
 
@@ -99,52 +102,26 @@ def _gemma4(config: ConfigValues, layers: int) -> Fields:
 # experts
 
 
-def _experts(config: ConfigValues, layers: int, width: int, shared_width: int = 0) -> Fields:
-    return {
-        "count": config.any_of("num_experts", "num_local_experts", "n_routed_experts"),
-        "per_token": config.any_of(
-            "num_experts_per_tok", "experts_per_token", "num_experts_per_token", "top_k_experts"
-        ),
-        "width": width,
-        "layers": layers,
-        "shared_width": shared_width,
-    }
-
-
-def _beside_dense(experts: Fields, dense_width: int) -> Fields:
-    """Experts in some layers; a model without any other layers has no dense MLP, whatever width its config says."""
-    if not experts["layers"]:
-        return {}
-    return {"experts": experts, "intermediate_size": dense_width}
-
-
-def _mixtral(config: ConfigValues, layers: int) -> Fields:
+def _mixtral(config: ConfigValues, layers: int, windowed: int | None = None) -> Fields:
     width = config.whole("intermediate_size")
-    return _windows(config, layers) | _beside_dense(_experts(config, layers, width), width)
+    return _windows(config, layers, windowed) | beside_dense(experts_of(config, layers, width), width)
 
 
 def _qwen_moe(config: ConfigValues, layers: int) -> Fields:
-    step, dense = config.whole("decoder_sparse_step", 1), set(config.layers_in("mlp_only_layers"))
-    sparse = [layer for layer in range(layers) if layer not in dense and (layer + 1) % step == 0]
-    shared = config.some("shared_expert_intermediate_size")
-    experts = _experts(config, len(sparse), config.whole("moe_intermediate_size"), shared)
-    experts |= {"shared_gate": shared > 0}
-    windows = _qwen2(config, layers)
-    return windows | _beside_dense(experts, config.whole("intermediate_size"))
+    return _qwen2(config, layers) | qwen_experts(config, layers, config.whole("intermediate_size"))
 
 
 def _gpt_oss(config: ConfigValues, layers: int) -> Fields:
     """Every second layer has a window; attention sinks are a value a head, which costs nothing."""
-    width = config.whole("intermediate_size")
-    return _windows(config, layers, (layers + 1) // 2) | _beside_dense(_experts(config, layers, width), width)
+    return _mixtral(config, layers, (layers + 1) // 2)
 
 
 def _llama4(config: ConfigValues, layers: int) -> Fields:
     """Local layers attend within chunks; experts are interleaved with dense layers of another width."""
     step, width = config.whole("interleave_moe_layer_step", 1), config.whole("intermediate_size")
     listed = config.layers_in("moe_layers") or list(range(step - 1, layers, step))
-    fields = _beside_dense(
-        _experts(config, len({layer for layer in listed if 0 <= layer < layers}), width, shared_width=width),
+    fields = beside_dense(
+        experts_of(config, len({layer for layer in listed if 0 <= layer < layers}), width, shared_width=width),
         config.whole("intermediate_size_mlp"),
     )
     local = _local_layers(config, layers)
@@ -164,26 +141,18 @@ def _local_layers(config: ConfigValues, layers: int) -> int:
 
 
 def _glm4_moe(config: ConfigValues, layers: int) -> Fields:
-    return _behind_dense(config, layers) | {
+    return behind_dense(config, layers) | {
         "qk_norm": config.flag("use_qk_norm"),
         "attention_bias": config.flag("attention_bias"),
         "mtp_layers": config.some("num_nextn_predict_layers"),
     }
 
 
-def _behind_dense(config: ConfigValues, layers: int) -> Fields:
-    """Experts in all layers but the first few (of every so many), shared ones as wide as several."""
-    width, every = config.whole("moe_intermediate_size"), config.whole("moe_layer_freq", 1)
-    sparse = [n for n in range(config.some("first_k_dense_replace"), layers) if n % every == 0]
-    shared = (config.some("n_shared_experts") or config.some("num_shared_experts")) * width
-    return _beside_dense(_experts(config, len(sparse), width, shared), config.whole("intermediate_size"))
-
-
 def _minimax(config: ConfigValues, layers: int) -> Fields:
     width = config.whole("intermediate_size")
-    experts = _experts(config, layers, width, config.some("shared_intermediate_size"))
+    experts = experts_of(config, layers, width, config.some("shared_intermediate_size"))
     predicts = config.flag("use_mtp")
-    return _beside_dense(experts, width) | {
+    return beside_dense(experts, width) | {
         "qk_norm": config.flag("use_qk_norm"),
         "mtp_layers": config.some("num_mtp_modules") if predicts else 0,
     }
@@ -193,178 +162,7 @@ def _minimax(config: ConfigValues, layers: int) -> Fields:
 
 
 def _deepseek(config: ConfigValues, layers: int) -> Fields:
-    return _latent(config) | _behind_dense(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
-
-
-def _latent(config: ConfigValues) -> Fields:
-    latent = {
-        "rank": config.whole("kv_lora_rank"),
-        "rope_dim": config.whole("qk_rope_head_dim"),
-        "nope_dim": config.whole("qk_nope_head_dim"),
-        "value_dim": config.whole("v_head_dim"),
-    }
-    if config.values.get("q_lora_rank") is not None:
-        latent["query_rank"] = config.whole("q_lora_rank")
-    return {"latent": latent, "head_dim": latent["nope_dim"] + latent["rope_dim"]}
-
-
-# states
-
-
-def _gated_delta(config: ConfigValues) -> Fields:
-    kinds = layers_of_qwen(config)
-    recurrent = {
-        "rule": "gated-delta",
-        "layers": kinds.count("recurrent"),
-        "heads": config.whole("linear_num_value_heads"),
-        "key_heads": config.whole("linear_num_key_heads"),
-        "key_dim": config.whole("linear_key_head_dim"),
-        "value_dim": config.whole("linear_value_head_dim"),
-        "conv_width": config.whole("linear_conv_kernel_dim", 4),
-        "state_dtype": config.text("mamba_ssm_dtype", "float32"),
-    }
-    if config.some("mtp_num_hidden_layers") and config.flag("mtp_use_dedicated_embeddings"):
-        raise config.refuse("has an MTP head with embeddings of its own (mtp_use_dedicated_embeddings)")
-    return {
-        "recurrent": recurrent if recurrent["layers"] else None,
-        "attention_gate": config.flag("attn_output_gate", True),
-        "mtp_layers": config.some("mtp_num_hidden_layers") or config.some("num_nextn_predict_layers"),
-    }
-
-
-def layers_of_qwen(config: ConfigValues) -> list[str]:
-    """Every ``full_attention_interval``-th layer attends, unless ``layer_types`` says it one by one."""
-    layers, every = _number_of_layers(config), config.whole("full_attention_interval", 4)
-    types = config.by_layer("layer_types", layers)
-    if types is None:
-        return ["recurrent" if (n + 1) % every else "attention" for n in range(layers)]
-    known = {"linear_attention": "recurrent", "full_attention": "attention"}
-    return [_kind(config, each, known, "layer_types") for each in types]
-
-
-def _number_of_layers(config: ConfigValues) -> int:
-    """The number of layers of a model that lists them one by one."""
-    layers = config.whole("num_hidden_layers")
-    if layers > MOST_LAYERS:
-        raise config.refuse(f"has {layers} layers")
-    return layers
-
-
-def _kind(config: ConfigValues, said: Any, kinds: Mapping[str, str], key: str) -> str:
-    if not isinstance(said, str) or said not in kinds:
-        raise config.refuse(f"has layers of the type {told(said)} ({key})")
-    return kinds[said]
-
-
-def _qwen_hybrid(config: ConfigValues, layers: int) -> Fields:
-    return _gated_delta(config)
-
-
-def _qwen_hybrid_moe(config: ConfigValues, layers: int) -> Fields:
-    """Qwen3.5's configs leave out the dense width, which they have no layer for."""
-    width = config.whole("moe_intermediate_size")
-    dense, step = set(config.layers_in("mlp_only_layers")), config.whole("decoder_sparse_step", 1)
-    sparse = sum(layer not in dense and (layer + 1) % step == 0 for layer in range(layers))
-    shared = config.some("shared_expert_intermediate_size")
-    experts = _experts(config, sparse, width, shared) | {"shared_gate": shared > 0}
-    return _gated_delta(config) | _beside_dense(experts, config.whole("intermediate_size", width))
-
-
-def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
-    """KDA and latent attention (which has no rotary part, and is as wide), experts that may work on fewer values."""
-    said = ConfigValues(config.file, config.object("linear_attn_config"))
-    heads, dim = said.whole("num_heads"), said.whole("head_dim")
-    fields = _latent(config) | _behind_dense(config, layers)
-    fields["recurrent"] = {
-        "rule": "kimi-delta",
-        "layers": layers_of_kimi(config).count("recurrent"),
-        "heads": heads,
-        "key_heads": heads,
-        "key_dim": dim,
-        "value_dim": dim,
-        "conv_width": said.whole("short_conv_kernel_size", 4),
-        "gate_rank": None if said.flag("use_full_rank_gate") else dim,
-    }
-    if config.some("num_nextn_predict_layers"):
-        raise config.refuse("has an MTP head of a shape that is not known (num_nextn_predict_layers)")
-    if "experts" in fields and config.some("routed_expert_hidden_size"):
-        fields["experts"]["latent_width"] = config.whole("routed_expert_hidden_size")
-        fields["experts"]["latent_norm"] = config.flag("latent_moe_use_norm")
-    if config.some("attn_res_block_size"):
-        fields["residual_block"] = config.whole("attn_res_block_size")
-    return fields | {"attention_gate": config.flag("mla_use_output_gate")}
-
-
-def layers_of_kimi(config: ConfigValues) -> list[str]:
-    """Kinds of the layers, which are told by their numbers from 1 on; each must be one or the other."""
-    said = ConfigValues(config.file, config.object("linear_attn_config"))
-    states, full = set(said.layers_in("kda_layers")), set(said.layers_in("full_attn_layers"))
-    numbers = range(1, _number_of_layers(config) + 1)
-    if states & full or states | full != set(numbers):
-        raise config.refuse("has layers that are neither of kda_layers nor of full_attn_layers, or of both")
-    return ["recurrent" if number in states else "attention" for number in numbers]
-
-
-_NEMOTRON = {"M": "recurrent", "*": "attention", "-": "mlp", "E": "experts"}
-_NEMOTRON_TYPES = {"mamba": "recurrent", "attention": "attention", "mlp": "mlp", "moe": "experts"}
-
-
-def layers_of_nemotron(config: ConfigValues) -> list[str]:
-    """Kinds of the layers, by a letter or a word each; a layer is one of the four and nothing else."""
-    return _nemotron_blocks(config, "hybrid_override_pattern", "layers_block_type")
-
-
-def _nemotron_blocks(config: ConfigValues, pattern: str, types: str) -> list[str]:
-    given = config.values.get(types)
-    if given is None:
-        return [_kind(config, letter, _NEMOTRON, pattern) for letter in config.text(pattern, "")]
-    return [_kind(config, word, _NEMOTRON_TYPES, types) for word in (given if isinstance(given, list) else [given])]
-
-
-def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
-    kinds = layers_of_nemotron(config)
-    if len(kinds) != layers:
-        raise config.refuse(f"has {layers} layers and says the types of {len(kinds)}")
-    if not {"mlp", "experts"} & set(kinds):
-        raise config.refuse("has no feed-forwards")
-    act = config.text("mlp_hidden_act", "relu2")
-    if act not in ("relu2", "relu"):
-        raise config.refuse(f"has feed-forwards of {act} (mlp_hidden_act)")
-    fields: Fields = {
-        "mlp_alone": kinds.count("mlp") + kinds.count("experts"),
-        "gated_mlp": False,
-        "head_dim": config.any_of("head_dim", "attention_head_dim"),
-        "attention_bias": config.flag("attention_bias"),
-        "mtp_layers": _nemotron_mtp(config),
-        "recurrent": {
-            "rule": "mamba2",
-            "layers": kinds.count("recurrent"),
-            "heads": config.whole("mamba_num_heads"),
-            "key_heads": config.whole("n_groups"),
-            "key_dim": config.whole("ssm_state_size"),
-            "value_dim": config.whole("mamba_head_dim"),
-            "conv_width": config.whole("conv_kernel", 4),
-            "state_dtype": config.text("mamba_ssm_cache_dtype", "float32"),
-        },
-    }
-    if "experts" in kinds:
-        shared = config.some("n_shared_experts") * config.some("moe_shared_expert_intermediate_size")
-        width = config.whole("moe_intermediate_size")
-        fields["experts"] = _experts(config, kinds.count("experts"), width, shared)
-        if config.some("moe_latent_size"):
-            fields["experts"]["latent_width"] = config.whole("moe_latent_size")
-    return fields
-
-
-def _nemotron_mtp(config: ConfigValues) -> int:
-    """The number of MTP heads, each of which is a layer with attention and one with experts."""
-    heads = config.some("num_nextn_predict_layers")
-    if not heads:
-        return 0
-    kinds = _nemotron_blocks(config, "mtp_hybrid_override_pattern", "mtp_layers_block_type")
-    if kinds != ["attention", "experts"]:
-        raise config.refuse(f"has an MTP head of {' and '.join(kinds)} layers")
-    return heads
+    return latent_of(config) | behind_dense(config, layers) | {"mtp_layers": config.some("num_nextn_predict_layers")}
 
 
 _NO_NORM: Fields = {"qk_norm": False, "attention_bias": False}
@@ -399,11 +197,11 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": Family("deepseek_v2", _NO_NORM, _deepseek),
     "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
     "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
-    "qwen3_next": Family("qwen3_next", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
-    "qwen3_5_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid, layers_of_qwen, _OF_QWEN),
-    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, _qwen_hybrid_moe, layers_of_qwen, _OF_QWEN),
-    "kimi_linear": Family("kimi_linear", _NO_NORM, _kimi_linear, layers_of_kimi, _OF_KIMI),
-    "nemotron_h": Family("nemotron_h", _NO_NORM, _nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
+    "qwen3_next": Family("qwen3_next", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_text": Family("qwen3_5", _QK_NORM, gated_delta, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
+    "kimi_linear": Family("kimi_linear", _NO_NORM, kimi_linear, layers_of_kimi, _OF_KIMI),
+    "nemotron_h": Family("nemotron_h", _NO_NORM, nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
 }
 """Families by ``model_type``; that of the text part for models that see and hear too."""
 

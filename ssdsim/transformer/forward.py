@@ -187,24 +187,8 @@ def forward_pass(
     own, sharing = (-(-batch // tp), 1) if data_parallel else (batch, tp)
     needed = queries if logits is None else logits
     everyone = batch if data_parallel else own
-    return _forward_pass(
-        Shard(
-            card,
-            own,
-            queries,
-            context,
-            sharing,
-            kept,
-            masked,
-            ep,
-            fused or 0,
-            needed,
-            everyone,
-            drafts,
-            states,
-            rows or 0,
-        )
-    )
+    seen = (own, queries, context, sharing, kept, masked, ep)
+    return _forward_pass(Shard(card, *seen, fused or 0, needed, everyone, drafts, states, rows or 0))
 
 
 @lru_cache(maxsize=65536)

@@ -13,9 +13,9 @@ from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
 from ssdsim.transformer.modules import modules_of, mtp_places
+from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.quantisation import quantised
 
-_DTYPES = ("bfloat16", "float16", "float32")
 _DEFAULT_CONTEXT = 4096
 _OUTSIDE = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings", "_name_or_path")
 """What a model with a text part may say of all its parts."""
@@ -36,10 +36,14 @@ def load_config(path: Path) -> Transformer:
         :func:`ssdsim.transformer.quantisation.quantised` does not know.
     """
     file = path / "config.json" if isdir(path) else path
-    values = read_json(file, "config.json")
+    return _to_card(_of_text(_values(file, "config.json")))
+
+
+def _values(file: Path, what: str) -> ConfigValues:
+    values = read_json(file, what)
     if not isinstance(values, dict):
-        raise InputError(f"{file}: a config.json must be an object, got {told(values)}")
-    return _to_card(_of_text(ConfigValues(file, values)))
+        raise InputError(f"{file}: a {what} must be an object, got {told(values)}")
+    return ConfigValues(file, values)
 
 
 def _of_text(config: ConfigValues) -> ConfigValues:
@@ -53,17 +57,16 @@ def _of_text(config: ConfigValues) -> ConfigValues:
 
 def _to_card(config: ConfigValues) -> Transformer:
     file, model_type = config.file, config.model_type
-    reads = FAMILIES[model_type].reads if model_type in FAMILIES else frozenset()
-    unknown = next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None)
-    if unknown is not None:
+    family = FAMILIES.get(model_type)
+    reads = family.reads if family else frozenset()
+    if unknown := next((key for key in TELL_TALES if config.values.get(key) and key not in reads), None):
         raise config.refuse(f"{TELL_TALES[unknown]} ({unknown})")
-    if model_type not in FAMILIES:
+    if family is None:
         hint = nearest(model_type, FAMILIES)
         raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")
     dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"))
-    if dtype not in _DTYPES:
-        raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(_DTYPES)}")
-    family = FAMILIES[model_type]
+    if dtype not in DTYPES:
+        raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(DTYPES)}")
     kinds = family.kinds(config) if family.kinds else None
     layers = config.whole("num_hidden_layers", len(kinds) if kinds else None)
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")
@@ -78,7 +81,7 @@ def _to_card(config: ConfigValues) -> Transformer:
         "intermediate_size": config.any_of("intermediate_size", "moe_intermediate_size"),
         "vocab_size": config.whole("vocab_size"),
         "tied_embeddings": config.flag("tie_word_embeddings"),
-        "max_context": _max_context(config),
+        "max_context": config.any_of("max_position_embeddings", "model_max_length", otherwise=_DEFAULT_CONTEXT),
         "dtype": dtype,
         "source": f"Hugging Face config {file.name}",
     }
@@ -92,12 +95,6 @@ def _to_card(config: ConfigValues) -> Transformer:
         if "attention" in weights and part in modules and weights.setdefault(part, dtype) == weights["attention"]:
             del weights[part]  # as the attention's others
     return as_record(Transformer, card | kept, file, "card")
-
-
-def _max_context(config: ConfigValues) -> int:
-    """The longest context, which Kimi Linear calls ``model_max_length``."""
-    known = any(config.values.get(key) is not None for key in ("max_position_embeddings", "model_max_length"))
-    return config.any_of("max_position_embeddings", "model_max_length") if known else _DEFAULT_CONTEXT
 
 
 def _eagle3(config: ConfigValues) -> dict[str, Any]:
@@ -127,9 +124,4 @@ def quantisation_file(file: Path) -> Path:
 def _beside(file: Path) -> dict[str, Any]:
     """The ``quantization`` of the file beside a config; empty where there is none."""
     path = quantisation_file(file)
-    if not isfile(path):
-        return {}
-    values = read_json(path, "hf_quant_config.json")
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: must be an object, got {told(values)}")
-    return ConfigValues(path, values).object("quantization")
+    return _values(path, "hf_quant_config.json").object("quantization") if isfile(path) else {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.record import record
-from ssdsim.transformer.families import MOST_LAYERS
+from ssdsim.transformer.hybrids import MOST_LAYERS
 
 _ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
 _LATENT_ATTENTION = ("self_attn.q_a_proj", "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj")

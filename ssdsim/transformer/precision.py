@@ -72,21 +72,15 @@ class Precision:
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats of all its parts, each once."""
-        of_parts = (
-            self.attention,
-            self.of_attention_out,
-            self.of("recurrent"),
-            self.mlp,
-            self.of_experts,
-            self.lm_head,
-        )
-        return tuple(dict.fromkeys((self.activations, *of_parts, self.kv)))
+        return tuple(dict.fromkeys((self.activations, *self._of_blocks.values(), self.lm_head, self.kv)))
+
+    @property
+    def _of_blocks(self) -> dict[str, str]:
+        return {part: self.of(part) for part in ("attention", "attention_out", "recurrent", "mlp", "experts")}
 
     @property
     def weights(self) -> str:
         """The format of the blocks' weights, in words where there are several."""
-        by_part = {"attention": self.attention, "attention_out": self.of_attention_out}
-        by_part |= {"recurrent": self.of("recurrent"), "mlp": self.mlp, "experts": self.of_experts}
-        if len(set(by_part.values())) == 1:
+        if len(set(self._of_blocks.values())) == 1:
             return self.mlp
-        return ", ".join(f"{part} {kept}" for part, kept in by_part.items() if getattr(self, part))
+        return ", ".join(f"{part} {kept}" for part, kept in self._of_blocks.items() if getattr(self, part))

@@ -11,6 +11,9 @@ from typing import Any, TypeGuard
 
 from ssdsim.base.errors import InputError, nearest, told
 
+Said = Mapping[str, Any]
+"""An object of a checkpoint's JSON."""
+
 METHODS = ("fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4")
 """Names of ``quant_method`` that are read."""
 
@@ -39,11 +42,7 @@ _CACHE_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
 
 
 def quantised(
-    config: Mapping[str, Any],
-    beside: Mapping[str, Any],
-    modules: Mapping[str, Sequence[str]],
-    mtp: Sequence[str],
-    file: Path,
+    config: Said, beside: Said, modules: Mapping[str, Sequence[str]], mtp: Sequence[str], file: Path
 ) -> dict[str, Any]:
     """``weights`` and ``kv_dtype`` of a card.
 
@@ -67,8 +66,8 @@ def quantised(
     said = {**beside, **{key: value for key, value in config.items() if value is not None}}
     if not said:
         return {}
-    fields: dict[str, Any] = {}
     cache = _cache(said, file)
+    fields: dict[str, Any] = {} if cache is None else {"kv_dtype": cache}
     if _is_mixed(said):
         fields["weights"] = _by_layer(said, modules, file)
         inside = tuple(f"{place}." for place in mtp)
@@ -80,12 +79,10 @@ def quantised(
         if _names_the_head(said, left_out):
             weights["lm_head"] = kept
         fields["weights"] = weights
-    if cache is not None:
-        fields["kv_dtype"] = cache
     return fields
 
 
-def _format(said: Mapping[str, Any], file: Path) -> str | None:
+def _format(said: Said, file: Path) -> str | None:
     """The format of the quantised weights; None where only the cache is."""
     algorithm = said.get("quant_algo")
     method = said.get("quant_method", "modelopt" if "quant_algo" in said or "kv_cache_quant_algo" in said else None)
@@ -103,12 +100,12 @@ def _format(said: Mapping[str, Any], file: Path) -> str | None:
     return None if method == "modelopt" else _of_bits(said.get("bits", said.get("w_bit", 4)), file)
 
 
-def _is_mixed(said: Mapping[str, Any]) -> bool:
+def _is_mixed(said: Said) -> bool:
     """Tell whether ModelOpt tells the algorithm of every layer."""
     return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
 
 
-def _by_layer(said: Mapping[str, Any], modules: Mapping[str, Sequence[str]], file: Path) -> dict[str, str]:
+def _by_layer(said: Said, modules: Mapping[str, Sequence[str]], file: Path) -> dict[str, str]:
     """Formats of parts whose modules are listed one by one; one that is not listed is not quantised."""
     listed = {_of_text(name): algorithm for name, algorithm in said["quantized_layers"].items()}
 
@@ -143,7 +140,7 @@ def _of_bits(bits: Any, file: Path) -> str:
     return _BITS[bits]
 
 
-def _of_groups(said: Mapping[str, Any], file: Path) -> str:
+def _of_groups(said: Said, file: Path) -> str:
     """Compressed-tensors describes groups of layers, which must be alike here."""
     groups = said.get("config_groups")
     weights = [group.get("weights") for group in groups.values() if isinstance(group, Mapping)] if _is(groups) else []
@@ -154,7 +151,7 @@ def _of_groups(said: Mapping[str, Any], file: Path) -> str:
     return formats.pop()
 
 
-def _of_scheme(scheme: Mapping[str, Any], stored: Any, file: Path) -> str:
+def _of_scheme(scheme: Said, stored: Any, file: Path) -> str:
     bits, kind, group = scheme.get("num_bits"), scheme.get("type", "int"), scheme.get("group_size")
     if (bits, kind) == (8, "float"):
         return "float8-block" if scheme.get("strategy") == "block" or scheme.get("block_structure") else "float8"
@@ -167,7 +164,7 @@ def _of_scheme(scheme: Mapping[str, Any], stored: Any, file: Path) -> str:
     )
 
 
-def _cache(said: Mapping[str, Any], file: Path) -> str | None:
+def _cache(said: Said, file: Path) -> str | None:
     for key in _CACHE_KEYS:
         scheme = said.get(key)
         if not scheme:
@@ -182,7 +179,7 @@ def _cache(said: Mapping[str, Any], file: Path) -> str | None:
 class _Names:
     """The modules that are not quantised: names, patterns with ``*``, or regular expressions after ``re:``."""
 
-    def __init__(self, said: Mapping[str, Any], file: Path) -> None:
+    def __init__(self, said: Said, file: Path) -> None:
         self.file = file
         given: Any = next((said[key] for key in _LEFT_OUT_KEYS if said.get(key)), [])
         if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
@@ -265,12 +262,12 @@ def _expression(text: str, file: Path) -> re.Pattern[str]:
         raise InputError(f"{file}: {told(text)} is no regular expression ({error})") from None
 
 
-def _names_the_head(said: Mapping[str, Any], left_out: _Names) -> bool:
+def _names_the_head(said: Said, left_out: _Names) -> bool:
     """Tell whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that alone."""
     listed = any(key in said for key in _LEFT_OUT_KEYS)
     by_list = "config_groups" in said or said.get("quant_method", "modelopt") in ("modelopt", "compressed-tensors")
     return listed and by_list and not left_out.has("lm_head")
 
 
-def _is(value: Any) -> TypeGuard[Mapping[str, Any]]:
+def _is(value: Any) -> TypeGuard[Said]:
     return isinstance(value, Mapping)

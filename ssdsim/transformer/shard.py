@@ -140,8 +140,7 @@ class Shard:
         """Attention by heads; ``projected`` of keys and values have a projection of their own."""
         card, shaped = self.card, self.card.vocab_size == 0
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
-        q_out, kv_out = heads * head_dim, kv_heads * head_dim
-        weights, dtype = self.precision.attention, self.precision.activations
+        q_out, kv_out, weights = heads * head_dim, kv_heads * head_dim, self.precision.attention
         queries_out = 2 * q_out if card.attention_gate else q_out
         ops: list[Operation] = [self._gemm("qkv", queries_out + projected * kv_out, card.attention_input, weights)]
         if card.head is not None and card.head.reads == "cached" and self.fused:
@@ -153,21 +152,8 @@ class Shard:
                 ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
-        ops.append(
-            Attention(
-                "attention",
-                self.batch,
-                self.queries,
-                context,
-                heads,
-                kv_heads,
-                head_dim,
-                dtype,
-                self.masked,
-                self._kv_dtype,
-                windowed,
-            )
-        )
+        seen = (self.batch, self.queries, context, heads, kv_heads, head_dim, self.precision.activations)
+        ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
         ops += self._attention_gate(q_out)
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:

@@ -13,8 +13,8 @@ import ssdsim
 from ssdsim.base.intervals import Measured
 from ssdsim.engine.clock import Clock
 from ssdsim.engine.simulate import SimulatedRounds, simulate
+from ssdsim.rounds.drawn import chain_states
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.outcomes import chain_states
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.scenario import Scenario
 from tests.cli.in_process import asked

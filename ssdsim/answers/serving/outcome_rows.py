@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.rounds.drawn import SharedChances
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.outcomes import SharedChances
 
 BELOW_ONE = 1.0 - 1e-9
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
 from typing import Protocol
@@ -15,6 +15,9 @@ from ssdsim.speculation.trees.dynamic_program import BestTrees, best_trees
 from ssdsim.speculation.trees.growth import grown, never_rise
 from ssdsim.speculation.trees.rank_model import RankModel
 from ssdsim.speculation.trees.shape import Rates, Tree
+
+Path = tuple[int, ...]
+"""A node's ranks on the way from the root."""
 
 
 class Drafted(Protocol):
@@ -88,18 +91,19 @@ class DynamicTrees:
 
     def tree(self, rates: Rates) -> Tree:
         """The tree of a round with these rates; ties go to the shallower node."""
-        proposed: dict[tuple[int, ...], float] = {}
-        inputs: list[tuple[int, ...]] = [()]
+        proposed: dict[Path, float] = {}
+        inputs: list[Path] = [()]
         for of_ranks in rates[: self.depth, : self.beam].tolist():
-            level = {
-                (*path, rank): proposed.get(path, 1.0) * rate
-                for path in inputs
-                for rank, rate in enumerate(of_ranks, start=1)
-            }
+            level = _guesses(inputs, proposed, of_ranks)
             inputs = nlargest(self.beam, level, key=lambda path: level[path])
             proposed |= level
         best = nlargest(self.nodes, proposed, key=lambda path: (proposed[path], -len(path), *(-rank for rank in path)))
         return Tree.of_paths(best)
+
+
+def _guesses(inputs: Sequence[Path], scores: Mapping[Path, float], of_ranks: Sequence[float]) -> dict[Path, float]:
+    """The scores of all guesses after some nodes."""
+    return {(*path, n): scores.get(path, 1.0) * rate for path in inputs for n, rate in enumerate(of_ranks, start=1)}
 
 
 def tree_of_widths(rates: Rates, widths: Sequence[int], expanded: int | None = None) -> StaticTree:
@@ -108,14 +112,10 @@ def tree_of_widths(rates: Rates, widths: Sequence[int], expanded: int | None = N
     Only the ``expanded`` likeliest of a depth have children, all where it is None: with one it is a chain with siblings
     that nothing goes on from (CaPE).
     """
-    scores: dict[tuple[int, ...], float] = {}
-    inputs: list[tuple[int, ...]] = [()]
+    scores: dict[Path, float] = {}
+    inputs: list[Path] = [()]
     for of_ranks, width in zip(rates.tolist(), widths, strict=False):
-        level = {
-            (*path, rank): scores.get(path, 1.0) * rate
-            for path in inputs
-            for rank, rate in enumerate(of_ranks, start=1)
-        }
+        level = _guesses(inputs, scores, of_ranks)
         kept = nlargest(width, level, key=lambda path: (level[path], *(-rank for rank in path)))
         scores |= {path: level[path] for path in kept}
         inputs = kept[:expanded]
