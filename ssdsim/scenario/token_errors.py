@@ -115,8 +115,9 @@ class KnownTokens:
 
     def _at_once(self, changes: Changes) -> Averages | None:
         """None where the kernel does not take what changes in columns."""
-        numbers = all(isinstance(each, float) for values in changes.values() for each in values)
-        if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and numbers and RATES.issuperset(changes)):
+        if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
+            return None
+        if not all(isinstance(values[0], float) for values in changes.values()):  # not rates by position
             return None
         columns = {name: np.array(values)[:, None] for name, values in changes.items()}
         made = averages_under(*self._of, columns)

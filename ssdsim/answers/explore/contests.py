@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -174,7 +175,7 @@ class _Numbers:
         }
         return _joined([_digits(values[name], places) for name, places in THRESHOLDS.items()])
 
-    @property
+    @cached_property
     def stays(self) -> NDArray[np.bool_]:
         """Where both bounds over all ranges are shown alike; not where there is none."""
         lowest, highest = (np.char.mod("%.2f", each) for each in (self.lowest, self.highest))
@@ -206,6 +207,10 @@ def _joined(parts: Sequence[NDArray[np.str_]]) -> NDArray[np.str_]:
     for part in parts[1:]:
         found = np.char.add(found, part)
     return found
+
+
+_Told = tuple[Contest[str], str, Mapping[str, float]]
+"""What a template is made of: the contest, the subject, and the GPUs of each."""
 
 
 class _Cases:
@@ -245,25 +250,18 @@ class _Cases:
         codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
         present = np.stack([~np.isnan(self._numbers[rival].ratio) for rival in rivals])
         found = np.full(len(best), -1, dtype=np.int64)
-        groups = [
-            (points, self._told(points[0], _those(rivals, present[:, points[0]])))
-            for points in self._alike(codes, rivals, np.flatnonzero(present.any(axis=0)))
-        ]
-        undecided = {
-            rival: [points for points, told in groups if told[0].closest == rival and not told[0].decided]
-            for rival in rivals
-        }
-        doubts = {rival: self._doubted(rival, np.concatenate(of)) for rival, of in undecided.items() if of}
-        for points, told in groups:
-            rival = told[0].closest
-            inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
-            if told[0].decided:
-                found[points] = self._number(_case(codes[points[0]], Basis(inputs), told))
-                continue
-            numbers, of_number = doubts[rival]
-            for number in np.unique(numbers[points]).tolist():
-                basis = Basis(inputs, of_number[number])
-                found[points[numbers[points] == number]] = self._number(_case(codes[points[0]], basis, told))
+        groups: dict[tuple[str, bool], list[tuple[NDArray[np.intp], _Told]]] = {}
+        for points in self._alike(codes, rivals, np.flatnonzero(present.any(axis=0))):
+            told = self._told(points[0], _those(rivals, present[:, points[0]]))
+            groups.setdefault((told[0].closest, told[0].decided), []).append((points, told))
+        for (rival, decided), of in groups.items():
+            sure = np.zeros(len(best), dtype=np.intp), [()]
+            numbers, doubts = sure if decided else self._doubted(rival, np.concatenate([points for points, _ in of]))
+            for points, told in of:
+                inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
+                for number in np.unique(numbers[points]).tolist():
+                    case = _case(codes[points[0]], Basis(inputs, doubts[number]), told)
+                    found[points[numbers[points] == number]] = self._number(case)
         return found
 
     def _number(self, case: Case) -> int:
@@ -290,8 +288,7 @@ class _Cases:
     def _gpus(self, name: str) -> Floats:
         return self._sides[name].gpus[self._rows[name]]
 
-    def _told(self, at: int, rivals: Sequence[str]) -> tuple[Contest[str], str, Mapping[str, float]]:
-        """What a template is made of."""
+    def _told(self, at: int, rivals: Sequence[str]) -> _Told:
         over = {rival: self._numbers[rival].versus(at) for rival in rivals}
         gpus = {name: float(self._gpus(name)[at]) for name in (self._subject, *rivals)}
         return Contest(over, self._probability(at, rivals)), self._subject, gpus
@@ -333,7 +330,7 @@ def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
 
 
-def _case(code: np.str_, basis: Basis, told: tuple[Contest[str], str, Mapping[str, float]]) -> Case:
+def _case(code: np.str_, basis: Basis, told: _Told) -> Case:
     return Case(str(code), template(basis, *told), told[0].outcome)
 
 
