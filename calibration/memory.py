@@ -91,7 +91,7 @@ def check_memory(workload: Workload, devices: Sequence[str]) -> None:
 
 
 def free_memory_bytes() -> int:
-    """What the machine can still give (Linux; elsewhere all that it has)."""
+    """Memory that the machine can still give (Linux; elsewhere all that it has)."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

@@ -24,7 +24,7 @@ _NONE = 1e-9
 
 @dataclass(frozen=True)
 class Swing:
-    """``low`` and ``high`` are the ratio where the input (``what``) is at the lower and upper end of where it may lie.
+    """A ratio's swing: ``low`` and ``high`` at the lower and upper end of where the input (``what``) may lie.
 
     ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
     A ``placeholder`` lies in its plausible range, what is ``given`` in the user's, which ``over`` says; a rate that was
@@ -42,7 +42,7 @@ class Swing:
 
     @property
     def width(self) -> FloatOrArray:
-        """Between the bounds, in logarithms."""
+        """The distance of the bounds, in logarithms."""
         return np.abs(np.log(self.highest / self.lowest))
 
     @property
@@ -51,19 +51,19 @@ class Swing:
         return self.width > _NONE
 
     def at(self, row: int) -> Swing:
-        """Of one row of columns."""
+        """The swing of one row of columns."""
         low, high, lowest, highest = (float(each[row]) for each in (self.low, self.high, self.lowest, self.highest))
         return replace(self, low=low, high=high, lowest=lowest, highest=highest)
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
-    """Of tokens/s of a sequence of ``first`` over those of ``other``, the widest first; none that moves nothing."""
+    """Swings of a sequence's tokens/s of ``first`` over ``other``, the widest first; none that moves nothing."""
     made = [each.at(0) for each in swings_over(SideBySide.of([first]), SideBySide.of([other]))]
     return sorted((each for each in made if each.moves), key=lambda each: -each.width)
 
 
 def swings_over(own: SideBySide, its: SideBySide) -> list[Swing]:
-    """:func:`swings` of many pairs in columns: of the same ranges, and of the same tokens where a pair was measured."""
+    """Swings of many pairs in columns: of the same ranges, and of the same tokens where a pair was measured."""
     ways = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
     if not ways:
         return []
@@ -95,12 +95,12 @@ def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Way]:
 
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
-    """What their tokens rest on."""
+    """The inputs that the scenarios' tokens rest on."""
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 
 
 def _inputs(*sides: SideBySide) -> tuple[TokenInput, ...]:
-    """The same of rows whose tokens rest on the same."""
+    """Inputs of rows whose tokens rest on the same."""
     return of_all({rows.strategy.name: rows.known[0].inputs for rows in sides})
 
 
@@ -121,4 +121,5 @@ def _from_to(end: float, present: float) -> list[float]:
 
 
 def _per_user(rows: SideBySide, over: Changes) -> Array:
+    """Tokens/s of a sequence, a row each and a column a case."""
     return np.asarray(rates_over(rows, lambda known: known.over(over)) / rows.batch[:, None])

@@ -42,7 +42,7 @@ from ssdsim.scenario.points import subject_among
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
-"""What a simulated token takes at most of a core, runs that a search for a capacity takes, and what is long."""
+"""Seconds of a core that a simulated token takes at most, runs of a search for a capacity, and what is long."""
 
 
 @click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
@@ -110,7 +110,7 @@ def command(
 
 
 def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
-    """At most: of each policy at each load and in its search, and of each K for good at each load."""
+    """The most runs: of each policy at each load and in its search, and of each K for good at each load."""
     names, ks = set(str(options["strategies"] or _STRATEGIES).split(",")), 0
     if batching.says_k is not None:
         names, ks = names | {AUTO}, len(ks_of(batching.says_k, options))
@@ -118,7 +118,7 @@ def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any
 
 
 def _say_cost(requests: Workload, count: int, output: Path | None) -> None:
-    """Before long work: what it is, and how it is stopped."""
+    """Say before long work what it is, and how it is stopped."""
     tokens = int(requests.output_tokens.sum())
     if count * tokens * _TOKEN_S < _LONG_S:
         return
@@ -130,7 +130,7 @@ def _say_cost(requests: Workload, count: int, output: Path | None) -> None:
 
 
 def _save_timeline(serving: Serving, path: Path) -> None:
-    """Of the schedule where there is one, else of the subject, at the first load."""
+    """Save a timeline of the schedule where there is one, else of the subject, at the first load."""
     policy = serving.policies.by_name.get(AUTO) or serving.policies.by_name[serving.subject]
     load = serving.points[0].workload
     timeline(run(policy, load, serving.how), policy).save(path)
@@ -139,7 +139,7 @@ def _save_timeline(serving: Serving, path: Path) -> None:
 def _compare(
     path: Path, load: Load, batching: Batching, scenario: dict[str, Any], seed: int, output: Path | None, as_json: bool
 ) -> None:
-    """One strategy, the subject, against what a benchmark saw of the model that it names."""
+    """Compare one strategy, the subject, with what a benchmark saw of the model that it names."""
     if batching.k_table is not None:
         raise InputError("--k-table has no effect with --compare, which is about one strategy with one K")
     requests, log = load.logged(seed)

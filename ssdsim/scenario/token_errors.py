@@ -36,13 +36,13 @@ _SURE = 1e-6
 _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
 
 Change = Mapping[str, Any]
-"""Options that are others, by their names."""
+"""Options that have other values, by their names."""
 
 Changes = Mapping[str, Sequence[Any]]
-"""Options that are others in each of several cases, in columns."""
+"""Options that have other values in each of several cases, in columns."""
 
 Moves = Mapping[str, Averages]
-"""What one standard deviation adds to the averages, by direction."""
+"""Additions to the averages by one standard deviation, by direction."""
 
 
 def each_of(changes: Changes) -> list[Change]:
@@ -57,14 +57,14 @@ def cases(changes: Changes) -> int:
 
 @dataclass(frozen=True)
 class Cases:
-    """What rounds do in several cases, in columns."""
+    """Averages of rounds in several cases of changed options, in columns."""
 
     changes: Changes
     averages: Averages
 
 
 class KnownTokens:
-    """What a strategy's round does to a sequence, on which ``inputs`` that rests, and how it moves with them.
+    """A strategy's tokens in a round, on which ``inputs`` these rest, and how they move with them.
 
     ``open`` are the inputs that may lie anywhere in a range.
     """
@@ -83,12 +83,12 @@ class KnownTokens:
 
     @property
     def is_sure(self) -> bool:
-        """Nothing about its tokens may be otherwise."""
+        """True where nothing about its tokens may be otherwise."""
         return not self.open and not self._directions
 
     @cached_property
     def moves(self) -> Moves:
-        """Empty without a measured pair."""
+        """The moves of its averages, by direction; none without a measured pair."""
         return moves(*self._of, self._directions)
 
     def over_ranges(self, errors: TimingErrors) -> Averages:
@@ -104,7 +104,7 @@ class KnownTokens:
         return self._at_looks[errors]
 
     def over(self, changes: Changes) -> Cases:
-        """Any cases; remembered, since scenarios at other prices ask the same."""
+        """Averages in any cases; remembered, since scenarios at other prices ask the same."""
         key = tuple((name, *values) for name, values in changes.items())
         if key not in self._over:
             self._over[key] = self._made(changes)
@@ -114,7 +114,7 @@ class KnownTokens:
         return Cases(changes, self._at_once(changes) or self._one_by_one(changes))
 
     def _at_once(self, changes: Changes) -> Averages | None:
-        """None where the kernel does not take what changes in columns."""
+        """Averages of all cases from one kernel; None where it does not take what changes in columns."""
         if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
             return None
         if not all(isinstance(values[0], float) for values in changes.values()):  # not rates by position
@@ -124,7 +124,7 @@ class KnownTokens:
         return repeated_over(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
 
     def _one_by_one(self, changes: Changes) -> Averages:
-        """Each different case once."""
+        """Averages of all cases, each different one worked out once."""
         numbers: dict[tuple[tuple[str, Any], ...], int] = {}
         of = [numbers.setdefault(tuple(each.items()), len(numbers)) for each in each_of(changes)]
         made = [averages_under(*self._of, dict(change)) for change in numbers]
@@ -132,7 +132,7 @@ class KnownTokens:
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
-    """How a strategy's rounds move with what is uncertain; ``settings`` are those that its kernel was made with."""
+    """The moves of a strategy's rounds with what is uncertain; ``settings`` are those that its kernel was made with."""
     averages: dict[str, Averages] = {}
     for each in uncertain:
         high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
@@ -170,13 +170,13 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
 
 
 def _without_negatives(pmf: Array) -> Array:
-    """What a linear move left of a distribution."""
+    """The distribution that a linear move left, without its negative parts."""
     kept = np.maximum(pmf, 0.0)
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
 
 def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Change) -> Averages:
-    """What rounds do where options are others, and the outcomes that are cached are held."""
+    """Averages of rounds where options are others, and the outcomes that are cached are held."""
     return strategy.kernel(settings_under(settings, change), drafter).averages
 
 
@@ -203,7 +203,7 @@ class Direction:
 
 
 def directions(settings: Settings, sds: float) -> Iterator[Direction]:
-    """What a pair leaves uncertain, ``sds`` standard deviations up and down; nothing without a pair."""
+    """Uncertain rates of a pair, ``sds`` standard deviations up and down; nothing without a pair."""
     chosen = chosen_in(settings)
     if chosen is None:
         return

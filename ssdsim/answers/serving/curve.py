@@ -21,27 +21,25 @@ def spaced(first: int, ratio: float, exact: int = 1) -> tuple[int, ...]:
 _NODES = spaced(1, 1.05, _EXACT)
 
 
-class Curve:
+class Curve(dict[int, float]):
     """``at(node)`` is exact at nodes; between two of them a straight line. What was asked once is known."""
 
     def __init__(self, at: Callable[[int], float], nodes: Sequence[int] = _NODES) -> None:
+        super().__init__()
         self._at = at
         self._nodes = nodes
-        self._known: dict[int, float] = {}
 
-    def __call__(self, x: int) -> float:
-        event = self._known.get(x)
-        if event is None:
-            event = self._known[x] = self._between(x)
-        return event
+    def __missing__(self, x: int) -> float:
+        y = self[x] = self._between(x)
+        return y
 
     def _between(self, x: int) -> float:
         low = max(0, bisect_right(self._nodes, x) - 1)
         start = self._nodes[low]
         if x == start:
             return self._at(x)
-        value = self(start)
+        value = self[start]
         if x < start:
             return value
         end = self._nodes[low + 1]
-        return value + (x - start) / (end - start) * (self(end) - value)
+        return value + (x - start) / (end - start) * (self[end] - value)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 
-Round = tuple[float, float, int, int, int, int, int, int]
-"""Start and end (s), sequences decoding, sequences held, bits of the round, variant, tokens of prompts, and sequences
-that stand still meanwhile."""
+ROUND = ("start_s", "end_s", "decoding", "held", "bits", "variant", "prompt_tokens", "still")
+"""Of a round: start and end, sequences decoding, sequences held, bits of what happened, number of the variant, tokens
+of prompts, and sequences that stand still meanwhile."""
 
 
 class Requests:
@@ -30,7 +30,7 @@ class Requests:
 
 @dataclass
 class Run:
-    """One run of a replica or of several: the workload, its requests, each replica's rounds.
+    """One run of a replica or of several: the workload, its requests, each replica's rounds, shape ``(rounds, 8)``.
 
     ``misses`` of ``lookups`` outcomes of sequences were not in a speculation cache; ``wasted_tokens`` were processed
     again after a preemption. ``most_blocks`` is the largest number of blocks in use by ledger.
@@ -40,16 +40,15 @@ class Run:
     requests: Requests
     gpus: float
     miss_bits: list[int]
-    rounds: list[list[Round]] = field(default_factory=list)
+    rounds: list[Array] = field(default_factory=list)
     misses: int = 0
     lookups: int = 0
     wasted_tokens: int = 0
 
     @cached_property
     def columns(self) -> Array:
-        """All rounds, shape ``(8, rounds)``, in the order of :data:`Round`."""
-        rows = [row for each in self.rounds for row in each]
-        return np.array(rows, dtype=float).T if rows else np.zeros((8, 0))
+        """All rounds, shape ``(8, rounds)``, in the order of :data:`ROUND`."""
+        return self.rounds[0].T if len(self.rounds) == 1 else np.concatenate(self.rounds).T
 
     @property
     def round_s(self) -> Array:
@@ -64,10 +63,8 @@ class Run:
     @cached_property
     def gap_s(self) -> Array:
         """Seconds between a round's tokens and those before: the round, and passes over prompts that it waited for."""
-        waited = np.concatenate(
-            [_waited(np.array(each, dtype=float).T) for each in self.rounds if each] or [np.zeros(0)]
-        )
-        return np.asarray(self.round_s + waited)
+        waited = [_waited(each.T) for each in self.rounds if each.size]
+        return np.asarray(self.round_s + np.concatenate(waited or [np.zeros(0)]))
 
     @property
     def end_s(self) -> float:

@@ -188,7 +188,7 @@ def _minute(run: Run, start_s: float) -> dict[str, list[float]]:
 
     ``at_s`` when each begins, ``running`` what decodes, ``held`` what is decoded or processed, ``variant`` which runs.
     """
-    rounds = np.array(run.rounds[0], dtype=float).T if run.rounds and run.rounds[0] else np.zeros((8, 0))
+    rounds = run.rounds[0].T
     shown = rounds[:, (rounds[0] >= start_s) & (rounds[0] < start_s + 60.0)]
     shown = shown[:, :: max(1, shown.shape[1] // _SHOWN)]
     columns = {"at_s": shown[0] - start_s, "running": shown[2] + shown[7], "held": shown[3], "variant": shown[5]}

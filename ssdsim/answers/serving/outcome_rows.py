@@ -40,11 +40,12 @@ class OutcomeRows:
         cdf = np.cumsum(rows, axis=1)
         cdf /= cdf[:, -1:]
         self.cdf = (cdf + np.arange(kinds * states)[:, None]).ravel()
-        self.tokens = np.tile(each, kinds * states).astype(np.int64)
+        self.tokens = np.tile(each, kinds * states).astype(float)
         self.state = np.tile(to, kinds * states).astype(np.uint8)
         self.most_tokens = width - 1
         self.is_certain = tokens.is_certain
         self.kinds = kinds
+        self.several = kinds * states > 1
         self._rows = rows
 
     def kind_of(self, uniform: Array) -> NDArray[np.int64]:

@@ -77,18 +77,18 @@ class PromptTable:
 
     def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
         """What ``chunks`` add to a pass over ``decoded`` tokens."""
-        total = decoded + sum(chunk.tokens for chunk in chunks)
+        total = decoded + sum([chunk.tokens for chunk in chunks])
         share = decoded / total
-        tokens_s = share * self._beside(total) + (1.0 - share) * self._alone(total) - self._decoded(decoded)
-        heads_s = self._heads(decoded + len(chunks)) - self._heads(decoded)
-        host_s = self._host_with_prompts(total) - self._host_decoding(decoded)
+        tokens_s = share * self._beside[total] + (1.0 - share) * self._alone[total] - self._decoded[decoded]
+        heads_s = self._heads[decoded + len(chunks)] - self._heads[decoded]
+        host_s = self._host_with_prompts[total] - self._host_decoding[decoded]
         return tokens_s + heads_s + self._over_cache_s(chunks) + host_s
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
-        total = sum(chunk.tokens for chunk in chunks)
-        host_s = self._host_with_prompts(total)
-        return self._alone(total) + self._heads(len(chunks)) + self._over_cache_s(chunks) + host_s
+        total = sum([chunk.tokens for chunk in chunks])
+        host_s = self._host_with_prompts[total]
+        return self._alone[total] + self._heads[len(chunks)] + self._over_cache_s(chunks) + host_s
 
     def _host_s(self, forward: ForwardPass) -> float:
         """What the runtime adds between a pass's kernels."""
@@ -99,7 +99,7 @@ class PromptTable:
         seconds = 0.0
         for chunk in chunks:
             end = chunk.prefix + chunk.tokens
-            seconds += self._attention(end) * (1.0 - chunk.prefix * (chunk.prefix + 1) / (end * (end + 1)))
+            seconds += self._attention[end] * (1.0 - chunk.prefix * (chunk.prefix + 1) / (end * (end + 1)))
         return seconds
 
     def _forward(self, tokens: int) -> ForwardPass:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable
 from math import isnan
@@ -9,10 +10,11 @@ from math import isnan
 import numpy as np
 
 from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
-from ssdsim.answers.serving.journal import Requests, Round
+from ssdsim.answers.serving.journal import ROUND, Requests
 from ssdsim.answers.serving.outcome_rows import BELOW_ONE, OutcomeRows, Uniforms
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.checks import Array
 from ssdsim.transformer.mixed import Chunk
 
 
@@ -32,16 +34,13 @@ class Replica:
         self.number = number
         self.now = 0.0
         self.waiting: deque[int] = deque()
-        self.rounds: list[Round] = []
+        self._journal, self._round = array("d"), 0  # its numbers, one round after the other
         self.misses = self.lookups = self.wasted_tokens = 0
         self.finished: list[int] = []
         self._prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
         most = batching.max_batch
-        self._whole = np.zeros((4, most), dtype=np.int64)
-        self._left, self._total, self._request, self._since = self._whole
-        self._rows = np.zeros((2, most))
-        self._row, self._kind = self._rows
-        self._state = np.zeros(most, dtype=np.uint8)
+        self._sequences, self._ones = np.zeros((6, most)), np.ones(most)
+        self._left, self._total, self._request, self._since, self._row, self._kind = self._sequences
         self._running = self._cached = 0  # sequences that decode, and their cached tokens
         self._prompt_tokens = 0  # of the prompts that are being processed
         self._surely = 0  # rounds in which surely no sequence ends
@@ -80,6 +79,11 @@ class Replica:
         return bool(self.waiting or self._running or self._prefilling)
 
     @property
+    def rounds(self) -> Array:
+        """Its rounds, a row each: :data:`ssdsim.answers.serving.journal.ROUND`."""
+        return np.frombuffer(self._journal).reshape(-1, len(ROUND))
+
+    @property
     def held(self) -> int:
         """Sequences that are decoded or processed."""
         return self._running + len(self._prefilling)
@@ -115,10 +119,11 @@ class Replica:
         """One round of ``running`` sequences, with chunks of prompts of which some end."""
         rows, table = variant.rows, variant.table
         if rows.is_certain:
-            made, states, before = running * rows.tokens_of_certain, bytes(running), b""
-            self._left[:running] -= rows.tokens_of_certain
+            tokens, states, before = np.full(running, rows.tokens_of_certain), bytes(running), b""
         else:
-            made, states, before = self._draw(rows, running)
+            before = self._states(running) if variant.asks_before else b""
+            tokens, states = self._draw(rows, running)
+        self._left[:running] -= tokens
         bits = 0
         for bit, ends, state in variant.asked:
             if state in (states if ends else before):
@@ -136,11 +141,11 @@ class Replica:
             self.drafted_s = table.drafting_s(running, context, bits, chunks)
         end = self._log(seconds, running, bits, chunks)
         if self._steering is not None:
-            self._steer(running, made)
+            self._steer(tokens)
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
-        self._cached += made
+        self._cached += int(tokens.dot(self._ones[:running]))  # sooner than their sum
         if self._surely:
             self._surely -= 1
         else:
@@ -148,26 +153,27 @@ class Replica:
         if ended:
             self._join(variant, ended, forced, end)
 
-    def _draw(self, rows: OutcomeRows, running: int) -> tuple[int, bytes, bytes]:
-        """A round of each sequence: tokens of all together, and the states in which they end it and began it."""
+    def _states(self, running: int) -> bytes:
+        """The states in which the sequences are."""
+        return (self._row[:running] - self._kind[:running]).astype(np.uint8).tobytes()
+
+    def _draw(self, rows: OutcomeRows, running: int) -> tuple[np.ndarray, bytes]:
+        """A round of each sequence: its tokens, and the states in which they end it."""
         uniform, row = self._uniforms.take(running), self._row[:running]
         chances = self._chances[self._number]
         if chances is not None:
             kind, state = np.divmod(row.astype(np.int64), len(rows.states))
             uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
-        drawn = rows.cdf.searchsorted(uniform + row, side="right")
-        tokens = rows.tokens.take(drawn)
-        self._left[:running] -= tokens
-        made = int(np.add.reduce(tokens))
+        drawn = rows.cdf.searchsorted(uniform + row if rows.several else uniform, side="right")
+        tokens = rows.tokens[drawn]
         if len(rows.states) == 1:
-            return made, bytes(running), bytes(running)
-        before, after = self._state[:running].tobytes(), rows.state.take(drawn)
-        self._state[:running] = after
+            return tokens, bytes(running)
+        after = rows.state[drawn]
         if rows.kinds == 1:
             self._row[:running] = after
         else:
-            np.add(self._kind[:running], after, out=self._row[:running])
-        return made, after.tobytes(), before
+            np.add(self._kind[:running], after, out=row)
+        return tokens, after.tobytes()
 
     def _alike(self, variant: Variant, running: int, horizon_s: float) -> None:
         """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
@@ -176,19 +182,12 @@ class Replica:
         rounds = -(-int(self._left[:running].min()) // each)
         if len(self.policy.variants) > 1 or not self._surely_fits(variant, 0, rounds * running * each):
             rounds = 1
-        if rounds == 1:
-            seconds = [variant.table.round_s(running, self._cached / running, 0)]
-        else:
-            contexts = self._cached / running + np.arange(rounds, dtype=float) * each
-            seconds = variant.table.rounds_s(running, contexts, 0).tolist()
-        done = 0
-        for each_s in seconds:
-            end = self._log(each_s, running, 0, ())
+        context, done = self._cached / running, 0
+        while done < rounds and (not done or self.now < horizon_s):
+            self._log(variant.table.round_s(running, context + done * each, 0), running, 0, ())
             done += 1
-            if end >= horizon_s:
-                break
         if self._steering is not None:
-            self._steer(running, running * each)  # where K may change, a round is alone
+            self._steer(np.full(running, each))  # where K may change, a round is alone
         self._left[:running] -= done * each
         self._cached += done * each * running
         self._surely = max(0, self._surely - done)
@@ -211,7 +210,8 @@ class Replica:
         self._scheduled = running + len(chunks)
         of_prompts = sum(chunk.tokens for chunk in chunks) if chunks else 0
         held, still = self._running + len(self._prefilling), 0 if running else self._running
-        self.rounds.append((start, end, running, held, bits, self._number, of_prompts, still))
+        self._journal.extend((start, end, running, held, bits, self._number, of_prompts, still))
+        self._round += 1
         return end
 
     # requests come
@@ -278,9 +278,7 @@ class Replica:
             if missed and variant.caches:
                 requests.forced_misses[request] += 1
             at, state, kind = self._running, variant.joins_in if missed else 0, int(kinds[request]) * states
-            self._whole[:, at] = left, total, request, len(self.rounds)
-            self._rows[:, at] = kind + state, kind
-            self._state[at] = state
+            self._sequences[:, at] = left, total, request, self._round, kind + state, kind
             self._running = at + 1
             self._cached += total - left
             self._surely = min(self._surely, (left - 1) // variant.rows.most_tokens)
@@ -289,25 +287,18 @@ class Replica:
 
     def _retire(self, end: float) -> None:
         """Sequences that have all their tokens leave."""
-        running = self._running
-        left = self._left[:running]
-        least = int(np.minimum.reduce(left)) if running else 1
-        if least <= 0:
-            over = left <= 0
-            done, kept = over.nonzero()[0], (~over).nonzero()[0]
-            self._cached -= int((self._total[done] - left[done]).sum())
-            for request, since in self._whole[2:, done].T.tolist():
-                self.requests.rounds[request] += len(self.rounds) - since
-                self._finish(request, end)
-            self._keep(kept)
-            least = int(np.minimum.reduce(self._left[: self._running])) if self._running else 1
-        self._surely = (least - 1) // self._variant.rows.most_tokens
-
-    def _keep(self, kept: np.ndarray) -> None:
-        self._whole[:, : kept.size] = self._whole[:, kept]
-        self._rows[:, : kept.size] = self._rows[:, kept]
-        self._state[: kept.size] = self._state[kept]
-        self._running = int(kept.size)
+        least = 1
+        while self._running:
+            at = int(self._left[: self._running].argmin())  # sooner than its minimum
+            least, total, request, since, _, _ = map(int, self._sequences[:, at].tolist())
+            if least > 0:
+                break
+            self._cached -= total - least
+            self.requests.rounds[request] += self._round - since
+            self._finish(request, end)
+            self._running -= 1
+            self._sequences[:, at : self._running] = self._sequences[:, at + 1 : self._running + 1]
+        self._surely = max(0, least - 1) // self._variant.rows.most_tokens
 
     def _finish(self, request: int, end: float) -> None:
         self.requests.last_s[request] = end
@@ -353,7 +344,7 @@ class Replica:
                 self._todo[request] = int(self._left[at])
                 self._cached -= int(self._total[at] - self._left[at])
                 self.wasted_tokens += int(self._total[at] - self._left[at])
-                self.requests.rounds[request] += len(self.rounds) - int(self._since[at])
+                self.requests.rounds[request] += self._round - int(self._since[at])
                 self._running = at
             self.requests.preemptions[request] += 1
             self.waiting.appendleft(request)
@@ -366,10 +357,10 @@ class Replica:
             return self.policy.number(batch, context)
         return self.policy.number_of_k(self._steering.k(batch))
 
-    def _steer(self, running: int, made: int) -> None:
+    def _steer(self, tokens: np.ndarray) -> None:
         """Tell what was accepted: of each sequence's tokens all but the last."""
         assert self._steering is not None
-        if self._steering.heard(running, made / running - 1.0):
+        if self._steering.heard(tokens - 1):
             self._settled_at = -1
 
     def _choose(self, running: int) -> None:
@@ -393,8 +384,9 @@ class Replica:
         self._surely = 0
         variant = self._variant
         states = len(variant.rows.states)
-        self._kind[:running] = self._kinds[wanted][self._request[:running]] * states
+        state = self._row[:running] - self._kind[:running]
+        self._kind[:running] = self._kinds[wanted][self._request[:running].astype(np.int64)] * states
         if before.name != variant.name:
-            self._state[:running] = variant.joins_in
+            state[:] = variant.joins_in
             self._forced = variant.caches and running > 0
-        self._row[:running] = self._kind[:running] + self._state[:running]
+        self._row[:running] = self._kind[:running] + state

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
-from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
@@ -108,6 +106,7 @@ class RoundTable:
         self._steps: dict[tuple[int, int], Mapping[str, Step]] = {}
         self._seconds: dict[tuple[int, int], dict[str, float]] = {}
         self._lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        self._steps_of: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
         seconds = self._seconds_at(1, 0)
         probes = _Probe(0.0), _Probe(1.0)
         for probe in probes:
@@ -139,13 +138,6 @@ class RoundTable:
             lines = self._lines[batch, at] = self._lines_of(batch, at)
         start, slope = lines[bits]
         return start + (context - self._contexts[at]) * slope
-
-    def rounds_s(self, batch: int, contexts: Array, bits: int) -> Array:
-        """:meth:`round_s` of rounds at growing contexts."""
-        first = max(0, bisect_right(self._contexts, contexts[0]) - 1)
-        last = bisect_right(self._contexts, contexts[-1])
-        nodes = self._contexts[first : last + 1]
-        return np.interp(contexts, nodes, [self.round_s(batch, node, bits) for node in nodes])
 
     def mixed_round_s(
         self, batch: int, context: float, bits: int, chunks: Sequence[Chunk], draft_late_s: float = 0.0
@@ -284,12 +276,13 @@ class RoundTable:
 
     def _between(self, batch: int, context: float) -> dict[str, float]:
         at = max(0, bisect_right(self._contexts, context) - 1)
-        low = self._seconds_at(batch, at)
-        share = (context - self._contexts[at]) / (self._contexts[at + 1] - self._contexts[at])
-        if share == 0.0:
-            return dict(low)
-        high = self._seconds_at(batch, at + 1)
-        return {name: s + share * (high[name] - s) for name, s in low.items()}
+        steps = self._steps_of.get((batch, at))
+        if steps is None:
+            low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
+            tokens = self._contexts[at + 1] - self._contexts[at]
+            steps = self._steps_of[batch, at] = [(name, s, (high[name] - s) / tokens) for name, s in low.items()]
+        more = context - self._contexts[at]
+        return {name: s + more * slope for name, s, slope in steps}
 
     def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
         """By the bits, seconds at a node and by how much they grow with every token from there to the next one."""

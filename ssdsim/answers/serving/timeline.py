@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ssdsim.answers.serving.journal import Round, Run
+from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.engine.trace import Trace
 
@@ -20,7 +20,7 @@ def timeline(run: Run, policy: Policy, start_s: float = 0.0, end_s: float = np.i
     """
     trace = Trace(f"ssdsim serve {policy.title}")
     for number, rounds in enumerate(run.rounds):
-        shown = [each for each in rounds if start_s <= each[0] < end_s][:MOST_ROUNDS]
+        shown = rounds[(rounds[:, 0] >= start_s) & (rounds[:, 0] < end_s)][:MOST_ROUNDS].tolist()
         for each in shown:
             _round(trace, policy, number, each)
         _strategies(trace, policy, number, shown)
@@ -29,8 +29,9 @@ def timeline(run: Run, policy: Policy, start_s: float = 0.0, end_s: float = np.i
     return trace
 
 
-def _round(trace: Trace, policy: Policy, number: int, each: Round) -> None:
-    start, end, running, held, bits, variant_number, tokens, _ = each
+def _round(trace: Trace, policy: Policy, number: int, each: list[float]) -> None:
+    start, end = each[:2]
+    running, held, bits, variant_number, tokens, _ = map(int, each[2:])
     variant = policy.variants[variant_number]
     missed = bool(bits & variant.table.miss_bit)
     what = f"{running} decode" if running else "prompts"
@@ -48,12 +49,12 @@ def _round(trace: Trace, policy: Policy, number: int, each: Round) -> None:
 _NAMES = {"draft": "draft, exposed or late"}
 
 
-def _strategies(trace: Trace, policy: Policy, number: int, rounds: list[Round]) -> None:
+def _strategies(trace: Trace, policy: Policy, number: int, rounds: list[list[float]]) -> None:
     """One slice for each stretch in which the same variant runs."""
     start = 0
     for at in range(1, len(rounds) + 1):
         if at == len(rounds) or rounds[at][5] != rounds[start][5]:
-            label = policy.variants[rounds[start][5]].label
+            label = policy.variants[int(rounds[start][5])].label
             trace.slice(f"replica {number} strategy", label, rounds[start][0], rounds[at - 1][1])
             start = at
 
