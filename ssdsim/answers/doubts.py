@@ -5,11 +5,14 @@ Every verb's verdict takes its words from here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.record import record
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
@@ -47,18 +50,8 @@ class Basis:
     @classmethod
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
         """The basis of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
-        return cls.moved(swings(first, other), first, other, timings)
-
-    @classmethod
-    def moved(cls, moving: Sequence[Swing], first: Scenario, other: Scenario, timings: float | None) -> Basis:
-        """The basis as of :meth:`of`, where the ratio's swings are known."""
-        widths: dict[str, float] = {}
-        for swing in moving:
-            widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
-        turning = {swing.of for swing in moving if swing.lowest <= 1.0 < swing.highest}
-        tokens = [Doubt(what, math.expm1(width / 2.0), what in turning) for what, width in widths.items()]
         of_timings = [] if timings is None else [Doubt(SIMULATION if first.site is None else TIMINGS, timings)]
-        return cls(inputs_of(first, other), (*of_timings, *sorted(tokens, key=lambda each: -each.half)))
+        return cls(inputs_of(first, other), (*of_timings, *doubts_of(swings(first, other))))
 
     @property
     def tokens(self) -> tuple[Doubt, ...]:
@@ -157,6 +150,30 @@ class Basis:
         """
         ranged = [each for each in self.inputs if each.is_open]
         return _anywhere(ranged) if ranged else ""
+
+
+def doubts_of(moving: Sequence[Swing]) -> tuple[Doubt, ...]:
+    """Doubts of tokens whose inputs move the ratio so, the widest first."""
+    made = [Doubt(what, float(half), bool(turns)) for what, (half, turns) in _halves(moving).items()]
+    return tuple(sorted(made, key=lambda each: -each.half))
+
+
+def alike(moving: Sequence[Swing]) -> NDArray[np.intp]:
+    """Numbers of the rows of swings in columns: the same where their doubts have the same words."""
+    halves, turns = (np.array(each) for each in zip(*_halves(moving).values(), strict=True))
+    words = np.concatenate([halves >= _SHOWN, turns, np.argsort(-halves, axis=0, kind="stable")])
+    return np.asarray(np.unique(words, axis=1, return_inverse=True)[1]).reshape(-1)
+
+
+def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArray]]:
+    """Half of the ratio's range by what moves it, and whether an input of that turns the sign; numbers, or columns."""
+    made = {}
+    for what in dict.fromkeys(swing.of for swing in moving):
+        own = [swing for swing in moving if swing.of == what]
+        width = np.sqrt(sum(swing.width**2 for swing in own))
+        turns = [swing.moves & (swing.lowest <= 1.0) & (swing.highest > 1.0) for swing in own]
+        made[what] = np.expm1(width / 2.0), np.any(turns, axis=0)
+    return made
 
 
 SURE = Basis()

@@ -5,18 +5,18 @@ The widest swing says what to measure next. Settings, and the outcomes that are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import record
-from ssdsim.scenario.many import SideBySide, rates_under
+from ssdsim.scenario.many import SideBySide, rates_over
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
-from ssdsim.scenario.token_errors import Change, directions
+from ssdsim.scenario.token_errors import Change, Changes, KnownTokens, directions
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
@@ -29,70 +29,70 @@ class Swing:
 
     ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
     A ``placeholder`` lies in its plausible range, what is ``given`` in the user's, which ``over`` says; a rate that was
-    ``measured`` in its 95 % interval. ``of`` is what to measure: acceptance, or hits.
+    ``measured`` in its 95 % interval. ``of`` is what to measure: acceptance, or hits. Numbers, or columns of them.
     """
 
     what: str
     of: str
     standing: Standing
     over: str
-    low: float
-    high: float
-    lowest: float
-    highest: float
+    low: FloatOrArray
+    high: FloatOrArray
+    lowest: FloatOrArray
+    highest: FloatOrArray
 
     @property
-    def width(self) -> float:
+    def width(self) -> FloatOrArray:
         """The distance of the bounds, in logarithms."""
-        return abs(math.log(self.highest / self.lowest))
+        return np.abs(np.log(self.highest / self.lowest))
+
+    @property
+    def moves(self) -> FloatOrArray:
+        """Whether it moves the ratio at all."""
+        return self.width > _NONE
+
+    def at(self, row: int) -> Swing:
+        """The swing of one row of columns."""
+        low, high, lowest, highest = (float(each[row]) for each in (self.low, self.high, self.lowest, self.highest))
+        return replace(self, low=low, high=high, lowest=lowest, highest=highest)
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
     """Swings of a sequence's tokens/s of ``first`` over ``other``, the widest first; none that moves nothing."""
-    return swings_each([first], [other])[0]
+    made = [each.at(0) for each in swings_over(SideBySide.of([first]), SideBySide.of([other]))]
+    return sorted((each for each in made if each.moves), key=lambda each: -each.width)
 
 
-def swings_each(firsts: Sequence[Scenario], others: Sequence[Scenario]) -> list[list[Swing]]:
-    """:func:`swings` of many pairs, each side of one strategy; pairs of the same tokens are worked out together."""
-    alike: dict[tuple[int, int], list[int]] = {}
-    for number, (first, other) in enumerate(zip(firsts, others, strict=True)):
-        alike.setdefault((id(first.known), id(other.known)), []).append(number)
-    found: list[list[Swing]] = [[] for _ in firsts]
-    for numbers in alike.values():
-        sides = [firsts[each] for each in numbers], [others[each] for each in numbers]
-        for number, swung in zip(numbers, _of_the_same_tokens(*sides), strict=True):
-            found[number] = swung
+def swings_over(own: SideBySide, its: SideBySide) -> list[Swing]:
+    """Swings of many pairs in columns: of the same ranges, and of the same tokens where a pair was measured."""
+    ways = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
+    if not ways:
+        return []
+    present = {name: value for _, at_present, _ in ways for name, value in at_present.items()}
+    cases = [present, *({**present, **change} for _, _, changes in ways for change in changes)]
+    over = {name: [case[name] for case in cases] for name in present}
+    ratios = _per_user(own, over) / _per_user(its, over)
+    found, start = [], 1
+    for told, _, changes in ways:
+        along = ratios[:, [0, *range(start, start + len(changes))]]
+        found.append(Swing(*told, along[:, 1], along[:, -1], along.min(axis=1), along.max(axis=1)))
+        start += len(changes)
     return found
 
 
-def _of_the_same_tokens(firsts: Sequence[Scenario], others: Sequence[Scenario]) -> Iterator[list[Swing]]:
-    own, its = SideBySide.of(firsts), SideBySide.of(others)
-
-    def ratios(change: Change) -> Array:
-        return np.asarray(_per_user(own, change) / _per_user(its, change))
-
-    first, other, present = firsts[0], others[0], ratios({})
-    moved = [
-        (told, np.stack([ratios(change) for change in changes]))
-        for told, changes in (*_ranges(first, other), *_measured(first, other))
-    ]
-    for at, now in enumerate(present.tolist()):
-        made = [_swing(told, now, along[:, at].tolist()) for told, along in moved]
-        yield sorted((each for each in made if each.width > _NONE), key=lambda each: -each.width)
+_Told = tuple[str, str, Standing, str]
+_Way = tuple[_Told, Change, list[Change]]
+"""What is told of an input; the options that it is at present, and on the way from its lower end to its upper one."""
 
 
-def _swing(told: tuple[str, str, Standing, str], present: float, ratios: Sequence[float]) -> Swing:
-    return Swing(*told, ratios[0], ratios[-1], min(present, *ratios), max(present, *ratios))
-
-
-def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
-    """Inputs in a range, and the options on the way from their lower end to their upper one."""
-    for each in inputs_of(first, other):
+def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Way]:
+    """Inputs in a range."""
+    for each in inputs:
         if each.within is not None and each.is_open:
             low, high = each.within
             values = (low, *_from_to(low, each.value)[::-1], *_from_to(high, each.value), high)
             told = ALL[each.name].axis, each.what, each.standing, f"{low:g} to {high:g}"
-            yield told, [{each.name: value} for value in values]
+            yield told, {each.name: each.value}, [{each.name: value} for value in values]
 
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
@@ -100,15 +100,20 @@ def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 
 
-def _measured(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
-    """Rates of a pair that move together, and the options on the way from their lower end to their upper one."""
-    settings = (first if first.strategy.drafts else other).settings
-    nearer = [{each.name: each for each in directions(settings, way * _ENDS_SDS)} for way in _BETWEEN]
-    for each in directions(settings, _ENDS_SDS):
-        between = [known[each.name] for known in nearer if each.name in known]
+def _inputs(*sides: SideBySide) -> tuple[TokenInput, ...]:
+    """Inputs of rows whose tokens rest on the same."""
+    return of_all({rows.strategy.name: rows.known[0].inputs for rows in sides})
+
+
+def _measured(known: KnownTokens) -> Iterator[_Way]:
+    """Rates of a pair that move together."""
+    nearer = [{each.name: each for each in directions(known.settings, way * _ENDS_SDS)} for way in _BETWEEN]
+    for each in directions(known.settings, _ENDS_SDS):
+        between = [near[each.name] for near in nearer if each.name in near]
         ups, downs = [one.up for one in between], [one.down for one in between]
-        of = ACCEPTANCE if "alpha" in each.up else HITS
-        yield (each.what, of, "measured", "95 %"), [each.down, *downs[::-1], *ups, each.up]
+        told: _Told = each.what, ACCEPTANCE if "alpha" in each.up else HITS, "measured", "95 %"
+        present = {name: known.settings[name] for name in each.up}
+        yield told, present, [each.down, *downs[::-1], *ups, each.up]
 
 
 def _from_to(end: float, present: float) -> list[float]:
@@ -116,6 +121,6 @@ def _from_to(end: float, present: float) -> list[float]:
     return [present + way * (end - present) for way in _BETWEEN]
 
 
-def _per_user(rows: SideBySide, change: Change) -> Array:
-    """Tokens/s of a sequence, of rows whose tokens are the same."""
-    return np.asarray(rates_under(rows, change) / rows.batch)
+def _per_user(rows: SideBySide, over: Changes) -> Array:
+    """Tokens/s of a sequence, a row each and a column a case."""
+    return np.asarray(rates_over(rows, lambda known: known.over(over)) / rows.batch[:, None])

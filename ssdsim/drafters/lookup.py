@@ -119,9 +119,10 @@ class Suffix(_LookUp):
         if options["suffix_match"] is None or whole.kinds is not None:
             return whole.found_in(_found(options))
         shares, proposed = _by_match(options["suffix_match"], tokens)
-        rates = rates_of(whole.pmf)
-        rows = [np.pad(accepted_length_pmf(rates[:k], k), (0, tokens - k)) for k in proposed.tolist()]
-        return Accepted(np.asarray(shares @ np.array(rows))).found_in(_found(options))
+        rates, pmf = rates_of(whole.pmf), np.zeros(whole.pmf.shape)
+        for share, k in zip(shares.tolist(), proposed.tolist(), strict=True):
+            pmf[..., : k + 1] += share * accepted_length_pmf(rates[..., :k], k)
+        return Accepted(pmf).found_in(_found(options))
 
     def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
         if options["suffix_match"] is None:

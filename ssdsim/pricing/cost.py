@@ -143,6 +143,7 @@ class TimingErrors:
         self.draws = draws
         self._seed = seed
         self._draws: dict[str, Array] = {}
+        self._strata: dict[tuple[str, int], Array] = {}
 
     def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
@@ -151,8 +152,10 @@ class TimingErrors:
 
     def strata(self, key: str, count: int) -> Array:
         """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""
-        rng = self._rng(key)
-        return np.asarray((rng.permutation(count) + rng.random(count)) / count)
+        if (key, count) not in self._strata:
+            rng = self._rng(key)
+            self._strata[key, count] = (rng.permutation(count) + rng.random(count)) / count
+        return self._strata[key, count]
 
     def _rng(self, key: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *key.encode()])  # by name: the order of asking does not matter

@@ -175,3 +175,14 @@ CHAINS = (
 
 TREES = (P_HIT, F, *LAWS, BUDGET)
 """Those of one that caches trees: after a miss a tree is drafted as after a hit."""
+
+RATES = frozenset(
+    (
+        "alpha",
+        "alpha_backup",
+        "p_hit",
+        "p_hit_backup",
+        *(law.name + of for law in (C, R) for of in ("", "_all", "_backup")),
+    )
+)
+"""Options of single rates of acceptance and hits."""

@@ -49,6 +49,8 @@ class Strategy(ABC):
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     told : settings that tables of predictions show as columns.
     ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
+    in_columns : its kernel takes single rates (:data:`ssdsim.protocols.hits.RATES`) as columns, too, shape ``(n, 1)``,
+        and makes as many kernels.
     follows_batch : what it derives of them, it derives anew for each number of sequences that run.
     drafts : it needs a drafter.
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
@@ -70,6 +72,7 @@ class Strategy(ABC):
     drafted: str = "k"
     told: tuple[str, ...] = ()
     ragged: bool = False
+    in_columns: bool = False
     follows_batch: bool = False
     drafts: bool = True
     drafts_ahead: bool = False
@@ -156,15 +159,21 @@ class Strategy(ABC):
         """
         raise NotImplementedError
 
-    def closed_form(self, round: Round) -> Estimate:
-        """The mean round in the long run; exact for constant durations."""
-        states = Stationary(round.batch, round.averages)
+    def mean_round(self, round: Round) -> Estimate:
+        """The mean round in the long run, its tokens and its seconds; exact for constant durations."""
         return Estimate(
             strategy=self.name,
             batch=round.batch,
             gpus=round.gpus,
             tokens_per_round=round.averages.tokens_per_round,
-            breakdown_s=_all_parts(self.mean_parts(round, states)),
+            breakdown_s=_all_parts(self.mean_parts(round, Stationary(round.batch, round.averages))),
+        )
+
+    def closed_form(self, round: Round) -> Estimate:
+        """:meth:`mean_round` with its hits, and with the paper's round."""
+        states = Stationary(round.batch, round.averages)
+        return replace(
+            self.mean_round(round),
             p_hit=None if self.miss is None else states.one_not_to(self.miss),
             p_all_hit=None if self.miss is None else states.none_to(self.miss),
             paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any
 
 from ssdsim import __version__
+from ssdsim.base.record import record
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
 from ssdsim.reports.explorer.page import styles as explorer_styles
 from ssdsim.reports.figure import Figure, LeftOut, enumerated
@@ -22,7 +22,7 @@ _PICTURES = "\n".join(
 )
 
 
-@dataclass(frozen=True)
+@record
 class Page:
     """The content of a report: ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
 

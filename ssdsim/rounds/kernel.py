@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.record import record
 
 
@@ -102,6 +102,8 @@ class Kernel:
 
     Sequences of a batch are independent unless they are ``shared``: then the chance of ending a round in the first
     state is, round by round, one draw for all of them, of a Beta with the mean that p says and this concentration.
+
+    Many kernels at once have an axis more in front, and columns for averages.
     """
 
     states: tuple[str, ...]
@@ -110,11 +112,12 @@ class Kernel:
 
     def __post_init__(self) -> None:
         states = len(self.states)
-        if self.p.ndim != 3 or self.p.shape[0] != states or self.p.shape[2] != states:
+        if self.p.ndim < 3 or self.p.shape[-3] != states or self.p.shape[-1] != states:
             raise ValueError(
                 f"a kernel of {states} states has the shape ({states}, tokens, {states}), not {self.p.shape}"
             )
-        if np.any(self.p[:, 0]) or np.any(self.p < 0.0) or np.any(np.abs(self.p.sum(axis=(1, 2)) - 1.0) > 1e-9):
+        nothing = self.p[..., 0, :]
+        if nothing.any() or (self.p < 0.0).any() or (np.abs(self.p.sum(axis=(-2, -1)) - 1.0) > 1e-9).any():
             raise ValueError(
                 "each state's row of a kernel is a distribution over at least one token and the next state"
             )
@@ -127,12 +130,13 @@ class Kernel:
     @classmethod
     def by_state(cls, rows: Mapping[str, Mapping[str, Array]], shared: float | None = None) -> Kernel:
         """``rows[s][t][k]`` = P(k accepted tokens, so k + 1 tokens, and then state t | state s)."""
-        most = max(pmf.size for row in rows.values() for pmf in row.values())
-        p = np.zeros((len(rows), most + 1, len(rows)))
+        shapes = [pmf.shape for row in rows.values() for pmf in row.values()]
+        most, at_once = max(shape[-1] for shape in shapes), max(shape[:-1] for shape in shapes)
+        p = np.zeros((*at_once, len(rows), most + 1, len(rows)))
         states = tuple(rows)
         for state, row in rows.items():
             for to, pmf in row.items():
-                p[states.index(state), 1 : pmf.size + 1, states.index(to)] = pmf
+                p[..., states.index(state), 1 : pmf.shape[-1] + 1, states.index(to)] = pmf
         return cls(states, p, shared)
 
     @classmethod
@@ -141,12 +145,12 @@ class Kernel:
 
         There is no bonus token; a rejection yields its correction, and nothing is pending after it.
         """
-        rejected_first, short, all_accepted = accepted_pmf[:1], accepted_pmf[:-1], accepted_pmf[-1:]
-        none = np.zeros(short.size - 1)
+        rejected_first, short, all_accepted = accepted_pmf[..., :1], accepted_pmf[..., :-1], accepted_pmf[..., -1:]
+        none = np.zeros_like(short[..., 1:])
         return cls.by_state(
             {
                 "pre": {"pre": rejected_first, "post": 1.0 - rejected_first},
-                "post": {"pre": short, "post": np.concatenate([none, all_accepted])},
+                "post": {"pre": short, "post": np.concatenate([none, all_accepted], axis=-1)},
             }
         )
 
@@ -163,38 +167,40 @@ class Kernel:
     @cached_property
     def transitions(self) -> Array:
         """P(state t after the round | state s before), shape ``(states, states)``."""
-        return np.asarray(self.p.sum(axis=1))
+        return np.asarray(self.p.sum(axis=-2))
 
     @cached_property
     def stationary(self) -> Array:
         """The long run's share of each state, shape ``(states,)``; from the first where it is not unique."""
         if len(self.states) == 1:
-            return np.ones(1)
+            return np.ones(self.p.shape[:-2])
         if len(self.states) == 2:  # exact, where a linear solver would lose the digits of small rates
-            leave, come_back = self.transitions[0, 1], self.transitions[1, 0]
-            there_and_back = leave + come_back
-            return np.array([1.0, 0.0]) if there_and_back == 0.0 else np.array([come_back, leave]) / there_and_back
+            leave, come_back = self.transitions[..., 0, 1], self.transitions[..., 1, 0]
+            stays = leave + come_back == 0.0
+            come_back = np.where(stays, 1.0, come_back)
+            return np.stack([come_back, leave], axis=-1) / (leave + come_back)[..., None]
         return _limit(self.transitions)
 
     @cached_property
     def expected_tokens(self) -> Array:
         """Tokens of a round that begins in each state, shape ``(states,)``."""
-        return np.asarray(self.p.sum(axis=2) @ np.arange(self.p.shape[1], dtype=float))
+        return np.asarray(self.p.sum(axis=-1) @ np.arange(self.p.shape[-2], dtype=float))
 
     @cached_property
     def averages(self) -> Averages:
-        shares = dict(zip(self.states, self.stationary.tolist(), strict=True))
-        accepted = np.asarray(self.p[0, 1:].sum(axis=1))
-        return Averages(float(self.stationary @ self.expected_tokens), shares, shares, accepted, self.shared)
+        shares = {state: float_or_array(self.stationary[..., at]) for at, state in enumerate(self.states)}
+        accepted = np.asarray(self.p[..., 0, 1:, :].sum(axis=-1))
+        tokens = float_or_array(np.vecdot(self.stationary, self.expected_tokens))
+        return Averages(tokens, shares, shares, accepted, self.shared)
 
 
 def _limit(transitions: Array) -> Array:
     """The long run's shares from the first state, averaged over a period."""
-    lazy = (np.eye(transitions.shape[0]) + transitions) / 2.0  # the same shares, without a period
+    lazy = (np.eye(transitions.shape[-1]) + transitions) / 2.0  # the same shares, without a period
     for _ in range(64):  # 2^64 rounds
         lazy = lazy @ lazy
-        lazy /= lazy.sum(axis=1, keepdims=True)
-    return np.asarray(lazy[0])
+        lazy /= lazy.sum(axis=-1, keepdims=True)
+    return np.asarray(lazy[..., 0, :])
 
 
 @record

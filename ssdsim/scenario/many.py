@@ -21,10 +21,8 @@ from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
 from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.token_errors import Change, KnownTokens, Moves, drawn
-from ssdsim.scenario.token_ranges import LOOKS
-
-_ChangesOf = Callable[[KnownTokens], Sequence[Change]]
+from ssdsim.scenario.token_errors import Cases, Changes, KnownTokens, Moves, drawn
+from ssdsim.scenario.token_ranges import ENDS, LOOKS, looks
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -85,49 +83,33 @@ def across(rows: SideBySide, errors: TimingErrors) -> Draws:
 
     Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
     """
-    alike = _of_the_same_steps(rows)
-    if len(alike) > 1:
-        return _in_order([across(rows.taken(numbers), errors) for numbers in alike], alike)
-    looks: tuple[tuple[list[Averages], _ChangesOf], ...] = (
-        ([each.ends for each in rows.known], lambda known: known.changes_at_ends),
-        ([each.by_look(errors) for each in rows.known], lambda known: known.changes(errors)),
-    )
-    made = []
-    for of_known, changes_of in looks:
-        averages = taken(stacked(of_known, rows.strategy.free_running), rows.known_of)
-        round = _round(rows, _seconds_over(rows, changes_of), averages, (None,))
-        rate = rows.strategy.closed_form(round).tokens_per_second
-        made.append(np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round)))
-    return np.concatenate(made, axis=-1)
+    return rates_over(rows, lambda known: known.at_looks(errors))
 
 
-def rates_under(rows: SideBySide, change: Change) -> Array:
-    """Tokens/s of each row where inputs of tokens are others, of rows whose tokens are the same."""
+def rates_over(rows: SideBySide, cases_of: Callable[[KnownTokens], Cases]) -> Draws:
+    """Tokens/s of each row, a column a case in which inputs of its tokens are others; of as many cases each."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
-        return _in_order([rates_under(rows.taken(numbers), change) for numbers in alike], alike)
-    averages = rows.known[0].under(change)
-    columns = taken(stacked([averages], rows.strategy.free_running), np.zeros(len(rows), dtype=np.intp))
-    seconds = _columns(rows, [price.under(change) for price in rows.prices])
-    rate = rows.strategy.closed_form(_round(rows, seconds, columns, ())).tokens_per_second
-    return np.broadcast_to(np.asarray(rate), len(rows))
+        return _in_order([rates_over(rows.taken(numbers), cases_of) for numbers in alike], alike)
+    made = [cases_of(each) for each in rows.known]
+    averages = taken(stacked([each.averages for each in made], rows.strategy.free_running), rows.known_of)
+    seconds = _seconds_over(rows, [each.changes for each in made])
+    rate = rows.strategy.mean_round(_round(rows, seconds, averages, (None,))).tokens_per_second
+    return np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round))
 
 
 def _seconds(rows: SideBySide) -> dict[str, Array]:
     """Each step's duration in a column, of rows whose rounds have the same steps."""
-    return _columns(rows, [price.seconds for price in rows.prices])
+    seconds = [price.seconds for price in rows.prices]
+    return {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
 
 
-def _columns(rows: SideBySide, of_prices: Sequence[Mapping[str, float]]) -> dict[str, Array]:
-    return {name: np.array([each[name] for each in of_prices])[rows.price_of] for name in of_prices[0]}
-
-
-def _seconds_over(rows: SideBySide, changes_of: _ChangesOf) -> dict[str, Array]:
+def _seconds_over(rows: SideBySide, of_known: Sequence[Changes]) -> dict[str, Array]:
     """Each step's duration, a row a scenario, in one column or, where inputs of tokens move prices, in one a change."""
     if not rows.strategy.ragged:
         return {name: column[:, None] for name, column in _seconds(rows).items()}
     each = list(zip(rows.price_of.tolist(), rows.known_of.tolist(), strict=True))
-    over = {pair: rows.prices[pair[0]].over(changes_of(rows.known[pair[1]])) for pair in dict.fromkeys(each)}
+    over = {pair: rows.prices[pair[0]].over(of_known[pair[1]]) for pair in dict.fromkeys(each)}
     return {
         name: np.stack(np.broadcast_arrays(*(np.atleast_1d(over[pair][name]) for pair in each)))
         for name in rows.prices[0].seconds
@@ -210,14 +192,14 @@ class Rates:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
         if not rows.strategy.ragged:
             return seconds
-        over, expected = _seconds_over(rows, lambda known: known.changes(self._errors)), _seconds(rows)
-        look_of = np.arange(self._errors.draws) % LOOKS
+        over, expected = _seconds_over(rows, [looks(each.open, self._errors) for each in rows.known]), _seconds(rows)
+        look_of = ENDS + np.arange(self._errors.draws) % LOOKS
 
         def times(name: str) -> Array:
             """The factor by which a step takes longer, a row a scenario and a column a draw."""
             now = expected[name][:, None]
             each = np.divide(over[name], now, out=np.ones(over[name].shape), where=now > 0.0)
-            return np.broadcast_to(each, (len(rows), LOOKS))[:, look_of]
+            return np.broadcast_to(each, (len(rows), ENDS + LOOKS))[:, look_of]
 
         return {name: drawn * times(name) for name, drawn in seconds.items()}
 
@@ -229,7 +211,7 @@ class Rates:
 
     def _under(self, rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
         moved = drawn(averages, _moves(rows), self._errors)
-        tokens_per_second = rows.strategy.closed_form(_round(rows, seconds, moved, (None,))).tokens_per_second
+        tokens_per_second = rows.strategy.mean_round(_round(rows, seconds, moved, (None,))).tokens_per_second
         return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
 
 
@@ -275,10 +257,11 @@ class Drawn:
         """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
         of_errors = rates or Rates(errors)
         joint = of_errors(SideBySide.of([scenario]))[0]
-        rate, closed_form = float(scenario.estimate.tokens_per_second), scenario.strategy.closed_form
-        alone = np.asarray(
-            closed_form(replace(scenario.round, seconds=of_errors.steps(scenario.priced))).tokens_per_second
+        rate, drawn_round = (
+            float(scenario.estimate.tokens_per_second),
+            replace(scenario.round, seconds=of_errors.steps(scenario.priced)),
         )
+        alone = np.asarray(scenario.strategy.mean_round(drawn_round).tokens_per_second)
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)

@@ -215,13 +215,15 @@ class Points:
         """
         return scenarios(self, self.steps.of_strategy(name), rows)
 
+    def found(self, step: Remembered[T], rows: Rows) -> Found[T]:
+        """What a step that writes nothing makes of some points, of who is compared there, and of the site."""
+        return step.each(self.columns, rows, *_together(rows, (self.sides, self.sites)))
+
     def warnings(self, found: Mapping[tuple[str, ...], Rows]) -> frozenset[str]:
         """About acceptance and hits, by which strategies were found to have room at which points."""
         said: set[str] = set()
         for names, rows in found.items():
-            for made in (
-                self.steps.warnings(names).each(self.columns, rows, *_together(rows, (self.sides, self.sites))).made
-            ):
+            for made in self.found(self.steps.warnings(names), rows).made:
                 if isinstance(made, InputError):
                     raise made
                 said.update(made.result)

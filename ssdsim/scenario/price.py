@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 
 from ssdsim.base.record import record
@@ -24,7 +24,7 @@ from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.round import Seconds
 from ssdsim.scenario.priced_again import PricedAgain
-from ssdsim.scenario.token_errors import Change
+from ssdsim.scenario.token_errors import Changes
 
 
 @record
@@ -46,14 +46,9 @@ class Priced:
         """Each step's duration; in units of T_v where it is unit-free."""
         return {name: step.seconds for name, step in self.expected.items()}
 
-    def under(self, change: Change) -> Mapping[str, float]:
-        """Each step's duration where inputs of tokens are others."""
-        return self.again.seconds(change) if self.again and self.again.moved_by(change) else self.seconds
-
-    def over(self, changes: Sequence[Change]) -> Mapping[str, Seconds]:
-        """:meth:`under` each of them, in columns; :attr:`seconds` where none moves a price."""
-        moves = self.again is not None and any(map(self.again.moved_by, changes))
-        return self.again.over(changes) if self.again and moves else self.seconds
+    def over(self, changes: Changes) -> Mapping[str, Seconds]:
+        """Each step's duration where inputs of tokens are others, in columns; :attr:`seconds` where none moves it."""
+        return self.again.over(changes) if self.again and self.again.moved_by(changes) else self.seconds
 
     @cached_property
     def steps(self) -> Mapping[str, Step]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
@@ -15,7 +15,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.round import Seconds
-from ssdsim.scenario.token_errors import Change, settings_under
+from ssdsim.scenario.token_errors import Change, Changes, each_of, settings_under
 
 
 @record
@@ -29,8 +29,8 @@ class PricedAgain:
     reads: frozenset[str]
     _known: dict[Any, Mapping[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def moved_by(self, change: Change) -> Change:
-        """The part of a change that the prices read."""
+    def moved_by(self, change: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a change, or of many in columns, that the prices read."""
         return {name: value for name, value in change.items() if name in self.reads}
 
     def seconds(self, change: Change) -> Mapping[str, float]:
@@ -44,7 +44,7 @@ class PricedAgain:
             self._known[key] = {name: step.seconds for name, step in steps.items()}
         return self._known[key]
 
-    def over(self, changes: Sequence[Change]) -> Mapping[str, Seconds]:
-        """Columns of seconds with a number a change."""
-        made = [self.seconds(change) for change in changes]
+    def over(self, changes: Changes) -> Mapping[str, Seconds]:
+        """Columns of seconds with a number a case."""
+        made = [self.seconds(change) for change in each_of(changes)]
         return {name: np.array([each[name] for each in made]) for name in made[0]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ from ssdsim.base.settings import Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
+from ssdsim.protocols.hits import RATES
 from ssdsim.protocols.strategy import Strategy
-from ssdsim.rounds.kernel import Averages, stacked, taken
+from ssdsim.rounds.kernel import Averages, Kernel, repeated_over, stacked, taken
 from ssdsim.scenario.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.scenario.standing import token_inputs
-from ssdsim.scenario.token_ranges import LOOKS, Look, looks_at_ends, looks_over
+from ssdsim.scenario.token_ranges import ENDS, LOOKS, looks
 from ssdsim.speculation.caching import forget_derived_hits
 
 if TYPE_CHECKING:
@@ -37,8 +39,29 @@ _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "
 Change = Mapping[str, Any]
 """Options that have other values, by their names."""
 
+Changes = Mapping[str, Sequence[Any]]
+"""Options that have other values in each of several cases, in columns."""
+
 Moves = Mapping[str, Averages]
 """Additions to the averages by one standard deviation, by direction."""
+
+
+def each_of(changes: Changes) -> list[Change]:
+    """The cases one by one."""
+    return [dict(zip(changes, values, strict=True)) for values in zip(*changes.values(), strict=True)]
+
+
+def cases(changes: Changes) -> int:
+    """How many they are."""
+    return len(next(iter(changes.values())))
+
+
+@record
+class Cases:
+    """Averages of rounds in several cases of changed options, in columns."""
+
+    changes: Changes
+    averages: Averages
 
 
 class KnownTokens:
@@ -54,9 +77,10 @@ class KnownTokens:
         self.open = tuple(each for each in self.inputs if each.is_open)
         measured = strategy.drafts and settings["pair"] is not None
         self._directions = tuple(directions(settings, 1.0)) if measured else ()
-        self._of = strategy, settings.copy(), drafter
-        self._by_looks: dict[tuple[Look, ...], Averages] = {}
-        self._under: dict[tuple[tuple[str, Any], ...], Averages] = {}
+        self.strategy, self.settings = strategy, settings.copy()
+        self._of = strategy, self.settings, drafter
+        self._at_looks: dict[TimingErrors, Cases] = {}
+        self._over: dict[tuple[Any, ...], Cases] = {}
 
     @property
     def is_sure(self) -> bool:
@@ -72,45 +96,40 @@ class KnownTokens:
         """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
         if not self.open:
             return self.tokens.averages
-        return taken(self.by_look(errors), np.arange(errors.draws) % LOOKS)
+        return taken(self.at_looks(errors).averages, ENDS + np.arange(errors.draws) % LOOKS)
 
-    def by_look(self, errors: TimingErrors) -> Averages:
-        """Columns with a number a look over the ranges."""
-        looks = tuple(looks_over(self.open, errors))
-        if looks not in self._by_looks:
-            self._by_looks[looks] = self._stacked(looks)
-        return self._by_looks[looks]
+    def at_looks(self, errors: TimingErrors) -> Cases:
+        """Looks at the ends of all ranges, then over them."""
+        if errors not in self._at_looks:
+            self._at_looks[errors] = self._made(looks(self.open, errors))
+        return self._at_looks[errors]
 
-    def changes(self, errors: TimingErrors) -> Sequence[Change]:
-        """Changes at each look of :meth:`by_look`."""
-        return self._changes(looks_over(self.open, errors))
+    def over(self, changes: Changes) -> Cases:
+        """Averages in any cases; remembered, since scenarios at other prices ask the same."""
+        key = tuple((name, *values) for name, values in changes.items())
+        if key not in self._over:
+            self._over[key] = self._made(changes)
+        return self._over[key]
 
-    @cached_property
-    def changes_at_ends(self) -> Sequence[Change]:
-        """Changes at each look of :attr:`ends`."""
-        return self._changes(looks_at_ends(self.open))
+    def _made(self, changes: Changes) -> Cases:
+        return Cases(changes, self._at_once(changes) or self._one_by_one(changes))
 
-    @cached_property
-    def ends(self) -> Averages:
-        """Columns with a number a look at the ends of all ranges."""
-        looks = looks_at_ends(self.open)
-        distinct = list(dict.fromkeys(looks))
-        return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
+    def _at_once(self, changes: Changes) -> Averages | None:
+        """Averages of all cases from one kernel; None where it does not take what changes in columns."""
+        if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
+            return None
+        if not all(isinstance(values[0], float) for values in changes.values()):  # not rates by position
+            return None
+        columns = {name: np.array(values)[:, None] for name, values in changes.items()}
+        made = averages_under(*self._of, columns)
+        return repeated_over(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
 
-    def under(self, change: Change) -> Averages:
-        """Averages of rounds where options are others; remembered, since scenarios at other prices ask the same."""
-        key = tuple(change.items())
-        if key not in self._under:
-            self._under[key] = averages_under(*self._of, change)
-        return self._under[key]
-
-    def _changes(self, looks: Iterable[Look]) -> list[Change]:
-        names = [each.name for each in self.open]
-        return [dict(zip(names, look, strict=True)) for look in looks]
-
-    def _stacked(self, looks: Iterable[Look]) -> Averages:
-        made = [averages_under(*self._of, change) for change in self._changes(looks)]
-        return stacked(made, self._of[0].free_running)
+    def _one_by_one(self, changes: Changes) -> Averages:
+        """Averages of all cases, each different one worked out once."""
+        numbers: dict[tuple[tuple[str, Any], ...], int] = {}
+        of = [numbers.setdefault(tuple(each.items()), len(numbers)) for each in each_of(changes)]
+        made = [averages_under(*self._of, dict(change)) for change in numbers]
+        return taken(stacked(made, self.strategy.free_running), np.array(of))
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:

@@ -7,6 +7,7 @@ under the same tokens. Each look is worked out as it is: a tree that is planned 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -19,27 +20,17 @@ LOOKS = 64
 ENDS = 128
 """Looks at ends, chosen by chance, alike for every seed: of four ranges they hold all corners but by bad luck."""
 
-Look = tuple[float, ...]
-"""A value of each input, in their order."""
 
-
-def looks_over(inputs: Sequence[TokenInput], errors: TimingErrors) -> list[Look]:
-    """A look in each of :data:`LOOKS` strata of every range."""
-    return _values(inputs, [errors.strata(f"range of {each.name}", LOOKS) for each in inputs])
-
-
-def looks_at_ends(inputs: Sequence[TokenInput]) -> list[Look]:
-    """Looks at one end of every range."""
-    return _values(inputs, [_rng(each.name).integers(0, 2, ENDS).astype(float) for each in inputs])
-
-
-def _values(inputs: Sequence[TokenInput], places: Sequence[Array]) -> list[Look]:
-    columns = []
-    for each, place in zip(inputs, places, strict=True):
+def looks(inputs: Sequence[TokenInput], errors: TimingErrors) -> dict[str, list[float]]:
+    """Values of each input: at one end of every range in :data:`ENDS` looks, then in each of :data:`LOOKS` strata."""
+    found = {}
+    for each in inputs:
         low, high = each.within or (each.value, each.value)
-        columns.append((low + place * (high - low)).tolist())
-    return list(zip(*columns, strict=True))
+        places = np.concatenate([_ends(each.name), errors.strata(f"range of {each.name}", LOOKS)])
+        found[each.name] = (low + places * (high - low)).tolist()
+    return found
 
 
-def _rng(name: str) -> np.random.Generator:
-    return np.random.default_rng([*name.encode()])
+@cache
+def _ends(name: str) -> Array:
+    return np.random.default_rng([*name.encode()]).integers(0, 2, ENDS).astype(float)

@@ -51,7 +51,7 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
 
     ``alpha`` is one rate, giving ``alpha^j (1 - alpha)`` for ``j < K`` and ``alpha^K``; or ``K`` rates, one
     for each position given that all before it were accepted, whose running product takes the place of
-    ``alpha^j``.
+    ``alpha^j``. A column, shape ``(n, 1)`` or ``(n, K)``, gives a row each.
 
     Raises
     ------
@@ -72,11 +72,11 @@ def _of_known_rates(alpha: float | tuple[float, ...], k: int) -> Array:
 def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     k = whole("k", k, 0)
     rates = within("alpha", alpha, 0, 1)
-    if rates.ndim > 1 or (rates.ndim == 1 and rates.size != k):
+    if rates.ndim and rates.shape[-1] not in ({k} if rates.ndim == 1 else {1, k}):
         raise InputError(f"alpha must be one rate or k = {k} rates, one a position, got shape {rates.shape}")
-    rates = np.broadcast_to(rates, (k,))
-    reached = np.concatenate([[1.0], np.cumprod(rates)])
-    return np.append(reached[:-1] * (1 - rates), reached[-1])
+    rates = np.broadcast_to(rates, (*rates.shape[:-1], k))
+    reached = np.concatenate([np.ones((*rates.shape[:-1], 1)), np.cumprod(rates, axis=-1)], axis=-1)
+    return np.concatenate([reached[..., :-1] * (1 - rates), reached[..., -1:]], axis=-1)
 
 
 def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
@@ -92,12 +92,13 @@ def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
 
 def rates_of(pmf: Array) -> Array:
     """Acceptance rates by position, shape ``(K,)``, of a distribution of accepted lengths (0 where none gets there)."""
-    return rates_of_survival(np.minimum(1.0, np.cumsum(pmf[::-1])[::-1]))
+    return rates_of_survival(np.minimum(1.0, np.cumsum(pmf[..., ::-1], axis=-1)[..., ::-1]))
 
 
 def rates_of_survival(reached: Array) -> Array:
     """Acceptance rates by position, shape ``(K,)``, of P(at least k accepted), shape ``(K+1,)`` (0 where none is)."""
-    return np.divide(reached[1:], reached[:-1], out=np.zeros(reached.size - 1), where=reached[:-1] > 0)
+    before = reached[..., :-1]
+    return np.divide(reached[..., 1:], before, out=np.zeros(before.shape), where=before > 0)
 
 
 def pooled_rate(rates: ArrayLike, k: int) -> float:

@@ -18,7 +18,7 @@ from ssdsim.speculation.forced import forced_pmf, is_forced
 
 @record
 class Accepted:
-    """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``.
+    """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``; or a row a case of these.
 
     ``kinds`` are those of the requests where they differ, each ``output_tokens`` long; ``pmf`` is then their mean.
     """
@@ -35,7 +35,7 @@ class Accepted:
         """The same where only a ``share`` of rounds has anything to propose; over all rounds."""
         if share == 1.0:
             return self
-        nothing = np.eye(self.pmf.size)[0]
+        nothing = np.eye(self.pmf.shape[-1])[0]
         kinds = self.kinds and RequestKinds(self.kinds.weights, share * self.kinds.pmfs + (1.0 - share) * nothing)
         return Accepted(share * self.pmf + (1.0 - share) * nothing, kinds, self.output_tokens)
 
@@ -60,7 +60,7 @@ def accepted_by_options(
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
     rates: Any = options["alpha"]
-    if not isinstance(rates, int | float):
+    if not isinstance(rates, int | float | np.ndarray):  # an array is a column of single rates
         if _continues(options, rates, tokens, last_continues) and len(rates) < first + tokens:
             rates = (*rates, *(rates[-1:] * (first + tokens - len(rates))))
         rates = _by_position(options, rates, first, tokens)

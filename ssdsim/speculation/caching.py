@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
@@ -31,19 +31,22 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
     if settings["p_hit"] is not None:
         if settings["p_hit_backup"] is None:
             settings.derive("p_hit_backup", settings["p_hit"], "same as p_hit")
-        return np.full(pmf.size, settings["p_hit"]), np.full(pmf.size, settings["p_hit_backup"])
+        of_all = np.ones(pmf.shape[-1])
+        return settings["p_hit"] * of_all, settings["p_hit_backup"] * of_all
     curve, curve_all = hit_curves(settings)
     fan_outs = _fan_out(settings, settings["fl"], pmf, curve, curve_all)
     settings.derive("fan_outs", fan_outs.tolist())
     hit = _given_accepted(fan_outs, curve, curve_all)
-    settings.derive("p_hit", float(pmf @ hit), "from the fan-out and the hit curve")
+    settings.derive("p_hit", float_or_array(np.vecdot(pmf, hit)), "from the fan-out and the hit curve")
     if not fast:
         return hit, hit
     curve, curve_all = _backup_curves(settings, curve, curve_all)
     after_miss = _fan_out(settings, settings["flm"] or settings["fl"], backup_pmf, curve, curve_all)
     settings.derive("fan_outs_after_miss", after_miss.tolist())
     backup_hit = _given_accepted(after_miss, curve, curve_all)
-    settings.derive("p_hit_backup", float(backup_pmf @ backup_hit), "from the fan-out and the hit curve")
+    settings.derive(
+        "p_hit_backup", float_or_array(np.vecdot(backup_pmf, backup_hit)), "from the fan-out and the hit curve"
+    )
     return hit, backup_hit
 
 
@@ -89,9 +92,10 @@ def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | N
     )
 
 
-def _law(options: Mapping[str, Any], c: float, r: float) -> PowerLawHits:
-    most = options["hit_fan_out"]
-    return _known_law(c, r, math.inf if most is None else float(most))
+def _law(options: Mapping[str, Any], c: FloatOrArray, r: FloatOrArray) -> PowerLawHits:
+    most = math.inf if options["hit_fan_out"] is None else float(options["hit_fan_out"])
+    in_columns = isinstance(c, np.ndarray) or isinstance(r, np.ndarray)
+    return PowerLawHits(c=c, r=r, most=most) if in_columns else _known_law(c, r, most)
 
 
 @lru_cache(maxsize=256)
@@ -108,11 +112,13 @@ def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:
 
 
 def _given_accepted(fan_outs: FanOut, curve: Curve, curve_all: Curve) -> Array:
-    return curve(fan_outs) if curve_all is curve else np.append(curve(fan_outs[:-1]), curve_all(fan_outs[-1]))
+    if curve_all is curve:
+        return curve(fan_outs)
+    return np.where(np.arange(1, fan_outs.size + 1) < fan_outs.size, curve(fan_outs), curve_all(fan_outs))
 
 
 def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: Curve, curve_all: Curve) -> FanOut:
-    k = pmf.size - 1
+    k = pmf.shape[-1] - 1
     if given is not None:
         if len(given) != k + 1:
             slashes = "; commas stand between the numbers of a list" if len(given) == 1 else ""  # of 4/3/2: three lists

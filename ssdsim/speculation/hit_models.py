@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import Array, distribution, whole, within
+from ssdsim.base.checks import Array, FloatOrArray, distribution, whole, within
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import accepted_length_pmf
@@ -37,15 +37,16 @@ class PowerLawHits:
     """``h(F) = 1 - c F^-r`` for ``F >= 1``, ``h(0) = 0``.
 
     ``c`` is the miss rate of one guess; ``c = 1`` is the SSD paper's Definition 11, in which one guess never
-    hits. Constant after ``most`` guesses, where so many were measured.
+    hits. Constant after ``most`` guesses, where so many were measured. Columns of ``c`` and ``r``, shape ``(n, 1)``,
+    are as many curves.
 
     Raises
     ------
     InputError : c outside [0, 1], or r negative or infinite.
     """
 
-    r: float
-    c: float = 1.0
+    r: FloatOrArray
+    c: FloatOrArray = 1.0
     most: float = math.inf
 
     def __post_init__(self) -> None:

@@ -130,7 +130,7 @@ class AMUSD(Strategy):
             "token": site.speculation_message(1),
         }
 
-    def closed_form(self, round: Round) -> Estimate:
+    def mean_round(self, round: Round) -> Estimate:
         rounds, verify_s = _long_run(round)
         sample_s = round.seconds["sample"]
         parts = dict.fromkeys(PARTS, 0.0 * rounds.seconds)

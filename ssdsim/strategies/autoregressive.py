@@ -29,6 +29,7 @@ class Autoregressive(Strategy):
     called = "at this batch plain autoregressive decoding"
     source = "Vaswani et al., 2017"
     drafts = False
+    in_columns = True
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return Kernel.of_tokens(np.ones(1))

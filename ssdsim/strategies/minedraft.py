@@ -45,6 +45,7 @@ class MineDraft(Strategy):
     source = "Tang et al., ICML 2026, arXiv 2603.18016, released code 272c855"
     rival = "sd"
     drafted = "minedraft_k"
+    in_columns = True
     searched = (Lookahead(option="minedraft_k", about="MineDraft's lookaheads that may be chosen [default: 1:16]"),)
     options = (
         own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),

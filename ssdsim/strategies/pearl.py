@@ -30,6 +30,7 @@ class PEARL(PrePost):
     source = "Liu et al., ICLR 2025, arXiv 2408.11850"
     rival = "sd"
     drafted = "gamma"
+    in_columns = True
     searched = (Lookahead(option="gamma", about="PEARL's tokens a draft that may be chosen [default: 1:16]"),)
     options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
 

@@ -38,6 +38,7 @@ class Speculative(Alternate):
     source = "Leviathan et al., 2023"
     rival = "ar"
     drafted = "sd_k"
+    in_columns = True
     searched = (PLACES, SHARED_BY, LOOKAHEAD)
     options = (_SD_K, SD_DRAFT, *SHARING)
 
@@ -106,9 +107,9 @@ class Paused(Speculative):
 
 def _now_and_then(pmf: Array, share: float) -> Kernel:
     """A drafter that proposes in a share of rounds, each for itself; the others are steps of decoding."""
-    nothing = np.eye(pmf.size)[0]
+    nothing = np.eye(pmf.shape[-1])[0]
     something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
-    return now_and_then(something / something.sum(), nothing, share)
+    return now_and_then(something / something.sum(axis=-1, keepdims=True), nothing, share)
 
 
 def _verified(proposed: Proposed, batch: int) -> float:

@@ -94,6 +94,7 @@ class SSD(Cached):
     title = "SSD"
     source = "Speculative Speculative Decoding, arXiv 2603.03251, Algorithm 1, Theorem 7, Corollary 16"
     rival = "sd"
+    in_columns = True
     searched = (
         DRAFT_DEVICES,
         SHARED_BY,
@@ -183,7 +184,7 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
     hits = [f"hit {length}" for length in range(len(cached))]
 
     def row(pmf: Array, rate: Array) -> Mapping[str, Array]:
-        alone = np.eye(pmf.size)
+        alone = np.eye(pmf.shape[-1])
         return {**{name: alone[k] * pmf * rate for k, name in enumerate(hits)}, "miss": pmf * (1.0 - rate)}
 
     after_miss = (just_in_time, hit) if backup is None else backup

@@ -172,7 +172,7 @@ def test_there_are_no_bounds_over_ranges_where_no_token_lies_in_one() -> None:
     axes, errors, sides = space.axes, Errors(100, 0), dict[str, Side]()
     for name in space.names:
         own = [axis for axis in axes if axis.name in space.read[name]]
-        sides[name] = Side.of(own, AtPoints.of(space, name, space.points(space.read[name]), Evaluator()), errors)
+        sides[name] = Side.of(own, AtPoints.of(name, space.grid(name, space.read[name]), Evaluator()), errors)
     open_ = np.array([True, False])
     closed = {name: replace(side, open=side.open & open_) for name, side in sides.items()}
     for of, known in ((sides, [True, True]), (closed, open_)):

@@ -13,7 +13,7 @@ from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import Drawn
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.token_ranges import LOOKS
+from ssdsim.scenario.token_ranges import ENDS, LOOKS, looks
 
 SITE: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "b": 32}
 SLOPE: dict[str, Any] = {"t_sd": 0.3, "b": 32, "t_v": [(32, 0.6), (320, 2.4)]}
@@ -55,13 +55,13 @@ def test_draws_over_the_range_are_what_predict_says_there(name: str, option: str
     drawn = Drawn.of(case, errors)
     assert drawn.across is not None
     for number in (0, 7, LOOKS + 7):
-        (value,) = case.known.changes(errors)[number % LOOKS].values()
+        value = looks(case.known.open, errors)[option][ENDS + number % LOOKS]
         expected = float(scenarios(name, **SLOPE, **given, **{option: value})[name].estimate.tokens_per_second)
         assert drawn.joint[number] == pytest.approx(expected, rel=1e-9)
         assert np.isclose(drawn.across, expected, rtol=1e-9).any()
 
 
 def test_prices_that_read_no_input_of_tokens_stay() -> None:
-    for name, change in (("enumeration", {"hit_c": 0.9}), ("hybrid", {"alpha": 0.5})):
+    for name, change in (("enumeration", {"hit_c": [0.9]}), ("hybrid", {"alpha": [0.5]})):
         priced = scenarios(name, **SITE)[name].priced
-        assert priced.under(change) is priced.seconds
+        assert priced.over(change) is priced.seconds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.explore.interpolation import Floats
-from ssdsim.answers.explore.space import Space
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.record import record
+from ssdsim.scenario.given import Asked
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.points import Scenarios
 from ssdsim.scenario.scenario import Scenario
@@ -30,11 +30,9 @@ class AtPoints:
     number: NDArray[np.intp]
 
     @classmethod
-    def of(
-        cls, space: Space, name: str, places: Iterable[Mapping[str, Any]], evaluator: Evaluator, measured: bool = True
-    ) -> AtPoints:
-        """The strategy called ``name`` at some places; ``measured``: rates that nobody gave are given."""
-        found = evaluator.fastest([space.alone(name, place, measured) for place in places])
+    def of(cls, name: str, points: Asked, evaluator: Evaluator) -> AtPoints:
+        """The strategy called ``name`` at points that ask for it alone."""
+        found = evaluator.fastest(points)
         scenarios = found.side_by_side(name)
         number = np.full(len(found.errors), -1, dtype=np.intp)
         if scenarios is not None:
@@ -53,6 +51,11 @@ class AtPoints:
         assert self.scenarios is not None
         return self.scenarios[int(self.number[point])]
 
+    def together(self, points: NDArray[np.intp]) -> SideBySide:
+        """At points at which it is possible."""
+        assert self.scenarios is not None
+        return self.scenarios.side_by_side.taken(self.number[points])
+
     @cached_property
     def possible(self) -> NDArray[np.intp]:
         """The points at which it is."""
@@ -63,7 +66,7 @@ class AtPoints:
         """Those possible; None where there is none."""
         if self.scenarios is None or not len(self.possible):
             return None
-        return self.scenarios.side_by_side.taken(self.number[self.possible])
+        return self.together(self.possible)
 
     def spread(self, values: Any) -> Floats:
         """Values of those possible (the first axis) over all points; NaN elsewhere."""

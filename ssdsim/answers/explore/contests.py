@@ -8,6 +8,7 @@ points from the numbers there, and no rule of verdicts is said again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -15,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
-from ssdsim.answers.doubts import SURE, Basis
+from ssdsim.answers.doubts import Basis, Doubt, alike, doubts_of
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.sides import AT_ONCE, Side
 from ssdsim.answers.explore.space import Space
 from ssdsim.answers.explore.table import Table
-from ssdsim.answers.swings import Swing, inputs_of, swings_each
+from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import quantiles
 from ssdsim.base.record import record
@@ -106,7 +107,7 @@ def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> C
     found = _Cases(space.subject, sides, rows, numbers)
     cases, best = [], []
     for each in sets:
-        surely = found.surely_best(each)
+        surely = found.surely_best(each) if len(each) > 1 else numbers[each[0]].surely
         cases.append(found.numbers_of(each, surely))
         best.append(surely)
     columns = [f"{name}:{of}" for name in numbers for of in OF_RIVAL] + [f"best:{at}" for at in range(len(sets))]
@@ -174,6 +175,12 @@ class _Numbers:
         }
         return _joined([_digits(values[name], places) for name, places in THRESHOLDS.items()])
 
+    @cached_property
+    def stays(self) -> NDArray[np.bool_]:
+        """Where both bounds over all ranges are shown alike; not where there is none."""
+        lowest, highest = (np.char.mod("%.2f", each) for each in (self.lowest, self.highest))
+        return np.asarray(lowest == highest) & ~np.isnan(self.lowest)
+
     def versus(self, at: int) -> Versus:
         """As contests have it, without what timings alone do."""
 
@@ -200,6 +207,10 @@ def _joined(parts: Sequence[NDArray[np.str_]]) -> NDArray[np.str_]:
     for part in parts[1:]:
         found = np.char.add(found, part)
     return found
+
+
+_Told = tuple[Contest[str], str, Mapping[str, float]]
+"""What a template is made of: the contest, the subject, and the GPUs of each."""
 
 
 class _Cases:
@@ -238,15 +249,19 @@ class _Cases:
         """The number of the case of every point, against these rivals."""
         codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
         present = np.stack([~np.isnan(self._numbers[rival].ratio) for rival in rivals])
-        sure = np.all([self._sides[name].sure[self._rows[name]] for name in (self._subject, *rivals)], axis=0)
-        some = present.any(axis=0)
         found = np.full(len(best), -1, dtype=np.int64)
-        for alike in self._alike(codes, rivals, np.flatnonzero(some & sure)):
-            told = self._told(alike[0], _those(rivals, present[:, alike[0]]))
-            found[alike] = self._number(_case(codes[alike[0]], SURE, told))
-        unsure = np.flatnonzero(some & ~sure)
-        for at, case in zip(unsure.tolist(), self._doubted(unsure, rivals, present, codes), strict=True):
-            found[at] = self._number(case)
+        groups: dict[tuple[str, bool], list[tuple[NDArray[np.intp], _Told]]] = {}
+        for points in self._alike(codes, rivals, np.flatnonzero(present.any(axis=0))):
+            told = self._told(points[0], _those(rivals, present[:, points[0]]))
+            groups.setdefault((told[0].closest, told[0].decided), []).append((points, told))
+        for (rival, decided), of in groups.items():
+            sure = np.zeros(len(best), dtype=np.intp), [()]
+            numbers, doubts = sure if decided else self._doubted(rival, np.concatenate([points for points, _ in of]))
+            for points, told in of:
+                inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
+                for number in np.unique(numbers[points]).tolist():
+                    case = _case(codes[points[0]], Basis(inputs, doubts[number]), told)
+                    found[points[numbers[points] == number]] = self._number(case)
         return found
 
     def _number(self, case: Case) -> int:
@@ -260,20 +275,20 @@ class _Cases:
     def _alike(
         self, codes: NDArray[np.str_], rivals: Sequence[str], points: NDArray[np.intp]
     ) -> Iterator[NDArray[np.intp]]:
-        """Points of one code and the same GPUs: where all is sure, words rest on nothing else."""
+        """Points at which words rest on the same: one code, GPUs, open inputs of tokens, and whether a ratio stays."""
         key = np.unique(codes[points], return_inverse=True)[1]
         for name in (self._subject, *rivals):
-            gpus, of = np.unique(self._gpus(name)[points], return_inverse=True)
-            key = key * len(gpus) + of
-        first = np.unique(key, return_index=True)[1]
-        for number in key[np.sort(first)].tolist():
-            yield points[key == number]
+            for each in (self._gpus(name), self._doubt(name)):
+                values, of = np.unique(each[points], return_inverse=True)
+                key = key * len(values) + of
+        for rival in rivals:
+            key = key * 2 + self._numbers[rival].stays[points]
+        yield from _groups(key, points)
 
     def _gpus(self, name: str) -> Floats:
         return self._sides[name].gpus[self._rows[name]]
 
-    def _told(self, at: int, rivals: Sequence[str]) -> tuple[Contest[str], str, Mapping[str, float]]:
-        """What a template is made of."""
+    def _told(self, at: int, rivals: Sequence[str]) -> _Told:
         over = {rival: self._numbers[rival].versus(at) for rival in rivals}
         gpus = {name: float(self._gpus(name)[at]) for name in (self._subject, *rivals)}
         return Contest(over, self._probability(at, rivals)), self._subject, gpus
@@ -285,30 +300,37 @@ class _Cases:
         others = [self._joint(rival)[self._rows[rival][at]] for rival in rivals]
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
-    def _doubted(
-        self, points: NDArray[np.intp], rivals: Sequence[str], present: NDArray[np.bool_], codes: NDArray[np.str_]
-    ) -> Iterator[Case]:
-        """Where tokens are open, the words rest on which of them moves the ratio; only where nothing is decided."""
-        told = [self._told(at, _those(rivals, present[:, at])) for at in points.tolist()]
-        undecided: dict[str, list[int]] = {}
-        for number, (contest, *_) in enumerate(told):
-            if not contest.decided:
-                undecided.setdefault(contest.closest, []).append(number)
-        moving: dict[int, list[Swing]] = {}
-        for rival, numbers in undecided.items():
-            pairs = [[self._scenario(name, int(points[each])) for each in numbers] for name in (self._subject, rival)]
-            moving |= dict(zip(numbers, swings_each(*pairs), strict=True))
-        for number, (at, each) in enumerate(zip(points.tolist(), told, strict=True)):
-            own, other = (self._scenario(name, at) for name in (self._subject, each[0].closest))
-            swung = moving.get(number)
-            basis = Basis(inputs_of(own, other)) if swung is None else Basis.moved(swung, own, other, None)
-            yield _case(codes[at], basis, each)
+    def _doubted(self, rival: str, points: NDArray[np.intp]) -> tuple[NDArray[np.intp], Sequence[tuple[Doubt, ...]]]:
+        """What of tokens moves the ratio at some points: the number of each one's doubts, and these by number."""
+        found = np.zeros(len(self._rows[rival]), dtype=np.intp)
+        doubts: list[tuple[Doubt, ...]] = [()]
+        key = self._doubt(self._subject)[points] * (1 + self._doubt(rival).max()) + self._doubt(rival)[points]
+        for group in _groups(key, points):
+            own, its = (self._sides[name].at.together(self._rows[name][group]) for name in (self._subject, rival))
+            moving = swings_over(own, its)
+            if not moving:
+                continue
+            numbers = alike(moving)
+            found[group] = len(doubts) + numbers
+            first = np.unique(numbers, return_index=True)[1]
+            doubts += [doubts_of([swing.at(row) for swing in moving]) for row in first.tolist()]
+        return found, doubts
+
+    def _doubt(self, name: str) -> NDArray[np.intp]:
+        return self._sides[name].doubt[self._rows[name]]
 
     def _scenario(self, name: str, at: int) -> Scenario:
         return self._sides[name].at.scenario(int(self._rows[name][at]))
 
 
-def _case(code: np.str_, basis: Basis, told: tuple[Contest[str], str, Mapping[str, float]]) -> Case:
+def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """The points of each key, in the order of their first."""
+    order = np.argsort(key, kind="stable")
+    starts = np.flatnonzero(np.diff(key[order], prepend=-1))
+    yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
+
+
+def _case(code: np.str_, basis: Basis, told: _Told) -> Case:
     return Case(str(code), template(basis, *told), told[0].outcome)
 
 

@@ -53,7 +53,7 @@ class Exact:
         rates: dict[str, Floats] = {}
         joint: dict[str, Floats] = {}
         for name in (space.subject, *space.rivals):
-            at = AtPoints.of(space, name, places, evaluator)
+            at = AtPoints.of(name, [space.alone(name, place) for place in places], evaluator)
             rows = at.side_by_side
             if rows is None:
                 rates[name] = np.full(len(places), np.nan)

@@ -114,7 +114,7 @@ class _Job:
             stop = space.axis(self.split).values[number]
             space = space.restricted(self.split, stop)
             places = [place for place in places if place[self.split] == stop]
-        at = {name: AtPoints.of(space, name, space.points(space.read[name]), self.evaluator) for name in space.names}
+        at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self.evaluator) for name in space.names}
         found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
         held = {name: each for name in space.names if (each := memory(space, name)) is not None}
         errors = self._errors_of(space, measured=True)
@@ -144,7 +144,7 @@ class _Job:
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         for name in (space.subject, *space.rivals):
             axes = [each for each in names if each in space.read[name]]
-            at = AtPoints.of(space, name, coarse.points(axes), self.evaluator, measured=False)
+            at = AtPoints.of(name, coarse.grid(name, axes, measured=False), self.evaluator)
             sides[name] = Side.of([coarse.axis(each) for each in axes], at, errors)
         return contests(coarse, sides, names)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,17 @@ from ssdsim import strategies
 from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.space import Axis, Space
 from ssdsim.answers.explore.table import Table
-from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
+from ssdsim.base.settings import Choosing, Watched
 from ssdsim.pricing.memory import usable_bytes
+from ssdsim.pricing.site import Site
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.scenario.given import possible
 from ssdsim.scenario.many import estimate
-from ssdsim.scenario.points import Points
+from ssdsim.scenario.points import Points, Sides
 from ssdsim.scenario.price import occupied
+from ssdsim.scenario.remembered import Made, Remembered
 
 COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 
@@ -80,21 +84,16 @@ def memory(space: Space, name: str) -> Table | None:
     if space.unit_free:
         return None
     axes = [each for each in space.read[name] if not space.axis(each).continuous]
-    points = Points([space.alone(name, at) for at in space.points(axes)])
-    strategy = strategies.ALL.named(name)
-    rows = [[_share(points, row, strategy)] for row in range(points.columns.size)]
-    return Table.of([space.axis(each) for each in axes], MEMORY, np.array(rows))
+    points = Points(space.grid(name, axes))
+    rows = possible(points.errors)
+    found = points.found(Remembered(partial(_share, strategies.ALL.named(name))), rows)
+    shares = np.full((points.columns.size, 1), np.nan)
+    shares[rows, 0] = np.array([each.result if isinstance(each, Made) else np.nan for each in found.made])[found.of]
+    return Table.of([space.axis(each) for each in axes], MEMORY, shares)
 
 
-def _share(points: Points, row: int, strategy: Strategy) -> float:
-    """NaN where it has not even devices."""
-    if points.errors[row] is not None:
-        return float("nan")
-    site, drafter = points.sites.at(row).result, points.sides.at(row).result.drafter
-    assert site is not None
-    try:
-        settings = next(iter(strategy.alternatives(points.columns.settings(row)))).copy()
-        found = occupied(settings, strategy, site, drafter)
-    except InputError:
-        return float("nan")
+def _share(strategy: Strategy, settings: Watched, sides: Sides, site: Site) -> float:
+    """Raises :class:`InputError` where it has not even devices."""
+    chosen = next(iter(strategy.alternatives(Choosing(settings))))
+    found = occupied(chosen, strategy, site, sides.drafter)
     return max(each.needs_bytes(int(settings["b"])) / usable_bytes(each.profile) for each in found)

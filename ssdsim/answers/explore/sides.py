@@ -44,15 +44,15 @@ class Side:
     """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
 
     ``joint`` is None where nothing errs. ``open`` are points at which tokens lie in ranges, and ``across`` its rates
-    over these there, and its one rate elsewhere; None where they do nowhere. ``sure``: nothing of tokens may be
-    otherwise.
+    over these there, and its one rate elsewhere; None where they do nowhere. ``doubt`` numbers what of tokens may be
+    otherwise: the same ranges, or the same tokens of a measured pair.
     """
 
     axes: tuple[Axis, ...]
     at: AtPoints
     rate: Floats
     gpus: Floats
-    sure: NDArray[np.bool_]
+    doubt: NDArray[np.intp]
     open: NDArray[np.bool_]
     joint: Floats | None
     across: Floats | None
@@ -63,16 +63,17 @@ class Side:
         rows = at.side_by_side
         nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
         if rows is None:
-            return cls(tuple(axes), at, nowhere, nowhere, ~no, no, None, None)
+            return cls(tuple(axes), at, nowhere, nowhere, np.zeros(len(at), dtype=np.intp), no, None, None)
         means = estimate(rows)
         rate, gpus = (at.spread(np.broadcast_to(each, len(rows))) for each in (means.tokens_per_second, means.gpus))
-        sure, open_ = ~no, no.copy()
-        sure[at.possible] = np.array([known.is_sure for known in rows.known])[rows.known_of]
+        doubt, open_ = np.zeros(len(at), dtype=np.intp), no.copy()
+        kinds = [known.open if known.open or known.is_sure else id(known) for known in rows.known]
+        doubt[at.possible] = np.array([*map(list(dict.fromkeys(kinds)).index, kinds)])[rows.known_of]
         open_[at.possible] = np.array([bool(known.open) for known in rows.known])[rows.known_of]
         if errors is None:
-            return cls(tuple(axes), at, rate, gpus, sure, open_, None, None)
+            return cls(tuple(axes), at, rate, gpus, doubt, open_, None, None)
         over = _across(at, rate, np.flatnonzero(open_), errors) if open_.any() else None
-        return cls(tuple(axes), at, rate, gpus, sure, open_, at.spread(errors.joint(rows)), over)
+        return cls(tuple(axes), at, rate, gpus, doubt, open_, at.spread(errors.joint(rows)), over)
 
     def rows(self, axes: Sequence[Axis]) -> NDArray[np.int64]:
         """The number of its own point at every point of ``axes``, the last of them fastest."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from itertools import product
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.predict import check_constant
 from ssdsim.answers.reads import check_owners
-from ssdsim.answers.sweep.plan import as_configured
+from ssdsim.answers.sweep.plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
@@ -23,6 +24,7 @@ from ssdsim.pairs.choice import chosen_by
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.configuration import configure
+from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
@@ -101,17 +103,24 @@ class Space:
 
     def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
         """As :func:`ssdsim.configure` takes them; ``measured``: rates that nobody gave are given here."""
-        said = {name: value for name, value in at.items() if value is not None}
-        if measured:
-            return as_configured({**self.fixed, **self.assumed, **said})
-        return as_configured(
-            {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
-        )
+        return as_configured(self._said(at, measured))
 
     def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
         """Options of one strategy at a place; axes that this does not name stand at their start."""
-        options = self.options({**self.start, **at}, measured)
-        return {**{option: value for option, value in options.items() if option != "subject"}, "strategies": (name,)}
+        return as_configured(_of_one(name, self._said({**self.start, **at}, measured)))
+
+    def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> Sequence[Mapping[str, Any]] | GridPart:
+        """:meth:`alone` at every point of some axes, the last of them fastest."""
+        options = _of_one(name, self._said(self.start, measured))
+        values = {each: self.axis(each).values for each in axes}
+        single = {option: value for option, value in options.items() if option not in values}
+        return all_as_configured(GridPart(single, values, 0, prod(map(len, values.values()))))
+
+    def _said(self, at: Mapping[str, Any], measured: bool) -> dict[str, Any]:
+        said = {name: value for name, value in at.items() if value is not None}
+        if measured:
+            return {**self.fixed, **self.assumed, **said}
+        return {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
 
     def with_axes(self, axes: Iterable[Axis]) -> Space:
         """These in the place of those of the same names."""
@@ -127,6 +136,10 @@ class Space:
         names = list(axes)
         for values in product(*(self.axis(name).values for name in names)):
             yield dict(zip(names, values, strict=True))
+
+
+def _of_one(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{option: value for option, value in options.items() if option != "subject"}, "strategies": (name,)}
 
 
 def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, Any] = MappingProxyType({})) -> Space:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.answers.schedule.candidates import CELLS, fixed_options
@@ -18,6 +17,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import plain
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.configuration import Configuration, configure
@@ -27,7 +27,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
 
 
-@dataclass(frozen=True)
+@record
 class OfPolicy:
     """A batch and a context, with the K of the policy there; ``reason`` says why nothing fits."""
 
@@ -61,7 +61,7 @@ class OfPolicy:
         )
 
 
-@dataclass(frozen=True)
+@record
 class PolicyOfK:
     """What a policy of K runs in each cell; ``options`` are those that were given."""
 

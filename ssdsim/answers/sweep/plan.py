@@ -24,7 +24,7 @@ from ssdsim.base.option import spelled
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.given import GridPart
+from ssdsim.scenario.given import Asked, GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
@@ -106,8 +106,7 @@ class Plan:
     def results(self, part: Part) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
         points = self.points(part)
-        named_so = {**self.options, **self.grid}
-        configured = [as_configured(point) for point in points] if _budgeted(named_so) else points
+        configured = all_as_configured(points)
         if self.engine == "closed":
             frame = self._evaluator.frame(configured, self.draws, self.seed, self.strategies)
         else:
@@ -195,6 +194,11 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
         return dict(point)
     k = point.get("k", DEFAULTS["k"])
     return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
+
+
+def all_as_configured(points: GridPart) -> Asked:
+    """:func:`as_configured` of many."""
+    return [*map(as_configured, points)] if _budgeted({*points.options, *points.grid}) else points
 
 
 def _budgeted(names: Collection[str]) -> bool:
