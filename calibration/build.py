@@ -114,7 +114,7 @@ def _titles(workload: Workload) -> str:
 
 
 def _beside_messages(rows: Sequence[Row]) -> str:
-    """How many times longer collectives take while a message passes to the draft; no model reads it.
+    """Say how many times longer collectives take while a message passes to the draft; no model reads it.
 
     In a round messages follow the passes, so that it only tells how much a finer overlap would cost.
     """
@@ -199,7 +199,7 @@ def _line(rows: Sequence[Row], size: str, fit: Callable[..., Model]) -> Model | 
 
 
 def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
-    """What the executor adds to its kernels: the host's gaps; None where they were not timed."""
+    """Make a runtime of what the executor adds to its kernels, the host's gaps; None where they were not timed."""
     gaps = {dict(row.point.parameters)["role"]: row for row in _of(rows, "host gap")}
     if "target" not in gaps:
         return None

@@ -27,7 +27,7 @@ _HANDLER = "calibration.benchmarks:make_handler"
 
 
 def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
-    """What a measurement depends on: it marks the log, and the profile's provenance."""
+    """Describe what a measurement depends on: it marks the log, and the profile's provenance."""
     device = devices[0]
     # whose rounds are planned is no part of it: more of them go on with what was timed
     options = {name: value for name, value in workload_options(workload).items() if name != "strategies"}

@@ -7,7 +7,7 @@ All losses are of logarithms, so that the relative error counts, and bounded, so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,7 +35,7 @@ _SPLITS = 10
 
 
 def hold_out(rows: int, seed: int = 0) -> NDArray[np.bool_]:
-    """True for the rows that judge, 30 % drawn at random; shape ``(rows,)``."""
+    """Choose the rows that judge, 30 % drawn at random; shape ``(rows,)``."""
     held = np.zeros(rows, dtype=bool)
     held[np.random.default_rng(seed).permutation(rows)[: round(HELD_OUT * rows)]] = True
     return held
@@ -62,7 +62,7 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     ------
     InputError : fewer than six rows, sizes or times that are not positive, or a single size.
     """
-    rows = checked_rows("collective", fewest=FEWEST_SIZES, message_bytes=message_bytes, seconds=seconds)
+    rows = checked_rows("collective", {"message_bytes": message_bytes, "seconds": seconds}, FEWEST_SIZES)
     sizes, measured = rows["message_bytes"], rows["seconds"]
     regimes = regimes_with_uncertainty(sizes, measured)
 
@@ -109,15 +109,14 @@ def _fit_line(
 ) -> Line:
     """A model of one size whose ``fixed`` time and bandwidth are fitted."""
     (variable,) = made.dimensions
-    columns: dict[str, Any] = {variable: sizes, "seconds": seconds}
-    rows = checked_rows(what, **columns)
+    rows = checked_rows(what, {variable: sizes, "seconds": seconds})
     (fixed_s, bandwidth), held_out = _fit_judged_line(rows[variable], rows["seconds"], seed)
     fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(rows[variable], rows["seconds"])}
     model = made(source=source, domain=_up_to(variable, rows[variable]), bandwidth=bandwidth, **fitted)
     return judged(model, held_out, rows[variable])
 
 
-def checked_rows(what: str, *, fewest: int = FEWEST_ROWS, **columns: ArrayLike) -> dict[str, Array]:
+def checked_rows(what: str, columns: Mapping[str, ArrayLike], fewest: int = FEWEST_ROWS) -> dict[str, Array]:
     """The columns as arrays of one length, each within what an operation on a machine can be."""
     rows = {name: np.atleast_1d(np.asarray(column, float)) for name, column in columns.items()}
     lengths = {name: len(column) for name, column in rows.items()}

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibration.bootstrap import judged, significant
 from calibration.fit import checked_rows, hold_out, report
-from calibration.fit_corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, CorrectedFit, fit_corrected, those
+from calibration.fit_corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, fit_corrected, those
 from calibration.hinges import domain_of
 from ssdsim.base.checks import Array
 from ssdsim.hardware.attention import AttentionModel
@@ -19,6 +19,7 @@ from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
 _ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
 ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")
+PREFILL_SHAPE = ("batch", "tokens", "heads", "kv_heads", "head_dim")
 _UNLIKE = 0.9  # of the error of one law for all, below which kernels of single query rows have a law of their own
 _TILE_ROWS = 64.0  # the fewest of FlashAttention 2
 _ATTENTION_TERMS = 56
@@ -27,20 +28,14 @@ _PREFILL_TERMS = 56
 
 
 def fit_attention(
-    batch: ArrayLike,
-    queries: ArrayLike,
-    context: ArrayLike,
-    heads: ArrayLike,
-    kv_heads: ArrayLike,
-    head_dim: ArrayLike,
-    seconds: ArrayLike,
+    timed: Mapping[str, ArrayLike],
     element_bytes: float,
     source: str,
     seed: int = 0,
     packed: bool = True,
     most_cached: float = np.inf,
 ) -> AttentionModel:
-    """The model of timed decode attention; all arrays have shape ``(rows,)``.
+    """The model of timed decode attention; ``timed`` holds ``seconds`` by :data:`ATTENTION_SHAPE`, shapes ``(rows,)``.
 
     ``packed`` is as the model has it. Keys and values of more than ``most_cached`` bytes come from memory each time.
 
@@ -48,16 +43,7 @@ def fit_attention(
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
-    rows = checked_rows(
-        "attention",
-        batch=batch,
-        queries=queries,
-        context=context,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        seconds=seconds,
-    )
+    rows = checked_rows("attention", {name: timed[name] for name in (*ATTENTION_SHAPE, "seconds")})
     held = hold_out(len(rows["seconds"]), seed)
     # heads apart read what they share from the cache, whatever memory does
     streaming = _streaming(rows, element_bytes, most_cached) if packed else None
@@ -115,37 +101,23 @@ def _judged_attention(
 
 
 def fit_prefill_attention(
-    batch: ArrayLike,
-    tokens: ArrayLike,
-    heads: ArrayLike,
-    kv_heads: ArrayLike,
-    head_dim: ArrayLike,
-    seconds: ArrayLike,
-    element_bytes: float,
-    source: str,
-    seed: int = 0,
+    timed: Mapping[str, ArrayLike], element_bytes: float, source: str, seed: int = 0
 ) -> PrefillAttentionModel:
-    """The model of timed prefill attention; all arrays have shape ``(rows,)``.
+    """The model of timed prefill attention; ``timed`` holds ``seconds`` by :data:`PREFILL_SHAPE`, shapes ``(rows,)``.
 
     Raises
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
-    rows = checked_rows(
-        "prefill attention",
-        batch=batch,
-        tokens=tokens,
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        seconds=seconds,
-    )
+    rows = checked_rows("prefill attention", {name: timed[name] for name in (*PREFILL_SHAPE, "seconds")})
     measured = rows.pop("seconds")
     values = PrefillAttentionModel.variables(**rows)
     knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
-    fit, held_out = _fit_reported(
-        PrefillAttentionModel.work(values, element_bytes), values, measured, knots, _PREFILL_TERMS, seed
-    )
+    work, held = PrefillAttentionModel.work(values, element_bytes), hold_out(len(measured), seed)
+    fit = fit_corrected(*work, values, measured, held, knots, _PREFILL_TERMS, seed)
+    predicted = fit.roofline.seconds(*work) * np.exp(fit.trained.log_factor(values))
+    coefficients = ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
+    held_out = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)
     model = PrefillAttentionModel(source=source, domain=domain_of(values), roofline=fit.roofline, correction=fit.final)
     return judged(model, held_out, *rows.values(), element_bytes)
 
@@ -153,19 +125,3 @@ def fit_prefill_attention(
 def _with_head_dims(knots: Mapping[str, int], head_dims: Array) -> dict[str, int]:
     """A knot between any two of the few head dimensions that were timed."""
     return {**knots, "head_dim": max(1, len(np.unique(head_dims)) - 1)}
-
-
-def _fit_reported(
-    work: tuple[Array, Array],
-    values: Mapping[str, Array],
-    measured: Array,
-    knots: Mapping[str, int],
-    terms: int,
-    seed: int,
-) -> tuple[CorrectedFit, FitReport]:
-    """A fit of one roofline to ``work``, bytes moved and flops, and its errors on the rows that it holds out."""
-    held = hold_out(len(measured), seed)
-    fit = fit_corrected(*work, values, measured, held, knots, terms, seed)
-    predicted = fit.roofline.seconds(*work) * np.exp(fit.trained.log_factor(values))
-    coefficients = ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
-    return fit, report(measured[held], predicted[held], int(np.sum(~held)), coefficients)

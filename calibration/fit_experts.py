@@ -97,7 +97,7 @@ def _slower(rows: pd.DataFrame, outnumbered: float) -> Array:
 
 
 def _features(rows: pd.DataFrame) -> Array:
-    """What each cost multiplies, shape ``(rows, 7)``."""
+    """Factors of each cost, shape ``(rows, 7)``."""
     visits = rows["tokens"] * rows["per_token"]
     columns = (
         np.ones(len(rows)),

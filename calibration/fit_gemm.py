@@ -42,7 +42,7 @@ def fit_gemm(
     ------
     InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
-    rows = checked_rows("gemm", m=m, n=n, k=k, seconds=seconds)
+    rows = checked_rows("gemm", {"m": m, "n": n, "k": k, "seconds": seconds})
     rows["nk"] = rows["n"] * rows["k"]
     held = hold_out(len(rows["m"]), seed)
     blends = _blends(rows["m"])
@@ -91,12 +91,12 @@ def _fit_segment(
 
 
 def _is_graphed(m: Array) -> NDArray[np.bool_]:
-    """Whether engines capture graphs of so many tokens: one, two, four and multiples of eight."""
+    """Say whether engines capture graphs of so many tokens: one, two, four and multiples of eight."""
     return np.asarray((m % 8 == 0) | np.isin(m, (1, 2, 4)))
 
 
 def _is_tiled(rows: Mapping[str, Array]) -> bool:
-    """Whether a token more than tiles of sixteen hold costs notably more, where both were timed for enough matrices."""
+    """Say whether a token beyond a tile of sixteen costs notably more, where enough matrices were timed at both."""
     times = _times(rows)
     for full in _FULL_TILES:
         pairs = ((s, times.get((full + 1, n, k))) for (m, n, k), s in times.items() if m == full)

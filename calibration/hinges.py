@@ -54,7 +54,7 @@ def fit_terms(terms: list[str], log_ratio: Array, values: Mapping[str, Array]) -
 
 
 def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[str, Array]) -> Correction:
-    """The same correction with how its coefficients wander when the rows that it was fitted to are drawn anew.
+    """Add to a correction how its coefficients wander when the rows that it was fitted to are drawn anew.
 
     A row keeps the weight that it has in the fit to all rows.
     """
@@ -70,7 +70,7 @@ def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[s
 
 
 def _columns(correction: Correction, values: Mapping[str, Array]) -> Array:
-    """What the coefficients multiply, shape ``(rows, 1 + terms)``: ones and the terms."""
+    """Factors of the coefficients, shape ``(rows, 1 + terms)``: ones and the terms."""
     rows = len(next(iter(values.values())))
     return np.column_stack([np.ones(rows), *correction.features(values)])
 

@@ -61,7 +61,7 @@ class Log:
         return self
 
     def count(self, point: Point) -> int:
-        """How often a point was timed."""
+        """Count how often a point was timed."""
         return len(self.visits.get(point.key, ()))
 
     def add(self, point: Point, visit: Visit) -> None:
@@ -82,7 +82,7 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def _is_visit(record: Mapping[str, Any]) -> bool:
-    """Whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
+    """Say whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
     result = record.get("result")
     seconds = result.get("seconds") if isinstance(result, dict) else None
     numbers = (record.get("at_s"), seconds)

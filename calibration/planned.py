@@ -15,8 +15,9 @@ from ssdsim.pricing.site import Silent, Site
 from ssdsim.pricing.step import Pass
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import effective
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 _NO_DEVICE = Device(
     name="any", kind="cpu", memory_bytes=1, memory_bandwidth=1, peak_flops={"any": 1}, count=1, topology="any"

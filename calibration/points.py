@@ -209,7 +209,7 @@ def _links(tp: int) -> Iterator[Point]:
 
 
 def _interference(workload: Workload) -> Iterator[Point]:
-    """How much passes that stream and passes that compute slow each other: each side's of fewest and most tokens."""
+    """Points of passes that stream beside passes that compute: each side's of fewest and most tokens."""
     sides = (sorted(side, key=_tokens) for side in (workload.target_passes(), workload.draft_passes()))
     # a strategy that drafts nothing leaves one side empty
     for (target, on_target), (draft, on_draft) in itertools.product(*(side[:1] + side[-1:] for side in sides)):
@@ -237,6 +237,6 @@ def _checks(workload: Workload) -> Iterator[Point]:
 
 
 def shape_of(forward: ForwardPass) -> Shape:
-    """What a rank needs to know of a pass."""
+    """Sizes of a pass that a rank needs to know."""
     attention = forward.attention
     return attention.batch, attention.queries, attention.masked

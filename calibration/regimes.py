@@ -29,7 +29,7 @@ def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:
 
 
 def line_uncertainty(sizes: Array, seconds: Array) -> Directions:
-    """How the latency and the seconds a byte of :func:`fit_line` wander when the timings are drawn anew."""
+    """Wander of :func:`fit_line`'s latency and seconds a byte when the timings are drawn anew."""
     return _wandering(_robust_line, sizes, seconds)
 
 

@@ -72,6 +72,6 @@ def rows_of(log: Log, points: Sequence[Point]) -> list[Row]:
 
 
 def instability(rows: Sequence[Row]) -> float:
-    """How far the machine's speed wandered: its slowness from the 10th to the 90th percentile of visits."""
+    """Wander of the machine's speed: its slowness from the 10th to the 90th percentile of visits."""
     slowest = [slow for row in rows if row.point.benchmark in _COMPUTING for slow in row.slowness]
     return float(np.subtract(*np.percentile(slowest, (90, 10)))) if slowest else 0.0

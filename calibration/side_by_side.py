@@ -11,7 +11,7 @@ _ROWS_WORTH_IT = 20_000  # fitted in about a second, which a second process take
 
 
 def fitted(fits: Mapping[Key, Callable[[], Made]], rows: int, jobs: int | None = None) -> dict[Key, Made]:
-    """What each of ``fits`` returns, in their order, whatever the number of processes.
+    """Run ``fits`` beside each other: what each returns, in their order, whatever the number of processes.
 
     Parameters
     ----------

@@ -56,8 +56,7 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_additive_attention(some, element_bytes, source)
 
     def corrected(some: Rows) -> AnyAttention:
-        timed: dict[str, Any] = dict(some)
-        return fit_attention(**timed, element_bytes=element_bytes, source=source, seed=seed)
+        return fit_attention(some, element_bytes, source, seed)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
         return model.seconds(*(some[name] for name in ATTENTION_SHAPE), element_bytes)

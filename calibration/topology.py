@@ -30,7 +30,7 @@ def topology(devices: Sequence[str]) -> str:
 
 
 def describe(gpus: Mapping[str, Gpu], links: Mapping[Pair, str]) -> str:
-    """How the GPUs ``gpus``, the last of which is the draft's, are linked; by peer access where a link is unknown."""
+    """Describe the links of ``gpus``, the last of which is the draft's; by peer access where a link is unknown."""
     index = {name: int(name.split(":")[1]) for name in gpus}
     pairs = list(combinations(sorted(index.values()), 2))
     if all(pair in links for pair in pairs):

@@ -1,4 +1,4 @@
-"""How often each point of a plan is timed."""
+"""Visits: how often each point of a plan is timed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
 
 
 def wanted(point: Point, device: str) -> int:
-    """How often a point is to be timed on a device such as ``cpu:0``."""
+    """Number of times that a point is timed on a device such as ``cpu:0``."""
     visits = VISITS[device.split(":")[0]]
     return min(visits, FEWER.get(point.benchmark, visits))

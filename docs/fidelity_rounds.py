@@ -23,8 +23,9 @@ from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
-from calibration.runtimes.fit import PRIOR_SD, Fit, fit_runtime
+from calibration.runtimes.fit import Fit, fit_runtime
 from calibration.runtimes.left_out import Outcome, left_out
+from calibration.runtimes.next_row import PRIOR_SD
 from ssdsim.base.bundled import models_folder
 from ssdsim.measured.price import seconds_of, value_of, work_of
 from ssdsim.measured.row import Row

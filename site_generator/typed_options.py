@@ -92,7 +92,7 @@ class Searched(TypedDict, total=False):
 {several}
 
 class Axes(Searched, total=False):
-    """As :class:`Searched`, of a verb that has no batch of its own."""
+    """The options of :class:`Searched`, of a verb that has no batch of its own."""
 
     {_BATCH}: {_axis(ALL[_BATCH])}
 '''

@@ -26,7 +26,7 @@ _HOME = {
     "Schedule": "ssdsim.answers.schedule.file",
     "TokenModel": "ssdsim.answers.token_model",
     "TokenModelFit": "ssdsim.answers.token_model",
-    "TokenRates": "ssdsim.answers.token_model",
+    "TokenRates": "ssdsim.answers.token_rates",
     "TokenRounds": "ssdsim.answers.token_model",
     "Transformer": "ssdsim.transformer.card",
     "calibrate": "calibration.answer",

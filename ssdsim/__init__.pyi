@@ -19,10 +19,10 @@ from ssdsim.answers.sweep.sweep import sweep as sweep
 from ssdsim.answers.token_model import PowerLawFit as PowerLawFit
 from ssdsim.answers.token_model import TokenModel as TokenModel
 from ssdsim.answers.token_model import TokenModelFit as TokenModelFit
-from ssdsim.answers.token_model import TokenRates as TokenRates
 from ssdsim.answers.token_model import TokenRounds as TokenRounds
 from ssdsim.answers.token_model import fit_power_law as fit_power_law
 from ssdsim.answers.token_model import fit_token_model as fit_token_model
+from ssdsim.answers.token_rates import TokenRates as TokenRates
 from ssdsim.answers.window import window as window
 from ssdsim.base.errors import InputError as InputError
 from ssdsim.engine.simulate import simulate as simulate

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from ssdsim.answers.token_model import TokenRates
+    from ssdsim.answers.token_rates import TokenRates
     from ssdsim.validation.paper import FamilyReplay, SweepReplay
 
 Answer = Prediction | str | Path | Mapping[str, Any]

@@ -42,7 +42,7 @@ def measure(bench: Bench, *, role: str) -> Result | None:
 
 
 def _launch_s(bench: Bench) -> float:
-    """What a kernel takes longer when the host launches it than within a CUDA graph; a CPU launches nothing."""
+    """Time what a kernel loses when the host launches it, not a CUDA graph; a CPU launches nothing."""
     if bench.device.type == "cpu":
         return 0.0
     values = torch.zeros(64, device=bench.device)

@@ -77,7 +77,7 @@ def _alone(bench: Bench, role: str, name: str, action: Action | None) -> float:
 
 
 def _told(bench: Bench, role: str, seconds: float) -> float:
-    """What the first rank of ``role`` found, on every rank."""
+    """Tell every rank the seconds that the first rank of ``role`` found."""
     numbers = [seconds]
     dist.broadcast_object_list(numbers, src=0 if role == "target" else bench.draft_rank, device=bench.message_device)
     return numbers[0]

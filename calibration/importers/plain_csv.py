@@ -82,9 +82,7 @@ def _gemm(rows: pd.DataFrame, dtype: str, source: str) -> GemmModel:
 
 
 def _attention(rows: pd.DataFrame, dtype: str, source: str) -> AttentionModel:
-    batch, queries, context, heads, kv_heads, head_dim, seconds = _arrays(rows, *_COLUMNS["attention"])
-    shape = (batch, queries, context, heads, kv_heads, head_dim)
-    return fit_attention(*shape, seconds, DTYPE_BYTES[dtype], source)
+    return fit_attention({str(name): column for name, column in rows.items()}, DTYPE_BYTES[dtype], source)
 
 
 def _arrays(rows: pd.DataFrame, *columns: str) -> list[Array]:

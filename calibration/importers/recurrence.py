@@ -70,7 +70,7 @@ def _if_any(rule: Rule, model: Model | None) -> dict[Rule, Model]:
 def _step_model(
     rows: pd.DataFrame, rule: Rule, source: str, device: Device, per_query_s: float
 ) -> RecurrenceModel | None:
-    """None of too few rows. What one more token of a sequence takes is given where none has more than one."""
+    """Fit a model of steps; None of too few rows. A further token's time is given where no row has two."""
     widening = _widens(rows)
     rows = _of_kernels(rows[rows["phase"] != "context"], f"^{_WIDENING}$" if widening else _STEPS)
     if len(rows) < _FEWEST:

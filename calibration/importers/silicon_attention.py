@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -11,12 +11,14 @@ import pandas as pd
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_attention import fit_attention, fit_prefill_attention
 from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, one_time_a_shape
+from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES
 
-_ATTENTION_SHAPE = ["batch_size", "num_heads", "num_key_value_heads", "head_dim", "context"]
-_PREFILL_SHAPE = ["batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim"]
-
+_HEADS = {"num_heads": "heads", "num_key_value_heads": "kv_heads", "head_dim": "head_dim"}
+_ATTENTION_SHAPE = {"batch_size": "batch", **_HEADS, "context": "context"}
+_PREFILL_SHAPE = {"batch_size": "batch", "isl": "tokens", **_HEADS}
+"""The columns of shapes, with the names that fits have for them."""
 
 _FLASH_ATTENTION_2 = r"flash_attn_fa2|flash_attn_2"
 _LONG_WINDOWS, _SKIPS = 64, 0.8  # over so many windows of tokens a kernel that skips takes less than this share
@@ -49,7 +51,7 @@ def attention_fits(table: pd.DataFrame, memory_bandwidth: float, most_cached: fl
 
 
 def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
-    """Whether the kernel of windows packs no query heads that share keys and values.
+    """Say whether the kernel of windows packs no query heads that share keys and values.
 
     FlashAttention 2 packs them over whole contexts and not where there is a window (``seqlenq_ngroups_swapped`` of its
     ``mha_varlen_fwd`` asks for none): its times step with all heads of the batch, however few caches they share.
@@ -59,11 +61,14 @@ def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
 
 
 def _attention_fit(rows: pd.DataFrame, dtype: str, packed: bool, most_cached: float) -> Callable[[], TimingModel]:
-    batch, heads, kv_heads, head_dim, context = (rows[name].to_numpy(float) for name in _ATTENTION_SHAPE)
-    shape = (batch, np.ones(len(rows)), context, heads, kv_heads, head_dim)
-    seconds = rows["seconds"].to_numpy(float)
+    timed = {**_timed(rows, _ATTENTION_SHAPE), "queries": np.ones(len(rows))}
     whose = DTYPE_BYTES[dtype], "generation_attention_perf"
-    return partial(fit_attention, *shape, seconds, *whose, packed=packed, most_cached=most_cached)
+    return partial(fit_attention, timed, *whose, packed=packed, most_cached=most_cached)
+
+
+def _timed(rows: pd.DataFrame, shape: Mapping[str, str]) -> dict[str, Array]:
+    """Columns by the names that fits have for them, with their seconds."""
+    return {ours: rows[theirs].to_numpy(float) for theirs, ours in {**shape, "seconds": "seconds"}.items()}
 
 
 def possible_prefills(tables: dict[str, pd.DataFrame], peak_flops: float) -> pd.DataFrame | None:
@@ -84,11 +89,8 @@ def prefill_fits(table: pd.DataFrame) -> Fits:
     """The fits of attention of whole prompts, by the dtype of their cache; ``table`` holds full attention."""
     fits: Fits = {}
     for dtype, rows in _by_cache(table, _PREFILL_SHAPE).items():
-        batch, tokens, heads, kv_heads, head_dim = (rows[name].to_numpy(float) for name in _PREFILL_SHAPE)
-        shape = (batch, tokens, heads, kv_heads, head_dim)
-        fits["prefill_attention", dtype] = partial(
-            fit_prefill_attention, *shape, rows["seconds"].to_numpy(float), DTYPE_BYTES[dtype], "context_attention_perf"
-        )
+        whose = DTYPE_BYTES[dtype], "context_attention_perf"
+        fits["prefill_attention", dtype] = partial(fit_prefill_attention, _timed(rows, _PREFILL_SHAPE), *whose)
     return fits
 
 
@@ -132,7 +134,7 @@ def _decode_kernels(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(num_key_value_heads=kv_heads)
 
 
-def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
+def _by_cache(table: pd.DataFrame, shape: Mapping[str, str]) -> dict[str, pd.DataFrame]:
     """One time a shape by the dtype of the cache, where there are enough of them for a fit.
 
     Over a cache of 16 bits the arithmetic has its dtype. Over an 8-bit cache queries have 16 bits: that is how an
@@ -148,7 +150,7 @@ def _by_cache(table: pd.DataFrame, shape: list[str]) -> dict[str, pd.DataFrame]:
         wide = rows["attn_dtype"].isin(_WIDE_QUERIES)
         narrow_cache = DTYPE_BYTES[dtype] < FLOAT_BYTES
         rows = rows[wide] if narrow_cache and wide.any() else rows[rows["attn_dtype"] == theirs]
-        rows = one_time_a_shape(rows, shape)
+        rows = one_time_a_shape(rows, list(shape))
         if len(rows) >= FEWEST_ROWS:
             frames[dtype] = rows
     return frames

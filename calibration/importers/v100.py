@@ -146,7 +146,7 @@ def _between_two(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _host_delay_s(path: Path) -> float:
-    """How much later a copy arrives where no NVLink leads."""
+    """Delay of a copy where no NVLink leads."""
     table = read_table(path, "table of copies", ("machine", "links", "latency_us", "notes"))
     direct = table[table["notes"].str.contains("P2P enabled", na=False) & table["machine"].str.startswith("DGX-1 ")]
     timed = with_numbers(_between_two(direct), path, ["links", "latency_us"])

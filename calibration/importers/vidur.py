@@ -19,7 +19,7 @@ _ELEMENT_BYTES = 2  # Vidur times float16 tensors
 
 
 def provenance(commit: str = "") -> Provenance:
-    """How a profile says that a component is Vidur's."""
+    """Provenance of a component that is Vidur's."""
     return Provenance(
         kind="imported",
         source="microsoft/vidur",

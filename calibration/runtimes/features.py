@@ -71,7 +71,7 @@ def values_of(card: Runtime) -> Array:
 
 
 def _without_numbers(like: Runtime) -> Runtime:
-    """The same for every card of these kernels, cache and degrees.
+    """Copy a card with no numbers: one for all cards of these kernels, cache and degrees.
 
     Without speculation a feature reads one number alone: the share of prompts waited for, which multiplies the others.
     """
@@ -82,7 +82,7 @@ def _without_numbers(like: Runtime) -> Runtime:
 
 @lru_cache(maxsize=16384)
 def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
-    """What no field moves, and what each does: the price is linear in them, and ``like`` makes one."""
+    """Seconds that no field moves, and those a unit of each: the price is linear in them, and ``like`` makes one."""
     work, units = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
     for piece, times in work.pieces:
         for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():

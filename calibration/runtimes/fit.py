@@ -8,20 +8,19 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import lsq_linear
-from scipy.stats import t as student
 
 from calibration.bootstrap import significant
-from calibration.runtimes.features import FIELDS, Features, features, values_of
+from calibration.runtimes.features import FIELDS, Features, features
 from calibration.runtimes.left_out import without_each
-from calibration.runtimes.next_row import PRIOR_SD, Open
+from calibration.runtimes.next_row import Open
+from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, OF_ENGINE, Evidence, Kernels, Runtime
+from ssdsim.runtimes.card import OF_ENGINE, Evidence, Runtime
 from ssdsim.runtimes.covered import Covered
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
@@ -37,24 +36,6 @@ EXPERTS = (
     "per_expert_prompt_s",
 )
 """The numbers of mixtures of experts, on a card that was fitted to dense models."""
-
-MOST_OVERLAP = 0.9
-LEAST_FACTOR = 0.25
-"""No engine's kernels are four times as fast as those of another library: the rows then speak of something else."""
-
-_FIRST_NOISE = 0.05
-_USUAL_NOISE = 0.04
-_USUAL_ROWS = 4
-"""What a row is off by of a card that fits, and for how many rows that counts beside those there are."""
-
-_ROUNDS = 4
-_TOLD = 0.5  # of the prior's width: a number that the rows know better than that
-_HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
-_OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
-"""Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
-
-_FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
-_SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
 @dataclass(frozen=True)
@@ -83,7 +64,7 @@ class Fit:
 
     @property
     def left_out_error(self) -> float | None:
-        """That of rows whose series was left out; None with one series."""
+        """Error at rows whose series was left out; None with one series."""
         return float(np.abs(self.left_out).mean()) if self.left_out.size else None
 
 
@@ -98,7 +79,7 @@ def fit_runtime(
 ) -> Fit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
-    Least squares of relative errors with every number at least 0 (a factor at least :data:`LEAST_FACTOR`), over
+    Least squares of relative errors with every number at least 0 (a factor at least ``solution.LEAST_FACTOR``), over
     ``fields`` (:func:`default_fields` by default); the others stay as in ``base``. Series are left out one at a time
     for the error that the card carries; rows of speculation alone say nothing of a target pass by itself, whose error
     then stays that of ``base``.
@@ -150,7 +131,7 @@ class _Numbers:
     card: Runtime
     base: Runtime
     made: Features
-    solution: _Solution
+    solution: Solution
 
     @cached_property
     def left_out(self) -> tuple[Array, Array]:
@@ -161,7 +142,7 @@ class _Numbers:
         made, fields = self.made, self.solution.fields
         errors, told = np.full((2, len(made.rows)), np.nan)
         for own in without_each(list(made.series)):
-            solution = _solve(made.of(~own), self.base, fields)
+            solution = solve(made.of(~own), self.base, fields)
             errors[own] = made.of(own).predicted(solution.values) / made.seconds[own] - 1.0
             told[own] = solution.log_sd(made.of(own))
         return (np.zeros(0), np.zeros(0)) if np.isnan(errors).any() else (errors, told)
@@ -189,7 +170,7 @@ def _fit_numbers(
 def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, name: str, engine: str) -> _Numbers:
     made = features(rows, base)
     chosen = tuple(dict.fromkeys(default_fields(made) if fields is None else fields))
-    solution = _solve(made, base, chosen)
+    solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_kept(base, chosen), *solution.wander())
     card = card.model_copy(update={"wander": wander, "covered": _covered(card, base, rows)})
@@ -211,7 +192,7 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
 
 
 def default_fields(made: Features) -> tuple[str, ...]:
-    """Those that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
+    """Fields that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
 
     Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
     tell little of stays near the start: that is not what many numbers cost.
@@ -229,130 +210,10 @@ def check_fields(fields: Sequence[str]) -> None:
         raise InputError("at least one field must be fitted, got none")
 
 
-@dataclass(frozen=True)
-class _Solution:
-    """``misfit`` tells fits to the same rows apart: what is left over of them and of the prior, less is likelier."""
-
-    values: Array
-    fields: tuple[str, ...]
-    covariance: Array
-    by_rows: Array
-    rows: float
-    misfit: float
-    noise: float
-
-    @property
-    def _sd(self) -> Array:
-        return np.sqrt(np.diag(self.covariance))
-
-    def interval(self) -> tuple[Array, Array]:
-        at = self.values[_columns(self.fields)]
-        wide = student.ppf(0.975, _USUAL_ROWS + max(0.0, self.rows - len(self.told()))) * self._sd
-        most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
-        return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
-
-    def log_sd(self, made: Features) -> Array:
-        """The log-sd of what is predicted of rows, by what is left open of the numbers."""
-        per_unit = made.per_unit[:, _columns(self.fields)] / made.predicted(self.values)[:, None]
-        return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit)))
-
-    def wander(self) -> tuple[dict[str, float], ...]:
-        """What is left open of the numbers as independent directions: columns of a root of their covariance.
-
-        Numbers that have none are taken for known, and what they could be traded for as known that much better.
-        """
-        kept = [at for at, field in enumerate(self.fields) if field not in _OWN_ERROR]
-        if not kept:
-            return ()
-        precision = np.linalg.inv(self.covariance)[np.ix_(kept, kept)]
-        root = np.linalg.cholesky(np.linalg.inv(precision))
-        names = [self.fields[at] for at in kept]
-        return tuple(
-            {name: significant(float(moved)) for name, moved in zip(names, column, strict=True) if moved}
-            for column in root.T
-        )
-
-    def told(self) -> tuple[str, ...]:
-        """The fields that the rows know better than the prior does."""
-        return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
-
-    def alike(self, rows: int) -> tuple[tuple[str, str], ...]:
-        """Pairs that may be traded for each other as far as so many rows are concerned; of few rows all may."""
-        if rows <= len(self.fields):
-            return ()
-        sd = np.sqrt(np.diag(self.by_rows))
-        correlation = self.by_rows / np.outer(sd, sd)
-        return tuple(
-            (self.fields[i], self.fields[j])
-            for i in range(len(self.fields))
-            for j in range(i)
-            if abs(correlation[i, j]) > _SAME
-        )
-
-
 def _kept(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
-    """What the card to start from leaves open of the numbers that are not fitted anew."""
+    """Directions that the card to start from leaves open of the numbers that are not fitted anew."""
     ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
     return tuple(way for way in ways if way)
-
-
-def _columns(fields: Sequence[str]) -> list[int]:
-    return [FIELDS.index(name) for name in fields]
-
-
-def _solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> _Solution:
-    """Maximum a posteriori with the noise that the rows themselves show."""
-    values, at = values_of(base), _columns(fields)
-    prior_sd = np.array([PRIOR_SD[name] for name in fields])
-    others = np.delete(np.arange(len(FIELDS)), at)
-    fixed = made.offset + made.per_unit[:, others] @ values[others]
-    relative = made.per_unit[:, at] / made.seconds[:, None]
-    wanted = 1.0 - fixed / made.seconds
-    upper = np.array([MOST_OVERLAP if name == "overlap" else np.inf for name in fields])
-    lower = np.array([_least(name, base) for name in fields])
-    noise = _FIRST_NOISE
-    for _ in range(_ROUNDS):
-        scaled = np.vstack([relative * prior_sd / noise, np.eye(len(at))])
-        towards = np.concatenate([wanted / noise, values[at] / prior_sd])
-        solution = lsq_linear(scaled, towards, bounds=(lower / prior_sd, upper / prior_sd), method="bvls").x
-        solution = np.maximum(solution * prior_sd, lower)  # its bounds are kept but for the last bit
-        residual = relative @ solution - wanted
-        noise = _noise_of(residual, len(at))
-    strayed = (solution - values[at]) / prior_sd
-    misfit = float(2 * len(wanted) * np.log(noise) + (strayed**2).sum())
-    alike = _design_effect(residual, made.series)
-    told = relative.T @ relative / (alike * noise**2)
-    covariance, by_rows = (
-        np.asarray(np.linalg.inv(told + np.diag(weight * prior_sd**-2.0)), dtype=float) for weight in (1.0, _HARDLY)
-    )
-    solved = values.copy()
-    solved[at] = solution
-    return _Solution(solved, fields, covariance, by_rows, len(wanted) / alike, misfit, noise)
-
-
-def _noise_of(residuals: Array, fitted: int) -> float:
-    """The noise of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
-    counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
-    return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
-
-
-def _least(field: str, base: Runtime) -> float:
-    """Attention at the bandwidth is no faster than that."""
-    if field == "attention" and base.kernels.streaming_attention:
-        return 1.0
-    return LEAST_FACTOR if field in _FACTORS else 0.0
-
-
-def _design_effect(residual: Array, series: NDArray[np.str_]) -> float:
-    """The factor by which rows of one series, which share an error, count less than independent ones (Kish, 1965)."""
-    _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
-    pairs = float((counts * (counts - 1)).sum())
-    squares = float((residual**2).sum())
-    if pairs == 0.0 or squares == 0.0:
-        return 1.0
-    together = float((np.bincount(at, residual) ** 2).sum()) - squares
-    correlation = max(0.0, together / pairs / (squares / len(residual)))
-    return 1.0 + correlation * (float((counts**2).sum()) / len(residual) - 1.0)
 
 
 def _with_errors(solved: _Numbers) -> Runtime:

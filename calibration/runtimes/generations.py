@@ -28,7 +28,7 @@ class Generations:
 
 
 def on_four_bits(row: Row) -> bool:
-    """Whether its devices multiply 4 bits themselves."""
+    """Say whether a row's devices multiply 4 bits themselves."""
     return find_hardware(row.hardware).device.multiplies_4_bits
 
 
@@ -70,7 +70,7 @@ def fit_generations(
 
 
 def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Those before, and those on devices that multiply 4 bits; too few rows are none."""
+    """Part rows of older devices from those of devices that multiply 4 bits; too few rows are none."""
     parts = [[row for row in rows if on_four_bits(row) is there] for there in (False, True)]
     few = [part if len(part) > fields else [] for part in parts]
     earlier, later = few if any(few) else parts
@@ -88,7 +88,7 @@ def _with_fields_of(fit: Fit | None, start: Runtime, fields: Sequence[str]) -> R
 
 
 def _apart(home: Runtime, other: Runtime) -> Elsewhere | None:
-    """What ``other`` has that ``home`` has not; None where they are one."""
+    """Find what ``other`` has that ``home`` has not; None where they are one."""
     numbers = {name: value for name, value in other.numbers.items() if value != home.numbers[name]}
     if not numbers and (other.cache_dtype, other.wander) == (home.cache_dtype, home.wander):
         return None

@@ -18,7 +18,7 @@ from ssdsim.measured.price import options_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import NUMBERS, Runtime
 from ssdsim.scenario.configuration import configure
-from ssdsim.transformer.card import legal_tensor_parallel
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
@@ -30,7 +30,7 @@ _OUTPUT = 256
 
 @dataclass(frozen=True)
 class Open:
-    """What rows leave open of all numbers: their covariance, and the noise of a row as a share of its seconds."""
+    """Doubt that rows leave of all numbers: their covariance, and the noise of a row as a share of its seconds."""
 
     values: Array
     covariance: Array
@@ -38,7 +38,7 @@ class Open:
 
     @staticmethod
     def after(made: Features, base: Runtime, values: Array, noise: float) -> Open:
-        """What is open after these rows, with the prior of every number; of those unpaid, what ``base`` leaves open."""
+        """Doubt that these rows leave, with the prior of every number; of those unpaid, what ``base`` leaves open."""
         slopes = made.per_unit / made.seconds[:, None]
         sds = [
             PRIOR_SD[name] if column.any() else _wandering(base, name) or PRIOR_SD[name]

@@ -67,7 +67,7 @@ def _covered(seen: Sequence[tuple[Case, str]]) -> Covered:
 
 
 def case_of(row: Row) -> Case:
-    """What a row asks of a card."""
+    """Find what a row asks of a card."""
     profile = find_hardware(row.hardware)
     return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
 
@@ -124,7 +124,7 @@ class Unseen:
         return Unseen(*(getattr(self, name)[kept] for name in (each.name for each in fields(Unseen))))
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
-        """What log-sds of these sizes add to the square of each row's."""
+        """Work out what log-sds of these sizes add to the square of each row's."""
         if not self.steps.shape[1]:
             return np.asarray((beside * self.beside) ** 2 + (experts * self.experts) ** 2)
         known, at = self._squares
@@ -140,7 +140,7 @@ class Unseen:
         return np.square(distinct.reshape(-1, settings, ways)), at.reshape(-1)
 
     def squares_by(self, card: Runtime) -> Array:
-        """What a card's own errors add there."""
+        """Work out what a card's own errors add to those squares."""
         away = [getattr(card.away, way) for way in STEPS]
         return self.squares_of(card.errors.beside_log_sd, card.errors.experts_log_sd, away)
 

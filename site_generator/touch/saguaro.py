@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from site_generator.touch.slides import Drawn, Slider, Slides
-from ssdsim.answers.token_model import TokenModel, TokenRates
+from ssdsim.answers.token_model import TokenModel
+from ssdsim.answers.token_rates import TokenRates
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import PALETTE, new_plot
 from ssdsim.speculation.acceptance import expected_tokens

@@ -69,7 +69,7 @@ def _check_versions(client: Any, address: str) -> None:
 
 
 def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:
-    """What is shared is a task of its own: it travels once, and is made again where its worker dies."""
+    """The submitted work, whose shared part is a task: it travels once, and is made again where its worker dies."""
     import dask
 
     there: dict[int, Any] = {}

@@ -28,7 +28,7 @@ class Column:
     of: Literal["all", "drafting", "caching"] = "all"
 
     def value(self, estimate: Estimate, seconds: bool = False) -> Any:
-        """As the estimate has it; a time in ms where ``seconds`` says that it is in seconds."""
+        """The estimate's number; a time in ms where ``seconds`` says that it is in seconds."""
         number = getattr(estimate, self.name)
         return 1e3 * number if seconds and self.unit == "time" else number
 
@@ -56,11 +56,11 @@ COLUMNS = (
     Column("paper_tokens_per_second", "paper_tokens_per_second", "rate"),
 )
 TITLED = sorted((column for column in COLUMNS if column.title), key=lambda column: column.unit == "tokens")
-"""Those of a table, tokens last."""
+"""The columns of a table, tokens last."""
 
 
 def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Which strategy is held over which: each over those before it, the last strategy first."""
+    """Pairs of strategies that are held together: each over those before it, the last strategy first."""
     return [
         (name, rival)
         for at in range(len(names) - 1, 0, -1)

@@ -49,7 +49,7 @@ class Versus:
 
     @property
     def as_fast(self) -> bool:
-        """An interval that rounds to 1 leaves nothing open."""
+        """True where the interval rounds to 1, which leaves nothing open."""
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
@@ -62,12 +62,12 @@ class Versus:
 
     @property
     def turns(self) -> bool:
-        """Somewhere in the ranges of the token inputs the other one is faster, at the timings as they are predicted."""
+        """True where the other one is faster somewhere in the ranges of token inputs, at the predicted timings."""
         return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest
 
     @property
     def loses(self) -> bool:
-        """Or is as fast."""
+        """The other side is faster, or as fast."""
         if self.probability_faster is None:
             return self.ratio <= 1.0
         return self.as_fast or is_decided(1.0 - self.probability_faster, not self.turns)
@@ -86,7 +86,7 @@ class Contest(Generic[Key]):
 
     @property
     def outcome(self) -> Outcome:
-        """It loses where a single rival is faster, or as fast; it wins where it is the fastest of all."""
+        """The contest's end: lost where one rival is faster or as fast, won where the subject is the fastest of all."""
         if any(versus.loses for versus in self.over.values()):
             return "loses"
         everywhere = not any(versus.turns for versus in self.over.values())
@@ -147,7 +147,7 @@ def _across(own: Drawn, other: Drawn) -> Draws | None:
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:
-    """In which share of the draws (along the last axis) the subject is the fastest of all.
+    """The share of draws (along the last axis) in which the subject is the fastest of all.
 
     Those that are as fast have equal parts of it.
     """

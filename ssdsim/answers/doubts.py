@@ -1,4 +1,4 @@
-"""What a ratio of two rates rests on, in words: the condition, over what range it stands, and what to measure first.
+"""Words on what a ratio of two rates rests on: the condition, the range it stands over, what to measure first.
 
 Every verb's verdict takes its words from here.
 """
@@ -22,7 +22,7 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 @dataclass(frozen=True)
 class Doubt:
-    """By how much a ratio may be off for a reason: ``half`` of its range, relative, the others being as they are taken.
+    """The error of a ratio for one reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
     of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone
@@ -39,19 +39,19 @@ class Doubt:
 
 @dataclass(frozen=True)
 class Basis:
-    """What the ratio of two strategies rests on: the inputs of its tokens, and what may be off, timings first."""
+    """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
 
     inputs: tuple[TokenInput, ...] = ()
     doubts: tuple[Doubt, ...] = ()
 
     @classmethod
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
-        """Of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where that is said."""
+        """The basis of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
         return cls.moved(swings(first, other), first, other, timings)
 
     @classmethod
     def moved(cls, moving: Sequence[Swing], first: Scenario, other: Scenario, timings: float | None) -> Basis:
-        """As :meth:`of`, where the ratio's swings are known."""
+        """The basis as of :meth:`of`, where the ratio's swings are known."""
         widths: dict[str, float] = {}
         for swing in moving:
             widths[swing.of] = math.hypot(widths.get(swing.of, 0.0), swing.width)
@@ -62,7 +62,7 @@ class Basis:
 
     @property
     def tokens(self) -> tuple[Doubt, ...]:
-        """Those of tokens, the widest first."""
+        """Doubts of tokens, the widest first."""
         return tuple(each for each in self.doubts if each.what not in _OF_TIMES)
 
     @property
@@ -89,7 +89,7 @@ class Basis:
     def sentence(
         self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
-        """What was found of ``rivals``: those that decide, or that leave it open.
+        """The finding about ``rivals``: those that decide, or that leave it open.
 
         ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
         it is, and ``where`` says of what it is.
@@ -133,13 +133,13 @@ class Basis:
         return f"; with {literally(self.anywhere)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
-        """Why nothing is decided."""
+        """The reason why nothing is decided."""
         if contest.open or any(each.turns for each in versus):
             return literally(self.why_open(any(each.turns for each in versus)))
         return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
-        """Tokens decide it, where it ``turns`` within their ranges; else the errors leave it open."""
+        """Words on why it is open: tokens decide it where it ``turns`` within their ranges, else the errors do."""
         names = [each.what for each in self.tokens if each.half >= _SHOWN]
         if turns and names:
             names = [each.what for each in self.tokens if each.turns] or names
@@ -160,7 +160,7 @@ class Basis:
 
 
 SURE = Basis()
-"""Nothing is known to be in doubt."""
+"""The basis of a ratio of which nothing is known to be in doubt."""
 
 
 def field(rival: int, name: str) -> str:

@@ -20,11 +20,11 @@ class IdleCores:
         self._idle_s = _idle_s()
 
     def free(self) -> int:
-        """How many more processes may work: for each core that is idle half of the time or more."""
+        """The number of processes that may join: one for each core that is idle half of the time or more."""
         return int(self.count() + _IDLE)
 
     def count(self) -> float:
-        """In the mean; where Linux does not tell, or too little time has passed, by the load of the last minute."""
+        """The mean number of idle cores; where Linux does not tell, or too early, by the load of the last minute."""
         passed_s, now_s = time.monotonic() - self._since_s, _idle_s()
         if self._idle_s is None or now_s is None or passed_s < _LEAST_S:
             load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
@@ -37,12 +37,12 @@ def _cores() -> Collection[int]:
 
 
 def _idle_s() -> float | None:
-    """For how long the cores together have been idle since the machine started."""
+    """Seconds that the cores together have been idle since the machine started."""
     return idle_ticks(_STAT.read_text(), _cores()) / os.sysconf("SC_CLK_TCK") if _STAT.exists() else None
 
 
 def idle_ticks(stat: str, cores: Collection[int]) -> int:
-    """Of the text of ``/proc/stat``: idle, and idle while a disk works, of these cores."""
+    """Idle ticks of these cores in the text of ``/proc/stat``, those idle while a disk works among them."""
     rows = (line.split() for line in stat.splitlines())
     of_cores = {row[0]: row for row in rows if row and row[0].startswith("cpu")}
     return sum(int(row[4]) + int(row[5]) for core in cores if (row := of_cores.get(f"cpu{core}")))

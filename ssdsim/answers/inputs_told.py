@@ -10,7 +10,7 @@ from ssdsim.scenario.standing import TokenInput
 
 
 def value_told(each: TokenInput) -> str:
-    """A number; of rates by position the first and the last."""
+    """The value in words: a number, or of rates by position the first and the last."""
     if isinstance(each.value, int | float):
         return f"{each.value:g}"
     if isinstance(each.value, str):
@@ -22,21 +22,21 @@ def value_told(each: TokenInput) -> str:
 
 
 def range_told(each: TokenInput) -> str:
-    """Where it may lie."""
+    """The range in which the value may lie, in words."""
     if each.within is not None:
         return f"{each.within[0]:g}-{each.within[1]:g}"
     return "its own 95 %" if each.standing == "measured" else "exact"
 
 
 def standing_told(each: TokenInput) -> str:
-    """Who says so."""
+    """The source of the value, in words."""
     if each.standing == "placeholder":
         return "a placeholder, nobody measured it"
     return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
 
 
 def inputs_told(inputs: Iterable[TokenInput]) -> str:
-    """One line; those of one standing and text together. Empty where no strategy drafts.
+    """All inputs in one line, those of one standing and text together; empty where no strategy drafts.
 
     What a text adds to that of another input stands beside its value: ``(to K 12)``.
     """

@@ -1,4 +1,4 @@
-"""Whether another K would turn a verdict whose K nobody chose."""
+"""The search for another K that would turn a verdict whose K nobody chose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ssdsim.scenario.points import Points
 _LOOKED_AT = (1, 3)  # beside the default, where a long draft does not pay: each costs some milliseconds
 _RIVALS = 2  # the fastest ones
 _Rate = tuple[float, int]
-"""Tokens/s, and the K that they are of."""
+"""A rate in tokens/s, and the K that it is of."""
 
 
 def other_k(configuration: Configuration, verdict: Verdict, estimates: Mapping[str, Estimate]) -> str:
@@ -47,7 +47,7 @@ def _at(name: str, rates: Mapping[str, _Rate]) -> str:
 
 
 def _at_the_best_k(configuration: Configuration, now: Mapping[str, _Rate]) -> dict[str, _Rate]:
-    """Of each strategy at the best of the Ks, the one that it has ``now`` among them."""
+    """Each strategy's rate at the best of the Ks, the one that it has ``now`` among them."""
     points = Points([{**configuration.given, "k": k} for k in _LOOKED_AT])
     rows, best = possible(points.errors), dict(now)
     for name in now:

@@ -36,7 +36,7 @@ class Consequence:
 
     @property
     def next(self) -> str | None:
-        """What more requests would narrow most; None where nothing is uncertain."""
+        """The measurement that more requests would narrow most; None where nothing is uncertain."""
         if not self.swings:
             return None
         widest, *others = (f"{each.what} {_between(each)}" for each in self.swings)
@@ -45,7 +45,7 @@ class Consequence:
 
 
 def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequence]:
-    """One for each temperature that the pair in the file at ``path`` was measured at.
+    """Consequences at each temperature that the pair in the file at ``path`` was measured at.
 
     Raises
     ------

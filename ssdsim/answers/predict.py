@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
-"""Where requests or durations differ much, that takes minutes: then a run ends here, with the wider interval."""
+"""The longest run: where requests or durations differ much it ends here, with a wider interval, not after minutes."""
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
@@ -48,14 +48,14 @@ class Prediction(Shown):
     draws: Mapping[str, Drawn] | None = None
 
     def probability(self, name: str, rival: str) -> float | None:
-        """That of a strategy's being faster than another, given the errors; None without errors, or without room."""
+        """P(a strategy is faster than another), given the errors; None without errors, or without room."""
         if self.draws is None or not {name, rival} <= self.draws.keys():
             return None
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @cached_property
     def other_k(self) -> str:
-        """What a search of K would say where K is only the default; empty where somebody chose it."""
+        """The result that a search of K would have where K is only the default; empty where somebody chose it."""
         return other_k(self.configuration, self.verdict, self.estimates)
 
     @property

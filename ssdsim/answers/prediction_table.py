@@ -1,4 +1,4 @@
-"""What a prediction says of each strategy, in a table."""
+"""The table of a prediction: a row a strategy."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
-    """Of what a device's memory moves; 0 of a dense model."""
+    """Share of the bytes moved by a device's memory that are routed experts; 0 of a dense model."""
     moved = of_pass["count"] * of_pass["bytes"] * (of_pass["bound"] != "communication")
     return float(moved[of_pass["kind"] == _EXPERTS].sum() / moved.sum())
 

@@ -1,4 +1,4 @@
-"""What pieces of work share, on its way to other processes."""
+"""A value that pieces of work share, on its way to other processes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _NONE = 1e-9
 
 @dataclass(frozen=True)
 class Swing:
-    """``low`` and ``high`` are the ratio where the input (``what``) is at the lower and upper end of where it may lie.
+    """A ratio's swing: ``low`` and ``high`` at the lower and upper end of where the input (``what``) may lie.
 
     ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
     A ``placeholder`` lies in its plausible range, what is ``given`` in the user's, which ``over`` says; a rate that was
@@ -43,12 +43,12 @@ class Swing:
 
     @property
     def width(self) -> float:
-        """Between the bounds, in logarithms."""
+        """The distance of the bounds, in logarithms."""
         return abs(math.log(self.highest / self.lowest))
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
-    """Of tokens/s of a sequence of ``first`` over those of ``other``, the widest first; none that moves nothing."""
+    """Swings of a sequence's tokens/s of ``first`` over ``other``, the widest first; none that moves nothing."""
     return swings_each([first], [other])[0]
 
 
@@ -96,12 +96,12 @@ def _ranges(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, 
 
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
-    """What their tokens rest on."""
+    """The inputs that the scenarios' tokens rest on."""
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 
 
 def _measured(first: Scenario, other: Scenario) -> Iterator[tuple[tuple[str, str, Standing, str], list[Change]]]:
-    """Rates of a pair that move together, likewise."""
+    """Rates of a pair that move together, and the options on the way from their lower end to their upper one."""
     settings = (first if first.strategy.drafts else other).settings
     nearer = [{each.name: each for each in directions(settings, way * _ENDS_SDS)} for way in _BETWEEN]
     for each in directions(settings, _ENDS_SDS):
@@ -117,5 +117,5 @@ def _from_to(end: float, present: float) -> list[float]:
 
 
 def _per_user(rows: SideBySide, change: Change) -> Array:
-    """Of rows whose tokens are the same."""
+    """Tokens/s of a sequence, of rows whose tokens are the same."""
     return np.asarray(rates_under(rows, change) / rows.batch)

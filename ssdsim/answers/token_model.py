@@ -18,70 +18,21 @@ a temperature divides the noise too; measured pairs often lose acceptance as it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ssdsim.answers.token_rates import ROUNDING, TokenRates, checked_axes, rates_of_contexts
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import binomial_interval, student_quantile
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.speculation.sampling import residual, saguaro_distribution
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Floats = Array
-
-_CONFIDENCE = 0.95
-_FEW = 50  # below so many, a count is not yet normal
-_ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 _STEP = 0.02  # of the logarithms of spread and sigma
 _START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
-
-
-@dataclass(frozen=True)
-class Means:
-    """Means over contexts with the bounds of their 95 % intervals: three arrays of one shape."""
-
-    value: Floats
-    low: Floats
-    high: Floats
-
-
-@dataclass(frozen=True)
-class TokenRates:
-    """Rates of a token model over temperatures (axis T), Saguaro constants (axis C) and fan-outs (axis F).
-
-    alpha    (T, C, F)  P(a draft token is accepted); it depends on ``F`` only for ``c < 1``
-    hit      (T, C, F)  ``h(F)``: P(the bonus token is cached | the draft token of its position was rejected)
-    hit_all  (T, F)     ``h_all(F)``: P(the bonus token is cached | all draft tokens were accepted)
-    """
-
-    taus: Floats
-    cs: Floats
-    fan_outs: NDArray[np.int64]
-    alpha: Means
-    hit: Means
-    hit_all: Means
-
-    def frame(self) -> pd.DataFrame:
-        """One row a ``(tau, c, fan_out)``; each mean with ``_low`` and ``_high``."""
-        import pandas as pd
-
-        shape = self.alpha.value.shape
-        axes = np.meshgrid(self.taus, self.cs, self.fan_outs, indexing="ij")
-        columns = {name: axis.ravel() for name, axis in zip(("tau", "c", "fan_out"), axes, strict=True)}
-        means = {"alpha": self.alpha, "hit": self.hit, "hit_all": self.hit_all}
-        for name, mean in means.items():
-            for suffix, part in (("", mean.value), ("_low", mean.low), ("_high", mean.high)):
-                spread_out = part if part.ndim == 3 else part[:, None, :]
-                columns[name + suffix] = np.broadcast_to(spread_out, shape).ravel()
-        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
@@ -136,15 +87,15 @@ class TokenModel:
         ------
         InputError : a fan-out not a whole number >= 0, tau below 0, c outside [0, 1], or c = 0 that leaves no token.
         """
-        return _rates(self._draws(), self, fan_outs, taus, cs)
+        return rates_of_contexts(self._draws(), self.contexts, fan_outs, taus, cs)
 
-    def logits(self) -> tuple[Floats, Floats]:
+    def logits(self) -> tuple[Array, Array]:
         """The target's and the draft's logits at temperature 1, each ``(contexts, vocabulary)``.
 
         Tokens are numbered by their noise: they are exchangeable, and so no sum needs a sort.
         """
         target, noise = map(np.array, zip(*self._draws(), strict=True))
-        return self.spread * target, self.spread * target + self.sigma * noise
+        return target, target + noise
 
     def sample_rounds(
         self, fan_outs: Sequence[int], rounds: int, tau: float = 1.0, c: float = 1.0, seed: int = 0
@@ -159,7 +110,7 @@ class TokenModel:
         ------
         InputError : as :meth:`rates`, or rounds below 1.
         """
-        taus, cs, guesses = _checked(tau, c, fan_outs)
+        taus, cs, guesses = checked_axes(tau, c, fan_outs)
         k = guesses.size - 1
         rng = np.random.default_rng(seed)
         accepted, hit = np.full(whole("rounds", rounds, 1), k), np.zeros(rounds, dtype=bool)
@@ -211,15 +162,16 @@ class TokenModel:
         h, h_all = (MeasuredHits(guesses, tuple(np.minimum(curve, 1.0).tolist())) for curve in curves)
         return h, h_all
 
-    def _draws(self) -> Iterator[tuple[Floats, Floats]]:
-        """Each context's target logits and ascending noise, both ``(vocabulary,)``, for spread = sigma = 1.
+    def _draws(self) -> Iterator[tuple[Array, Array]]:
+        """Each context's target logits and ascending noise, both ``(vocabulary,)``.
 
         Pairing exponentials with sorted normals only numbers the tokens.
         """
         rng = np.random.default_rng(self.seed)
         for _ in range(self.contexts):
             difficulty, logits = rng.standard_exponential(), rng.standard_exponential(self.vocabulary)
-            yield logits, difficulty * np.sort(rng.standard_normal(self.vocabulary))
+            noise = difficulty * np.sort(rng.standard_normal(self.vocabulary))
+            yield self.spread * logits, self.sigma * noise
 
 
 @dataclass(frozen=True)
@@ -245,7 +197,7 @@ def fit_power_law(fan_outs: ArrayLike, rates: ArrayLike) -> PowerLawFit:
     slope, intercept = np.polyfit(x, y, 1)
     if intercept > 0:  # c may not exceed 1: the best line through c = 1
         slope, intercept = float(x @ y / (x @ x)), 0.0
-    if slope > _ROUNDING:
+    if slope > ROUNDING:
         raise InputError("these hit rates fall as the fan-out grows: no power law of misses fits them")
     error, variance = y - intercept - slope * x, y - y.mean()
     explained = 1 - float(error @ error) / float(variance @ variance) if variance.any() else 1.0
@@ -253,14 +205,14 @@ def fit_power_law(fan_outs: ArrayLike, rates: ArrayLike) -> PowerLawFit:
     return PowerLawFit(law, explained)
 
 
-def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Floats, Floats]:
+def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Array, Array]:
     """``ln F`` and ``ln(1 - h(F))``, both ``(F,)``."""
     x = np.log(within("fan_outs", fan_outs, 1))
     miss = 1 - within("rates", rates, 0, 1)
     if x.ndim != 1 or x.shape != miss.shape or np.ptp(x) == 0:
         raise InputError("a power law needs hit rates at two fan-outs or more, one rate a fan-out")
-    if miss.min() <= _ROUNDING:
-        at = np.exp(x[miss <= _ROUNDING].min())
+    if miss.min() <= ROUNDING:
+        at = np.exp(x[miss <= ROUNDING].min())
         raise InputError(f"no misses at fan-out {at:.0f}: take more contexts, or fit smaller fan-outs")
     return x, np.log(miss)
 
@@ -300,177 +252,62 @@ def fit_token_model(
     """
     from scipy.optimize import least_squares
 
-    within("alpha", alpha, _ROUNDING, 1 - _ROUNDING)
-    measured = np.log([1 - alpha, float(within("c", c, _ROUNDING, 1)), float(within("r", r, _ROUNDING))])
+    within("alpha", alpha, ROUNDING, 1 - ROUNDING)
+    measured = np.log([1 - alpha, float(within("c", c, ROUNDING, 1)), float(within("r", r, ROUNDING))])
     within("tau", tau, np.finfo(float).tiny)
     # at temperature 1: only ratios to the temperature matter
     base = TokenModel(spread=1.0, sigma=1.0, vocabulary=vocabulary, contexts=contexts, seed=seed)
-    draws = list(base._draws())
-
-    def rates(parameters: Floats, contexts: int = base.contexts) -> TokenRates:
-        spread, sigma = np.exp(parameters).tolist()
-        trial = replace(base, spread=spread, sigma=sigma, contexts=contexts)
-        return _rates(draws[:contexts], trial, fan_outs, 1.0, 1.0)
-
-    def errors(parameters: Floats, contexts: int = base.contexts) -> Floats:
-        drawn = rates(parameters, contexts)
-        # the line before c is held to at most 1, where its gradient would vanish
-        slope, intercept = np.polyfit(*_log_misses(fan_outs, drawn.hit.value[0, 0]), 1)
-        rejected = 1 - float(drawn.alpha.value[0, 0, 0])
-        return np.log([rejected, np.exp(intercept), max(-slope, _ROUNDING)]) - measured
-
-    def slopes(parameters: Floats) -> Floats:
-        # a step wide enough to smooth over tokens that change places in the cache
-        here = errors(parameters)
-        return np.transpose([(errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
-
-    few = min(base.contexts, _START_CONTEXTS)
+    trials = _Trials(list(base._draws()), fan_outs, measured)
     starts = [np.log([spread, ratio * spread]) for spread in (1.2, 2, 4, 8) for ratio in (0.2, 0.4, 0.8)]
-    start = min(starts, key=lambda parameters: float(np.square(errors(parameters, few)).sum()))
-    best = least_squares(errors, start, jac=slopes, xtol=1e-3, ftol=1e-4).x
-    met = rates(best)
+    start = min(starts, key=lambda parameters: float(np.square(trials.errors(parameters, _START_CONTEXTS)).sum()))
+    best = least_squares(trials.errors, start, jac=trials.slopes, xtol=1e-3, ftol=1e-4).x
+    met = trials.rates(best)
     law = fit_power_law(fan_outs, met.hit.value[0, 0])
     spread, sigma = (tau * np.exp(best)).tolist()
     fitted = replace(base, spread=spread, sigma=sigma)
     return TokenModelFit(fitted, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
-def _checked(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Floats, Floats, NDArray[np.int64]]:
-    """The three axes, each one-dimensional."""
-    guesses = np.atleast_1d(within("fan_outs", fan_outs, 0))
-    if np.any(guesses != np.round(guesses)):
-        raise InputError(f"fan_outs must be whole numbers, got {guesses.tolist()}")
-    tau, c = np.atleast_1d(within("tau", taus, 0)), np.atleast_1d(within("c", cs, 0, 1))
-    if max(tau.ndim, c.ndim, guesses.ndim) > 1:
-        raise InputError("taus, cs and fan_outs must be numbers or lists of numbers")
-    if tau.min() == 0 and c.min() == 0:
-        raise InputError("c must be above 0 at temperature 0: greedy drafting would have no token left")
-    return tau, c, guesses.astype(np.int64)
-
-
-def _rates(
-    draws: Iterable[tuple[Floats, Floats]], model: TokenModel, fan_outs: ArrayLike, taus: ArrayLike, cs: ArrayLike
-) -> TokenRates:
-    tau, c, guesses = _checked(taus, cs, fan_outs)
-    rejected = np.empty((model.contexts, tau.size, c.size, guesses.size))
-    rejected_hit, hit_all = np.empty_like(rejected), np.empty((model.contexts, tau.size, guesses.size))
-    for i, (target, noise) in enumerate(draws):
-        context = _Context.of(model.spread * target, model.sigma * noise, int(guesses.max()))
-        for t in range(tau.size):
-            sums = context.greedy(c, guesses) if tau[t] == 0 else context.sums(float(tau[t]), c, guesses)
-            rejected[i, t], rejected_hit[i, t], hit_all[i, t] = sums
-    greedy = tau == 0
-    return TokenRates(
-        taus=tau,
-        cs=c,
-        fan_outs=guesses,
-        alpha=_means(1 - rejected, np.ones_like(rejected), greedy),
-        hit=_means(rejected_hit, rejected, greedy),
-        hit_all=_means(hit_all, np.ones_like(hit_all), greedy),
-    )
-
-
 @dataclass(frozen=True)
-class _Context:
-    """Target logits and ascending noise of one context, and the draft's top tokens in order."""
+class _Trials:
+    """Trials of a fit on the same draws; ``parameters`` are logarithms of spread and sigma."""
 
-    target: Floats
-    noise: Floats
-    draft: Floats
-    top: NDArray[np.int64]
+    draws: Sequence[tuple[Array, Array]]
+    fan_outs: Sequence[int]
+    measured: Array
 
-    @classmethod
-    def of(cls, target: Floats, noise: Floats, fan_out: int) -> _Context:
-        draft = target + noise
-        size = min(fan_out + 1, target.size)  # one more takes the place of a rejected token
-        top = np.argpartition(-draft, size - 1)[:size]
-        return cls(target, noise, draft, top[np.argsort(-draft[top], kind="stable")])
+    def rates(self, parameters: Array, contexts: int | None = None) -> TokenRates:
+        """Rates over the first so many contexts."""
+        (spread, sigma), draws = np.exp(parameters).tolist(), self.draws[:contexts]
+        logits = ((spread * target, sigma * noise) for target, noise in draws)
+        return rates_of_contexts(logits, len(draws), self.fan_outs, 1.0, 1.0)
 
-    def sums(self, tau: float, cs: Floats, fan_outs: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """P(rejected), P(rejected and hit), both ``(C, F)``, and P(hit | all accepted), ``(F,)``.
+    def errors(self, parameters: Array, contexts: int | None = None) -> Array:
+        """Logarithms of the rejection rate, c and r over the measured ones."""
+        drawn = self.rates(parameters, contexts)
+        # the line before c is held to at most 1, where its gradient would vanish
+        slope, intercept = np.polyfit(*_log_misses(self.fan_outs, drawn.hit.value[0, 0]), 1)
+        rejected = 1 - float(drawn.alpha.value[0, 0, 0])
+        return np.asarray(np.log([rejected, np.exp(intercept), max(-slope, ROUNDING)]) - self.measured)
 
-        With ``D = C Q_F + 1 - Q_F`` the draft's distribution is ``C q / D`` on its top ``F`` tokens and ``q / D``
-        elsewhere. A token exceeds it by ``p - q / D``, which is positive where the noise is below a bound: prefix
-        sums in the order of the noise give the excess of the whole vocabulary, to be corrected for the top tokens.
-        """
-        (p, log_p), (q, log_q) = (_softmax(logits, tau) for logits in (self.target, self.draft))
-        p_top, q_top = p[self.top], q[self.top]
-        in_top = np.arange(self.top.size) < fan_outs[:, None]  # (F, top)
-        q_cached = in_top @ q_top
-        total = cs[:, None] * q_cached + np.where(fan_outs < p.size, np.maximum(1 - q_cached, 0), 0)  # D, (C, F)
-        if total.min() <= _ROUNDING:
-            raise InputError(f"c = {cs.min():g} leaves no token to sample at tau = {tau:g}: c must be above 0 there")
-        bound = self.draft.max() - self.target.max() + tau * (log_q - log_p + np.log(total))
-        below = np.searchsorted(self.noise, bound)
-        excess = _prefix_sum(p)[below] - _prefix_sum(q)[below] / total
-        scaled = q_top / total[..., None]  # (C, F, top)
-        uncached = np.maximum(p_top - scaled, 0)
-        biased = p_top - cs[:, None, None] * scaled
-        excess_elsewhere = np.maximum(excess - (uncached * in_top).sum(-1), 0)
-        excess_cached = (np.maximum(biased, 0) * in_top).sum(-1)
-        rejected = excess_cached + excess_elsewhere
-        rejected = np.where(rejected > _ROUNDING, rejected, 0)
-        next_in_line = (uncached * (np.arange(self.top.size) == fan_outs[:, None])).sum(-1)
-        cached_rejected = (np.maximum(-biased, 0) * in_top).sum(-1)  # leaves room for the next in line
-        share = np.divide(cached_rejected, rejected, out=np.zeros_like(rejected), where=rejected > 0)
-        return rejected, np.minimum(excess_cached + share * next_in_line, rejected), in_top @ p_top
-
-    def greedy(self, cs: Floats, fan_outs: NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
-        """As :meth:`sums` at temperature 0, where each distribution is one token and any ``c > 0`` leaves it."""
-        best = self.target.argmax()
-        rank = int(np.count_nonzero(self.draft > self.draft[best]))
-        shape = (cs.size, fan_outs.size)
-        hit = (rank >= 1) & (rank <= fan_outs)
-        return np.full(shape, rank >= 1), np.broadcast_to(hit, shape), (rank < fan_outs).astype(float)
+    def slopes(self, parameters: Array) -> Array:
+        """The errors' gradient, by a step wide enough to smooth over tokens that change places in the cache."""
+        here = self.errors(parameters)
+        return np.transpose([(self.errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
 
 
-def _softmax(logits: Floats, tau: float) -> tuple[Floats, float]:
-    """Softmax of ``logits / tau``, and the logarithm of its largest probability's inverse."""
-    weights = np.exp((logits - logits.max()) / tau)
-    total = weights.sum()
-    return weights / total, float(np.log(total))
-
-
-def _prefix_sum(values: Floats) -> Floats:
-    return np.concatenate([[0.0], np.cumsum(values)])
-
-
-def _means(above: Floats, below: Floats, greedy: NDArray[np.bool_]) -> Means:
-    """``sum(above) / sum(below)`` over contexts (axis 0) with Student's interval by the delta method.
-
-    Where nothing is ever rejected a hit rate is 1 (the convention of SSD paper Theorem 15). At temperature 0 contexts
-    are counted: the exact binomial interval where counts are few, since no variance is seen in what never happened.
-    """
-    n = above.shape[0]
-    total = below.sum(axis=0)
-    value = np.divide(above.sum(axis=0), total, out=np.ones_like(total), where=total > 0)
-    deviation = above - value * below
-    mean = np.where(total > 0, total / n, 1.0)
-    half = student_quantile(_CONFIDENCE, n - 1) * deviation.std(axis=0, ddof=1) / np.sqrt(n) / mean
-    low, high = value - half, value + half
-    for at in np.argwhere(np.broadcast_to(greedy.reshape(-1, *[1] * (value.ndim - 1)), value.shape)):
-        where = tuple(at)
-        successes, trials = above[:, *where].sum(), total[where]
-        if trials and min(successes, trials - successes) < _FEW:
-            low[where], high[where] = binomial_interval(successes, trials, _CONFIDENCE)
-    return Means(value, np.maximum(low, 0.0), np.minimum(high, 1.0))
-
-
-def _tempered(logits: Floats, tau: float) -> Floats:
+def _tempered(logits: Array, tau: float) -> Array:
     """``logits / tau`` up to a constant a row; at ``tau = 0`` the likeliest token is the only one."""
     below_best = logits - logits.max(axis=-1, keepdims=True)
     return below_best / tau if tau > 0 else np.where(below_best == 0, 0.0, -np.inf)
 
 
-def _ranks(scores: Floats) -> NDArray[np.int64]:
+def _ranks(scores: Array) -> NDArray[np.int64]:
     """The rank of every token in its row, 0 the highest score."""
-    order = np.argsort(-scores, axis=-1, kind="stable")
-    ranks = np.empty_like(order)
-    np.put_along_axis(ranks, order, np.arange(order.shape[-1])[None, :], axis=-1)
-    return ranks
+    return np.argsort(np.argsort(-scores, axis=-1, kind="stable"), axis=-1)
 
 
-def _sample(probabilities: Floats, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
+def _sample(probabilities: Array, rows: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:
     """A token from the distribution of each of ``rows``, by inversion."""
     cumulative = np.cumsum(probabilities, axis=-1)
     sample = np.empty(rows.size, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Is a strategy worth its devices? One answer against each rival, under the same draws of all that is not known."""
+"""The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
 @dataclass(frozen=True, repr=False)
 class Verdict(Shown):
-    """Is ``subject`` the strategy to use?
+    """The answer to whether ``subject`` is the strategy to use.
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
     ``probability_best`` is that of its being faster than all of them, given the errors of timings and what is not known
@@ -169,6 +169,6 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
 
 
 def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
-    """By how much more tokens/s the subject makes of a GPU than its closest rival, relative."""
+    """The relative gain in tokens/s of a GPU that the subject makes over its closest rival."""
     rival = contest.closest
     return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0

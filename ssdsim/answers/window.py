@@ -49,7 +49,7 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Window:
-    """What fits into one verification; durations in seconds, budgets in cached outcomes a sequence.
+    """The content of one verification; durations in seconds, budgets in cached outcomes a sequence.
 
     ``passes`` draft passes (one token a sequence each) fit into ``verify_s``, with 95 % bounds from the timings'
     errors; ``budget_of_passes`` is ``passes // K``, the proposal's fan-out budget. ``window_s`` is how long the draft

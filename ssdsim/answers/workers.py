@@ -1,4 +1,4 @@
-"""Who works at many pieces: this process, others on this machine (joblib), or a Dask cluster."""
+"""The workers of many pieces: this process, others on this machine (joblib), or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Jobs(Whole):
 
 @dataclass(frozen=True)
 class _Address(Kind):
-    """Where a Dask scheduler listens."""
+    """The address at which a Dask scheduler listens."""
 
     form = "tcp://host:port"
     must = "be an address such as tcp://host:8786"
@@ -83,7 +83,7 @@ class Workers(OptionRecord):
         work: Sequence[tuple[Any, ...]],
         done: Callable[[int, T], None] | None = None,
     ) -> Mapping[int, T]:
-        """What ``run`` returns of each piece of work, beside its number; ``done`` hears of each as it comes.
+        """The result of ``run`` for each piece of work, beside its number; ``done`` hears of each as it comes.
 
         Copies of this process help on cores that have been idle since this record was made.
         """

@@ -89,7 +89,7 @@ class Shelf(Generic[T]):
 
 
 def may_mean(name: str, names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that a short or loose spelling may mean.
+    """The ``names`` that a short or loose spelling may mean.
 
     ``h200`` means ``h200-sxm``, whatever variants that has; ``llama3.1-8b`` means ``llama-3.1-8b``.
     """
@@ -100,6 +100,6 @@ def may_mean(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _are_among(parts: Iterable[str], of: Iterable[str]) -> bool:
-    """Whether they are there in this order, others between them or not."""
+    """Tell whether ``parts`` are there in this order, others between them or not."""
     left = iter(of)
     return all(part in left for part in parts)

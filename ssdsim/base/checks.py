@@ -69,7 +69,7 @@ def text(name: str, value: Any) -> str:
 
 
 def is_text(given: str) -> bool:
-    """Whether it can be written: bytes of a path that are no characters, which Python smuggles in, can not."""
+    """Tell whether text can be written: bytes of a path that are no characters, which Python smuggles in, cannot."""
     return given == given.encode(errors="ignore").decode()
 
 

@@ -149,7 +149,7 @@ def as_records(kind: type[Record], each: Mapping[int, Any], where: object, what:
 
 
 def within(record: object, *keys: str) -> Any:
-    """What lies under ``keys``, one in the other; None where there is no such object."""
+    """The value under ``keys``, one in the other; None where there is no such object."""
     for key in keys:
         record = record.get(key) if isinstance(record, Mapping) else None
     return record

@@ -31,5 +31,5 @@ def closest(name: object, allowed: Iterable[str], least: float = 0.5) -> str | N
 
 
 def told(value: Any) -> str:
-    """What was given, on one short line."""
+    """A value that was given, on one short line."""
     return " ".join(_SHORT.repr(value).split())

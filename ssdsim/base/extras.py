@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, requires
 
 
 def told(error: ModuleNotFoundError) -> str | None:
-    """What to install for a module that is missing; None where no extra of ssdsim brings it."""
+    """Advice what to install for a module that is missing; None where no extra of ssdsim brings it."""
     package = (error.name or "").partition(".")[0]
     extra = _extra_of(package)
     return extra and f"this needs {package}, which is not installed: pip install 'ssdsim[{extra}]'"

@@ -22,13 +22,13 @@ def centred_on(rate: Any, draws: ArrayLike) -> Draws:
 
 
 def median(draws: Draws) -> Draws:
-    """Along the last axis."""
+    """The median along the last axis."""
     (middle,) = quantiles(draws, 0.5)
     return middle
 
 
 def bounds_95(draws: Draws) -> tuple[Any, Any]:
-    """Low and high along the last axis."""
+    """The ends of a 95 % interval along the last axis."""
     low, high = quantiles(draws, 0.025, 0.975)
     return low, high
 

@@ -27,7 +27,7 @@ class Kind:
 
     @property
     def must(self) -> str:
-        """What a value must be or do, after the word ``must``."""
+        """The demand on a value, after the word ``must``."""
         raise NotImplementedError
 
     @property
@@ -61,7 +61,7 @@ class Whole(Kind):
         return f"be a whole number of at least {self.least} and at most {self.most:,}"
 
     def parse(self, text: str) -> int:
-        """A ``k`` is 1024, as lengths of contexts are told."""
+        """The number; a ``k`` is 1024, as lengths of contexts are told."""
         digits, each = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
         try:
             return int(digits) * each

@@ -60,7 +60,7 @@ class Excludes:
     beside: tuple[str, ...] = ()
 
     def holds(self, name: str, given: Mapping[str, Any]) -> bool:
-        """Whether it does in this call, ``name`` being the option's own."""
+        """Tell whether it excludes in this call, ``name`` being the option's own."""
         if name not in given or not all(other in given for other in self.beside):
             return False
         if isinstance(self.being, tuple):
@@ -119,18 +119,18 @@ class Option:
 
     @property
     def short(self) -> str:
-        """Its symbol, or else its name."""
+        """The symbol, or else the name."""
         return self.symbol or self.name
 
     @property
     def help(self) -> str:
-        """What it is and what it is where nobody says, on one line."""
+        """The line of help: what it is, and what it is where nobody says."""
         shown = self.otherwise if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
         return self.told(f"default: {shown}" if shown != "" and shown is not False else "")
 
     def told(self, also: str = "") -> str:
-        """What it is, an example of it, and what is ``also`` said of it."""
+        """A line on what it is, with an example, and what is ``also`` said of it."""
         beside = "; ".join(each for each in (also, f"such as {self.example}" if self.example else "") if each)
         return f"{self.about} [{beside}]" if beside else self.about
 

@@ -44,7 +44,7 @@ def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
 
 
 def called(record: type[OptionRecord]) -> Mapping[str, str]:
-    """What each field is called by who gives it: an option by its name."""
+    """The name by which each field is given: an option's is its own."""
     options = options_of(record)
     return {
         each.name: options[each.name].name if each.name in options else each.name

@@ -52,5 +52,5 @@ def document(parts: Mapping[str, Any], shown: Shown = MappingProxyType({})) -> d
 
 
 def picked(record: Any, *names: str) -> dict[str, Any]:
-    """These fields and properties of a record, by their names."""
+    """The fields and properties of a record with these names."""
     return {name: getattr(record, name) for name in names}

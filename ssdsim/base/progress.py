@@ -1,4 +1,4 @@
-"""Who hears how far long work is."""
+"""Listeners that hear how far long work is."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ Told = Callable[[str, str], AbstractContextManager[Progress]]
 
 @contextmanager
 def nobody(verb: str, what: str) -> Iterator[Progress]:
-    """Hears nothing."""
+    """Hear nothing."""
     yield lambda done, total: None

@@ -65,18 +65,18 @@ class Settings(Mapping[str, Any]):
 
     @property
     def plain(self) -> Settings:
-        """These, or a copy of those that note what is read."""
+        """The settings, or a copy of those that note what is read."""
         return self
 
     def copy(self) -> Settings:
         return Settings(self._values, self._sources, self._defaults)
 
     def with_derived(self, other: Settings) -> Settings:
-        """These, and what ``other`` derived from the same options."""
+        """The settings, and what ``other`` derived from the same options."""
         return Settings({**self._values, **other._values}, {**self._sources, **other._sources}, self._defaults)
 
     def that_shape(self, read: Collection[str], idle: Collection[str] = ()) -> Settings:
-        """Those that have a value and either are among ``read`` or were derived, but for ``idle`` ones."""
+        """The settings that have a value and either are among ``read`` or were derived, but for ``idle`` ones."""
         derived = (name for name in self if self.source(name) not in (GIVEN, DEFAULT) and name not in idle)
         shaping = {*read, *derived}
         kept = {name: self[name] for name in self if name in shaping and self[name] is not None}

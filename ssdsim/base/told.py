@@ -19,7 +19,7 @@ class Told:
     sentence: str = ""
 
     def text(self) -> str:
-        """Below each other, numbers on the right."""
+        """The rows below each other, numbers on the right."""
         rows = [self.header, *self.rows] if self.rows else []
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(map(_aligned, row, widths, range(len(row)))).rstrip() for row in rows]
@@ -43,7 +43,7 @@ class Shown:
 
     @property
     def told(self) -> Told:
-        """What is shown of it."""
+        """The title, table and sentence that are shown of it."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

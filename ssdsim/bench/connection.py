@@ -33,7 +33,7 @@ class Connection:
     key: str | None = field(repr=False)
 
     async def text(self, path: str) -> str | None:
-        """What the server answers there; None where it has no such page, or keeps it to itself.
+        """Fetch a page as text; None where it has no such page, or keeps it to itself.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Connection:
             raise InputError(f"{self.at}: no address of a server ({self._short(str(error))})") from None
 
     def denied(self) -> str:
-        """What is said of an answer with the status 401."""
+        """Message about an answer with the status 401."""
         if self.key is None:
             return "the server asks for a key: name the environment variable that holds it by --api-key"
         return "the server refuses the key"
@@ -111,7 +111,7 @@ class Connection:
         return f"the server answers {answer.status_code}: {self._short(answer.text)}"
 
     def _short(self, said: str) -> str:
-        """What a server said, without the key should it repeat it."""
+        """Shorten what a server said, without the key should it repeat it."""
         said = " ".join(said.split())
         said = said.replace(self.key, "...") if self.key else said
         return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."

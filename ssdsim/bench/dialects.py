@@ -18,7 +18,7 @@ Prompt = str | Sequence[int]
 
 @dataclass
 class Told:
-    """What the messages of an answer said until now; ``own`` is the engine's, of its speculation among others."""
+    """Sum of what an answer's messages said until now; ``own`` is the engine's, of its speculation among others."""
 
     tokens: int | None = None
     prompt_tokens: int | None = None

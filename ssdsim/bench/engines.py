@@ -19,7 +19,7 @@ _FP8 = ("float8", "fp8")
 
 @dataclass(frozen=True)
 class Setting:
-    """What a server runs: names are those that the engine loads; ``k`` is None where nothing is drafted.
+    """Setting of a server: names are those that the engine loads; ``k`` is None where nothing is drafted.
 
     ``rate``: each drafted token is accepted with it after those before it; None leaves that to the models.
     """
@@ -40,7 +40,7 @@ class Setting:
 
     @property
     def tokens(self) -> float:
-        """That a round yields on average, with its bonus."""
+        """Tokens that a round yields on average, with its bonus."""
         return round(1.0 + sum(self.survival), 4)
 
 

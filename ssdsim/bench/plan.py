@@ -106,7 +106,7 @@ def script(engine: str, servers: Sequence[Served], port: int, options: Sequence[
 
 
 def own_options(served: Served) -> list[str]:
-    """What ``ssdsim bench`` is told of one server."""
+    """Options that tell ``ssdsim bench`` of one server."""
     columns = [(f"--{name.replace('_', '-')}", str(value)) for name, value in served.given.items()]
     points = [
         ("--concurrency", ",".join(map(str, served.concurrencies))),

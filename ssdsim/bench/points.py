@@ -37,7 +37,7 @@ class Point:
 
     @property
     def answers(self) -> int:
-        """How many requests it makes."""
+        """Count the requests that it makes."""
         return sum(1 for stream in range(self.concurrency) for _ in self.lengths(stream))
 
     @property

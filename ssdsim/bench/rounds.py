@@ -43,7 +43,7 @@ def _of_vllm(server: Server, seen: Seen) -> Counts | None:
 
 
 def _of_tensorrt(server: Server, seen: Seen) -> Counts | None:
-    """Its iterations since it was asked before."""
+    """Count TensorRT-LLM's iterations since it was asked before."""
     if seen.after is None or not seen.after.lstrip().startswith(("[", "{")):
         return None
     try:

@@ -126,7 +126,7 @@ def _whole_s(answer: Answer) -> float:
 
 
 def _rounds(counts: Counts, answers: Sequence[Answer]) -> dict[str, Any]:
-    """What was put out a step took time, so tokens that were cut at the ends of answers are left out."""
+    """Fields of a row about its rounds. Tokens that were cut at the ends of answers took time: they are left out."""
     put_out = sum(answer.tokens - 1 for answer in answers)
     if counts.rounds is None:
         return {"acceptance_length": counts.length}

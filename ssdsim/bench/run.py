@@ -32,7 +32,7 @@ _CACHED = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """What is asked of a server: ``points`` in their order, after a warm-up at the highest load.
+    """Work for a server: ``points`` in their order, after a warm-up at the highest load.
 
     ``alive`` raises where the server has ended that is waited for.
     """
@@ -75,7 +75,7 @@ Begins = Callable[[Work, Server, Sequence[Point]], None]
 
 @dataclass
 class Measured:
-    """What came of it: ``rows``, those that lay in the file among them, and what must be said of them."""
+    """Outcome of a run: ``rows``, those that lay in the file among them, and what must be said of them."""
 
     server: Server
     rows: list[Row]
@@ -99,7 +99,7 @@ class _Bench:
         return await answered(self.connection, self.dialect, server, prompt, tokens, work.temperature, measured)
 
     async def learn(self) -> None:
-        """How many tokens a word of a made-up prompt is, and that the server keeps to what it is asked for."""
+        """Learn how many tokens a word of a made-up prompt is, and that the server keeps to what it is asked for."""
         if not isinstance(self.prompts, Words):
             return
         told = []
@@ -114,7 +114,7 @@ class _Bench:
         self.prompts.beside = fewer - self.prompts.tokens_a_word * _PROBE_WORDS[0]
 
     async def point(self, point: Point) -> tuple[list[Answer], Counts | None]:
-        """Its answers, and the rounds that they took."""
+        """Ask the requests of a point: their answers, and the rounds that they took."""
         before = await self.connection.text(METRICS)
         answers = await closed_loop(point, self.ask)
         after = await self.connection.text(METRICS)
@@ -181,7 +181,7 @@ def left_of(points: Sequence[Point], rows: Sequence[Row], setting: Mapping[str, 
 
 
 def _lengths(row: Row, points: Sequence[Point]) -> tuple[int, int]:
-    """Those that were asked for: prompts come out a little longer or shorter."""
+    """Lengths that were asked for: prompts come out a little longer or shorter."""
     inputs, outputs = ({getattr(point, f"{which}_tokens") for point in points} for which in ("input", "output"))
     nearest = min(inputs, key=lambda asked: abs(math.log(max(1.0, row.input_tokens) / asked)))
     return nearest, round(row.output_tokens) if round(row.output_tokens) in outputs else 0

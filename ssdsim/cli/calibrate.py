@@ -101,7 +101,7 @@ def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: boo
 
 
 def _of_other_memory(described: HardwareProfile) -> str:
-    """The machines that differ in their memory alone; empty where none is known."""
+    """The bundled machines that differ from this one in their memory alone; empty where none is known."""
     if described.name not in MACHINES.values():
         return ""
     return f" (another memory: {', '.join(name for name, means in MACHINES.items() if means != described.name)})"

@@ -68,15 +68,15 @@ class _Named(ShellComplete):
 
 
 class _Bash(_Named, BashComplete):
-    """Of bash."""
+    """Completion of names in bash."""
 
 
 class _Zsh(_Named, ZshComplete):
-    """Of zsh."""
+    """Completion of names in zsh."""
 
 
 class _Fish(_Named, FishComplete):
-    """Of fish."""
+    """Completion of names in fish."""
 
 
 _ZSHRC = "fpath+=~/.zfunc; autoload -Uz compinit && compinit"
@@ -115,7 +115,7 @@ def install(shell: str, cli: click.Command) -> tuple[Path, str]:
 
 
 def installed(ctx: click.Context, shell: str) -> None:
-    """What ``--install-completion`` does."""
+    """Install completion for ``--install-completion``, say where, and end."""
     path, more = install(shell, ctx.command)
     click.echo(f"{path} is written; a new shell completes ssdsim.{more}")
     ctx.exit()

@@ -53,7 +53,7 @@ def print_labelled(out: Console, label: str, text: str, style: str = "", label_s
 def print_origins(
     out: Console, timings: Iterable[Mapping[str, str]], runtime: str | None, tokens: str | None = None
 ) -> None:
-    """What the numbers rest on: timings, the engine, what is accepted."""
+    """Print the numbers' origins: timings, the engine, what is accepted."""
     for record in timings:
         print_labelled(out, "Timings  ", f"{record['profile']}: {record['summary']}", "dim")
     for label, text in (("Runtime  ", runtime), ("Tokens   ", tokens)):

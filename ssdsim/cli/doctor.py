@@ -59,7 +59,7 @@ def _version(name: str) -> str | None:
 
 
 def _torch() -> dict[str, Any] | None:
-    """What torch sees; None where it is not installed."""
+    """The devices that torch sees; None where it is not installed."""
     if find_spec("torch") is None:
         return None
     import torch

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
-    """Who holds and does what, points, visits, minutes and memory; all of them fit."""
+    """Show who holds and does what, points, visits, minutes and memory; all of them fit."""
     if as_json:
         ranks = [vars(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
         whole = {"schema": 1, "machine": machine.name, "strategies": dry_run.strategies, "minutes": dry_run.minutes}

@@ -22,7 +22,7 @@ from ssdsim.cli.warning_lines import print_warnings
 
 
 def _tabled() -> dict[str, Any]:
-    """What is tried where a user says nothing, by option."""
+    """The values tried where a user says nothing, by option."""
     return {**CELLS, **choices()}
 
 

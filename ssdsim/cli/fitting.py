@@ -64,7 +64,7 @@ def runtime(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """What your engine adds to a hardware profile, from its own benchmarks: CSV rows, or results of
+    """Fit what your engine adds to a hardware profile to its own benchmarks: CSV rows, or results of
     vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
 
     With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
@@ -112,7 +112,7 @@ def _put_aside(rows: Sequence[Row], share: float, within: float) -> Held:
 
 
 def _source(files: Sequence[Path]) -> str:
-    """What the card says that its numbers come from."""
+    """The origin of the card's numbers, as the card says it."""
     named = ", ".join(file.name for file in files[:3])
     return f"the user's own: {named}" + (f" and {len(files) - 3} more" if len(files) > 3 else "")
 

@@ -53,7 +53,7 @@ def print_held(held: Held, checked: Sequence[Checked]) -> None:
 
 
 def refused(checked: Sequence[Checked], within: float, output: Path) -> str | None:
-    """Why the card is not kept; None where it is."""
+    """The reason why the card is not kept; None where it is."""
     error = error_of(checked)
     if error <= within:
         return None
@@ -122,7 +122,7 @@ def _cells(cell: Mapping[Any, Any], alone: float) -> tuple[str, ...]:
 
 
 def _accepted(rows: Sequence[Row]) -> tuple[Row, float | list[float], float]:
-    """Of the rows with the longest lookahead: one of them, rates by position (or one), and how often it drafts."""
+    """Acceptance of the rows of the longest lookahead: one of them, rates by position (or one), how often it drafts."""
     longest = max(row.k or 0 for row in rows)
     own = [row for row in rows if row.k == longest]
     weights = np.array([row.rounds or 0.0 for row in own])

@@ -12,7 +12,7 @@ from ssdsim.base.option import ALWAYS, Section
 from ssdsim.cli.values import OfKind
 
 MOST_OPTIONS = 25
-"""How many a first page has at most, ``--help`` included."""
+"""The most options that a first page has, ``--help`` included."""
 _COLUMN = 34  # of the options' names, beside what they mean
 
 
@@ -78,7 +78,7 @@ def write_options(options: Iterable[click.Parameter], ctx: click.Context, format
 
 
 def first_page(options: Iterable[click.Option]) -> list[click.Option]:
-    """As many as a page has room for, the most prominent, in their order."""
+    """The most prominent options, as many as a page has room for, in their order."""
     every = list(options)
     ranked = sorted((each for each in every if _prominence(each) > 0), key=_prominence, reverse=True)
     kept = set(map(id, ranked[:MOST_OPTIONS]))
@@ -118,13 +118,13 @@ def _row(option: click.Option, ctx: click.Context, whole: bool) -> tuple[str, st
 
 
 def _words(option: click.Option) -> tuple[str, ...]:
-    """All that may be typed, where these are few."""
+    """The words that may be typed, where these are few."""
     if isinstance(option.type, click.Choice):
         return tuple(map(str, option.type.choices))
     return option.type.kind.words if isinstance(option.type, OfKind) else ()
 
 
 def _value(option: click.Option, ctx: click.Context) -> str:
-    """What is given to it, as a person would write it: N, a list as N,..."""
+    """The option's value as a person would write it: N, a list as N,..."""
     told = option.make_metavar(ctx)
     return _LISTED.sub(r"\1,...", _SHORT.get(told.removesuffix(" RANGE"), told))

@@ -52,7 +52,7 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """What an ENGINE (vllm, sglang, aiperf, ssd, trtllm, llama-cpp, transformers) logged of its speculation.
+    """Import what an ENGINE (vllm, sglang, aiperf, ssd, trtllm, llama-cpp, transformers) logged of its speculation.
 
     Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
     """

@@ -93,7 +93,7 @@ def cli() -> None:
 
 
 COMPLETION = "_SSDSIM_COMPLETE"
-"""Of the environment: set where a shell asks what could follow."""
+"""The environment variable that is set where a shell asks what could follow."""
 _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 
 

@@ -34,7 +34,7 @@ FILLED = tuple(_OPTIONS)
 """Columns of a row that the command line gives where a file does not."""
 
 PARAMETERS = {"model": "target", "batch": "b"}
-"""What the options of a scenario call some of them, whose spellings they share."""
+"""The names that a scenario's options have for some of them, whose spellings they share."""
 
 
 def row_options(*names: str) -> Adds:
@@ -51,6 +51,6 @@ def row_options(*names: str) -> Adds:
 
 
 def by_column(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given of :data:`FILLED`, among the parameters of a command."""
+    """The values given of :data:`FILLED`, among the parameters of a command."""
     names = {name: PARAMETERS.get(name, name) for name in FILLED}
     return {name: parameters[parameter] for name, parameter in names.items() if parameter in parameters}

@@ -1,4 +1,4 @@
-"""What is said of an option that a verb does not have: what the verb has instead, and which verbs have it."""
+"""The complaint about an option that a verb does not have: what it has instead, and which verbs have it."""
 
 from __future__ import annotations
 

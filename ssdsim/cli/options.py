@@ -22,7 +22,7 @@ from ssdsim.scenario.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
 VERBOSE = f"{__name__}.verbose"
-"""Where a call keeps that it is asked for every warning."""
+"""The place where a call keeps that it is asked for every warning."""
 Makes = Callable[[], Iterable[click.Option]]
 
 
@@ -112,7 +112,7 @@ def placed(option: Option, **how: Any) -> Placed:
 
 
 def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
-    """Says what a short name is taken for."""
+    """Say what a short name is taken for."""
 
     def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         for name in value if isinstance(value, list) else [value]:
@@ -164,7 +164,7 @@ def grid_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_of_grid(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What was given of :func:`grid_options`; of a list of one its value."""
+    """The values given of :func:`grid_options`; of a list of one its value."""
     given = {name: values for name, values in options.items() if values is not None}
     return {name: each[0] if isinstance(each, list) and len(each) == 1 else each for name, each in given.items()}
 

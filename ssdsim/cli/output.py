@@ -8,11 +8,11 @@ import click
 
 
 class ReaderLeftError(Exception):
-    """Whoever read the output has gone. Click and rich would end with 1, which says here that the answer is no."""
+    """Raised where the output's reader has gone. Click and rich would end with 1, which here says no."""
 
 
 def print_out(text: str) -> None:
-    """A line, as it is."""
+    """Print a line, as it is."""
     try:
         click.echo(text)
     except BrokenPipeError:
@@ -20,7 +20,7 @@ def print_out(text: str) -> None:
 
 
 def flush() -> None:
-    """Here a pipe is noticed that was closed after the last line."""
+    """Flush the output: here a pipe is noticed that was closed after the last line."""
     try:
         if sys.stdout is not None:  # it is, where it was closed from the start
             sys.stdout.flush()

@@ -37,7 +37,7 @@ def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> I
 
 
 class _Bar:
-    """It begins by itself once the work has taken a while, with or without news of how far that is."""
+    """A progress bar that begins by itself once the work has taken a while, with or without news of how far that is."""
 
     def __init__(self, verb: str, what: str) -> None:
         self._verb, self._what = verb, what
@@ -83,7 +83,7 @@ class _Bar:
 
 
 def kept_in(folder: Path | None, what: str) -> str:
-    """What an interrupt of work with ``-o`` leaves."""
+    """The words on what an interrupt of work with ``-o`` leaves."""
     return f"{folder} keeps each {what} that is done" if folder else f"-o FOLDER would keep each {what} that is done"
 
 

@@ -76,7 +76,7 @@ def narrowed() -> Iterator[click.Option]:
 
 
 def beside_searched() -> Mapping[str, Any]:
-    """What a search takes in the place of defaults."""
+    """The values that a search takes in the place of defaults."""
     return dict(pair for axis in every_axis() for pair in axis.beside)
 
 

@@ -49,7 +49,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
 
 
 def _not_there(prediction: Prediction) -> str:
-    """What is said before a verdict on a strategy that the engine does not have, where a user named the engine."""
+    """The caveat before a verdict on a strategy that the engine does not have, where a user named the engine."""
     settings, subject = prediction.configuration.settings, prediction.verdict.subject
     named = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     engine = Engine.of(named)
@@ -57,7 +57,7 @@ def _not_there(prediction: Prediction) -> str:
 
 
 def title_of(name: str) -> str:
-    """What a person reads for a strategy's name."""
+    """The name by which a person knows a strategy."""
     return strategies.ALL.named(name).title
 
 
@@ -106,7 +106,7 @@ def _bar(estimate: Estimate, longest: float, width: int) -> Text:
 
 
 def print_shared(configuration: Configuration, out: Console) -> bool:
-    """Which strategies' drafts serve several targets, and how; whether one does."""
+    """Print which strategies' drafts serve several targets, and how; True where one does."""
     shared = {title_of(n): s.devices.sharing for n, s in configuration.scenarios.items() if s.devices.sharing}
     if shared:
         print_labelled(out, "Draft    ", "; ".join(f"{title}: {words}" for title, words in shared.items()))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
-    """What will be asked for, before it is."""
+    """Say what will be asked for, before it is."""
     requests, outputs, inputs = work.asked_tokens(points)
     prompts = "your prompts" if work.prompts else f"about {inputs:,} tokens of prompts"
     who = " ".join(filter(None, (server.engine or "a server", server.version)))

@@ -66,7 +66,7 @@ def _strategies(comparison: Comparison) -> Table:
 
 
 def _bar(low: float, at: float, high: float) -> str:
-    """The interval as a line, the prediction as a block."""
+    """A bar: the interval as a line, the prediction as a block."""
     first, middle, last = (min(_BAR - 1, int(share * _BAR)) for share in (low, at, high))
     return "".join("█" if n == middle else "─" if first <= n <= last else " " for n in range(_BAR))
 

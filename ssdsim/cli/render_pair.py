@@ -117,7 +117,7 @@ def _backup(backup: Backup | None) -> str:
 
 
 def _saguaro(at: Findings) -> Table:
-    """At the K of the lengths."""
+    """Saguaro's table at the lookahead of the lengths."""
     table = Table((), ("Saguaro's C", "F", "tokens/round", "acceptance", "hits after a rejection", "hits"))
     for each in at.saguaro:
         if each.k == at.length.k and each.f == _FAN_OUTS[1]:
@@ -164,7 +164,7 @@ def _print_routing(pair: Pair, out: Console) -> None:
 
 
 def print_compared(loops: Sequence[Compared], out: Console) -> None:
-    """What a real loop found beside the coupling."""
+    """Print what a real loop found beside the coupling."""
     if not loops:
         return
     out.print()
@@ -176,7 +176,7 @@ def print_compared(loops: Sequence[Compared], out: Console) -> None:
 
 
 def print_consequences(consequences: Sequence[Consequence], out: Console) -> None:
-    """What it does to the answer."""
+    """Print what the pair does to the answer."""
     out.print()
     for each in consequences:
         _line(out, f"at {each.temperature:g}", str(each))

@@ -33,7 +33,7 @@ _HELD = "its GPUs held, its settings follow"
 
 
 def print_recommendation(recommendation: Recommendation, entrance: Door | None, quiet: bool) -> None:
-    """What to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
+    """Print what to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
     print_labelled(out, "Verdict  ", recommendation.sentence, "green", "bold")
     about = recommendation.at_focus
@@ -73,7 +73,7 @@ def print_recommendation(recommendation: Recommendation, entrance: Door | None, 
 
 
 def _first_lines(recommendation: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
-    """What runs where, K by batch, what that is worth, what stands apart, what it costs."""
+    """The first lines: what runs where, K by batch, what that is worth, what stands apart, what it costs."""
     best, request = entrance.deployment, recommendation.request
     settings = f", {best.settings}" if best.settings else ""
     v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
@@ -106,7 +106,7 @@ def _sure(versus: Versus) -> str:
 
 
 def _spans(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
-    """Neighbouring batches of one K together."""
+    """Spans of neighbouring batches that have one K."""
     for k, group in groupby(rows, key=lambda row: row[1]):
         batches = [batch for batch, _ in group]
         many = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
@@ -114,7 +114,7 @@ def _spans(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
 
 
 def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
-    """From which rate on it stops paying, by the serving view; why that says nothing."""
+    """The rate from which on it stops paying, by the serving view; why that says nothing."""
     paying = entrance.paying
     if paying is None:
         if entrance.not_served is not None:
@@ -148,7 +148,7 @@ def _cost(entrance: Door, request: Request) -> str:
 
 
 def _print_command(entrance: Door, out: Console) -> None:
-    """Unbroken, so that it can be pasted."""
+    """Print the command unbroken, so that it can be pasted."""
     if entrance.command is None:
         print_labelled(out, "Command  ", NO_ENGINE, "", "bold")
         return
@@ -158,7 +158,7 @@ def _print_command(entrance: Door, out: Console) -> None:
 
 
 def _at_equal_count(recommendation: Recommendation, about: Answer | None) -> Iterator[str]:
-    """At the focus: the widest target with one draft GPU, and all GPUs."""
+    """Sentences at the focus: the widest target with one draft GPU, and all GPUs."""
     if about is None or about.equal is None:
         return
     plus_one = [
@@ -218,7 +218,7 @@ def _heading(out: Console, text: str) -> None:
 
 
 def _print_best(about: Answer, out: Console) -> None:
-    """What the round of the best deployment looks like."""
+    """Print what the round of the best deployment looks like."""
     best = about.best
     if best is None or about.interval is None:
         return
@@ -324,7 +324,7 @@ def _print_gains(recommendation: Recommendation, about: Answer, out: Console) ->
 
 
 def _print_swings(recommendation: Recommendation, about: Answer, out: Console) -> None:
-    """What nobody has measured, or not well enough."""
+    """Print what nobody has measured, or not well enough."""
     if not recommendation.swings or about.equal is None:
         return
     subject, closest = about.equal.subject, about.equal.closest

@@ -10,10 +10,11 @@ from rich.console import Console
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
-from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, KTable
+from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.answers.serving.metrics import Metrics
+from ssdsim.answers.serving.pace import Pace
 from ssdsim.answers.serving.policies import AUTO
-from ssdsim.answers.serving.serve import Point, Serving, measured_tpot
+from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval, Measured
@@ -23,11 +24,15 @@ from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration
 
 _BARS = 12
-_SAYS_K = {THROUGHPUT: "the most tokens a second", EMA: "SGLang's tiers"}
+_SAYS_K = {
+    THROUGHPUT: "the most tokens a second",
+    EMA: "SGLang's tiers",
+    THROUGHPUT_AWARE: "SGLang's scores",
+}
 
 
 def print_serving(serving: Serving, gpu_hour: float | None) -> None:
-    """The answer first, then the numbers of each load, then what they rest on."""
+    """Print the answer first, then the numbers of each load, then what they rest on."""
     out = console()
     out.print(serving.verdict.sentence, style="bold")
     out.print()
@@ -58,7 +63,7 @@ def _capacities(serving: Serving) -> list[str]:
 
 
 def _within_slo(serving: Serving) -> list[str]:
-    """The rate, and what it is a GPU."""
+    """The rate of each policy within the SLO, and what it is a GPU."""
     return [
         f"{title(serving, name)} {each.rate:.2f} ({each.low:.2f}-{each.high:.2f}) requests/s, "
         f"{each.rate / serving.policies.by_name[name].gpus:.2f} a GPU"
@@ -67,7 +72,7 @@ def _within_slo(serving: Serving) -> list[str]:
 
 
 def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
-    """Measured, predicted, and by how much they differ."""
+    """Print what was measured and predicted, and by how much they differ."""
     out = console()
     settings = configuration.settings
     what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
@@ -83,7 +88,7 @@ def print_compared(name: str, workload: Workload, rows: Sequence[Compared], conf
 
 
 def title(serving: Serving, name: str) -> str:
-    """What a person reads of a policy."""
+    """The name by which a person knows a policy."""
     return AUTO if name == AUTO else serving.policies.by_name[name].title
 
 
@@ -100,7 +105,7 @@ def _headline(point: Point) -> str:
 
 
 def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
-    """A row a metric, a column a policy."""
+    """The table of simulated runs: a row a metric, a column a policy."""
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
     goodput = serving.how.slo is not None
@@ -153,23 +158,38 @@ def _closed(serving: Serving, point: Point) -> Table:
 
 
 def _beside_fixed_k(out: Console, point: Point, says_k: KTable | str | None) -> None:
-    """The best of the Ks between which K moves, where it has run for good."""
-    if point.best_k is None:
+    """Print the best of the Ks between which K moves, where it has run for good."""
+    best, least_tpot = point.best_k_e2el, point.best_k
+    if best is None or least_tpot is None:
         return
-    if AUTO in point.metrics:
-        of_table = measured_tpot(point.metrics[AUTO])
-    else:
-        of_table = Measured(1e3 * float(point.closed[AUTO].tpot_s), np.nan, np.nan)
-    best = "K 0, without a draft," if point.best_k == 0 else f"K {point.best_k}"
-    fixed = _tpot(point.fixed_k[point.best_k])
     by = _SAYS_K[says_k] if isinstance(says_k, str) else "the table"
-    out.print(f"K by {by}: mean TPOT {_tpot(of_table)}; of its Ks for good {best} is the best: {fixed}")
+    fixed = point.fixed_k
+    said = f"{_k(best)} is the best: {_pace(fixed[best])}" if _keeps_up(fixed[best]) else "none keeps up"
+    out.print(f"K by {by}: {_pace(point.switching)}; of its Ks for good {said}")
+    if best != least_tpot:
+        out.print(
+            f"{_k(least_tpot)} has the least TPOT, and later first tokens: {_pace(fixed[least_tpot])}", style="dim"
+        )
 
 
-def _tpot(ms: Measured) -> str:
-    if not np.isfinite(ms.value):
+def _k(k: int) -> str:
+    return "K 0, without a draft," if k == 0 else f"K {k}"
+
+
+def _pace(pace: Pace) -> str:
+    """``1.12 s (1.05-1.19) to the last token, TPOT 5.45 ms (5.31-5.59)``."""
+    if not _keeps_up(pace):
         return "saturated"
-    return f"{ms.value:.2f} ms" + ("" if np.isnan(ms.low) else f" ({ms.low:.2f}-{ms.high:.2f})")
+    return f"{_mean(pace.e2el, 's', 1e-3)} to the last token, TPOT {_mean(pace.tpot, 'ms')}"
+
+
+def _keeps_up(pace: Pace) -> bool:
+    return bool(np.isfinite(pace.e2el.value))
+
+
+def _mean(ms: Measured, unit: str, scale: float = 1.0) -> str:
+    value, low, high = (scale * each for each in (ms.value, ms.low, ms.high))
+    return f"{value:.2f} {unit}" + ("" if np.isnan(low) else f" ({low:.2f}-{high:.2f})")
 
 
 def _notes(out: Console, point: Point) -> None:
@@ -186,7 +206,7 @@ def _notes(out: Console, point: Point) -> None:
 
 
 def _batches(out: Console, serving: Serving, point: Point) -> None:
-    """How many decode together, as shares of the time, and what runs there where it follows them."""
+    """Print how many decode together, as shares of the time, and what runs there where it follows them."""
     width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
     for name, metrics in point.metrics.items():
         counts = np.array(list(metrics.batch_histogram) or [0])
@@ -201,8 +221,10 @@ def _batches(out: Console, serving: Serving, point: Point) -> None:
         policy = serving.policies.by_name.get(name)
         if policy is None or not (policy.is_schedule or policy.variants[0].scenario.strategy.follows_batch):
             continue
-        each = zip(policy.variants, metrics.variant_share, strict=True)
-        used = ", ".join(f"{variant.label} {share:.0%}" for variant, share in each if share >= 0.005)
+        shares_of = dict.fromkeys((variant.label for variant in policy.variants), 0.0)  # some read alike
+        for variant, share in zip(policy.variants, metrics.variant_share, strict=True):
+            shares_of[variant.label] += share
+        used = ", ".join(f"{label} {share:.0%}" for label, share in shares_of.items() if share >= 0.005)
         print_labelled(out, f"{title(serving, name):{width}}", f"of the time: {used}")
 
 

@@ -53,7 +53,7 @@ def show_runtime(name: str, as_json: bool) -> None:
 
 
 def print_runtime(card: Runtime) -> None:
-    """Its engine, every number with its unit, and its evidence."""
+    """Print a runtime: its engine, every number with its unit, and its evidence."""
     out = console()
     out.print(f"{card.name}: {card.engine}{f' {card.versions}' if card.versions else ''}", style="bold")
     if card.about:
@@ -87,7 +87,7 @@ def print_runtime(card: Runtime) -> None:
 
 
 def _runs(runs: Runs) -> str:
-    """Strategies with their drafters, what else it can do, and since when."""
+    """The strategies of an engine with their drafters, what else it can do, and since when."""
     drafted = ((strategies.ALL.named(name).title, given) for name, given in runs.strategies.items())
     parts = [f"{title} with {', '.join(given)}" if given else title for title, given in drafted]
     parts += ["K by batch size"] if runs.k_by_batch else []
@@ -96,7 +96,7 @@ def _runs(runs: Runs) -> str:
 
 
 def _covered(settings: Sequence[Covered]) -> str:
-    """The degrees on each device, and the batches of all."""
+    """The degrees covered on each device, and the batches of all."""
     degrees: dict[str, set[int]] = {}
     for each in settings:
         degrees.setdefault(each.device, set()).add(each.tp)

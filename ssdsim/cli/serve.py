@@ -107,7 +107,7 @@ def command(
 
 
 def _say_cost(needs: Needs, output: Path | None) -> None:
-    """Before long work: what it is, and how it is stopped."""
+    """Say before long work what it is, and how it is stopped."""
     if needs.core_s < _LONG_S:
         return
     load, memory = needs.load, f"{needs.memory_bytes / 1e9:.1f} GB"
@@ -117,7 +117,7 @@ def _say_cost(needs: Needs, output: Path | None) -> None:
 
 
 def _save_timeline(serving: Serving, path: Path) -> None:
-    """Of the schedule where there is one, else of the subject, at the first load."""
+    """Save a timeline of the schedule where there is one, else of the subject, at the first load."""
     policy = serving.policies.by_name.get(AUTO) or serving.policies.by_name[serving.subject]
     load = serving.points[0].workload
     timeline(run(policy, load, serving.how), policy).save(path)
@@ -126,7 +126,7 @@ def _save_timeline(serving: Serving, path: Path) -> None:
 def _compare(
     path: Path, load: Load, batching: Batching, scenario: dict[str, Any], seed: int, output: Path | None, as_json: bool
 ) -> None:
-    """One strategy, the subject, against what a benchmark saw of the model that it names."""
+    """Compare one strategy, the subject, with what a benchmark saw of the model that it names."""
     if batching.k_table is not None:
         raise InputError("--k-table has no effect with --compare, which is about one strategy with one K")
     requests, log = load.logged(seed)

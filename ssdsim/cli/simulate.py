@@ -102,7 +102,7 @@ def command(
 
 
 def _refuse_noise(runs: Mapping[str, SimulatedRounds]) -> None:
-    """Rates of which so few rounds, or durations that vary so much, say nothing at all."""
+    """Refuse rates of which so few rounds, or durations that vary so much, say nothing at all."""
     for name, run in runs.items():
         rate = run.tokens_per_second
         if isfinite(rate.low) and rate.low <= 0.0 < rate.value:

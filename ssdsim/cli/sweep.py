@@ -88,7 +88,7 @@ def command(
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:
-    """Before the work: how points are shown must mean something."""
+    """Check, before the work, that how points are shown means something."""
     for name, value in (("--sort", sort), ("--top", top)):
         if as_json and value is not None:
             raise InputError(f"{name} has no effect with --json (it has every point, in the order of the grid)")
@@ -213,7 +213,7 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
 
 
 def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
-    """How often each strategy is fastest, and what the subject makes of its rival."""
+    """The summary: how often each strategy is fastest, and what the subject makes of its rival."""
     rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
     fastest = rates.idxmax(axis=1).value_counts(normalize=True)
     shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())

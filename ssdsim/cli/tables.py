@@ -18,7 +18,7 @@ _GAP = 2  # blanks that rich puts between two columns
 
 @dataclass(eq=False)
 class Column:
-    """``words`` stand at the left, numbers at the right.
+    """A column, of ``words`` at the left or of numbers at the right.
 
     ``joined`` columns are read with those before them (/user, /GPU of one deployment) and stay beside them if they can.
     """
@@ -61,11 +61,11 @@ class Table:
         self._styles: list[str] = []
 
     def add_column(self, header: str, *, words: bool = False, joined: bool = False) -> None:
-        """Right of the columns so far."""
+        """Add a column right of those so far."""
         self.columns.append(Column(header, words, joined))
 
     def add_row(self, *cells: Cell, style: str = "") -> None:
-        """A cell for each column; those that are left out at the end stay empty."""
+        """Add a row: a cell for each column; those that are left out at the end stay empty."""
         for i, column in enumerate(self.columns):
             column.cells.append(cells[i] if i < len(cells) else "")
         self._styles.append(style)
@@ -120,7 +120,7 @@ class Table:
         return [column for column in self.columns if column in kept]
 
     def _ranked(self) -> list[list[Column]]:
-        """What is read together, in the order of its importance."""
+        """Runs of columns that are read together, in the order of their importance."""
         rank = {header: i for i, header in enumerate(self.first)}
         return sorted(_runs(self.columns[self.names :]), key=lambda run: rank.get(run[0].header, len(rank)))
 

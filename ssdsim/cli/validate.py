@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from ssdsim.validation.comparison import Comparison
 
 _WAS = {"--measured": "rows", "--paper": "paper", "--pair": "pair"}
-"""Options that were the words of today."""
+"""Options of former versions that are words today."""
 
 
 class _Validate(Group):
-    """A bare ``validate`` is ``validate run``; what was an option until 0.3 is understood, and the word is said."""
+    """The group in which a bare ``validate`` is ``validate run``; options of before 0.3 become words, which it says."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         flag, word = next(((arg, _WAS[arg.split("=")[0]]) for arg in args if arg.split("=")[0] in _WAS), ("", "run"))
@@ -121,7 +121,7 @@ def _what(c: Comparison) -> str:
 
 
 def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
-    """How often the subject is predicted faster or slower than its rival as it was measured, where that is clear."""
+    """The share of points at which the sign of the subject's lead is predicted right, where it was measured clearly."""
     from ssdsim import strategies
     from ssdsim.scenario.points import subject_among
     from ssdsim.validation.comparison import speedups

@@ -64,7 +64,7 @@ def command(
 
 
 def _keep(folder: Path, validated_rows: ValidatedRows) -> None:
-    """What ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
+    """Keep what ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / CONFIG).exists():
         (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")

@@ -12,7 +12,7 @@ from ssdsim.validation.tree_paper import PublishedTrees
 
 
 def print_trees(trees_replay: TreesReplay) -> None:
-    """The speed-ups of each table, and the demo's tree."""
+    """Print the speed-ups of each table, and the demo's tree."""
     out, paper, demo = console(), trees_replay.paper, trees_replay.demo
     out.print(f"{paper.citation}\n{paper.setting}", style="dim")
     out.print(f"\na draft step is {paper.draft_step_s / paper.ar_s:.4f} of a decoding step, as published")
@@ -40,7 +40,7 @@ def print_trees(trees_replay: TreesReplay) -> None:
 
 
 def headed(paper: Published | PublishedRows | PublishedTrees) -> dict[str, object]:
-    """What the JSON of every paper begins with."""
+    """The first keys of the JSON of every paper."""
     return {"schema": 1, "paper": paper.name, "citation": paper.citation}
 
 

@@ -15,7 +15,7 @@ _SHAPES = re.compile(r"\d[\d.x]*")
 
 
 def print_warnings(warnings: Iterable[str], quiet: bool, share: float | None = None) -> None:
-    """On stderr, a line for all that differ in their numbers only; ``--verbose`` and ``--json`` have every one.
+    """Print warnings on stderr, a line for those that differ in numbers only; ``--verbose``, ``--json`` have all.
 
     ``share`` is how much of the passes' time is of operations that were timed at no such shape.
     """

@@ -108,7 +108,7 @@ def _cells(row: pd.Series[Any]) -> list[str]:
 
 
 def _worth_saying(possible: pd.DataFrame) -> list[tuple[str, Any]]:
-    """The one row; of several the narrowest and the widest."""
+    """The rows worth a sentence: the one there is; of several the narrowest and the widest."""
     records = possible.to_dict("records")
     if len(records) == 1:
         return [("", records[0])]

@@ -40,7 +40,7 @@ class _LookUp(Drafter):
         return without_a_model(self.name, target, named, options)
 
     def seconds(self, options: Mapping[str, Any], tokens: int) -> float:
-        """Of one look-up."""
+        """Seconds of one look-up."""
         raise NotImplementedError
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:

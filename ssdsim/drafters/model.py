@@ -41,7 +41,7 @@ class ModelDrafter(Drafter):
         return Draft(card)
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        """One pass a token, or with stages one a round of theirs."""
+        """Draft by a pass a token, or with stages one a round of theirs."""
         stages = stages_of(site.options, site.draft)
 
         def steps(of: Site) -> PassOver:
@@ -73,7 +73,7 @@ class ModelDrafter(Drafter):
         return *glues[::-1], *staged(site, [steps(each) for each in models], stages, tokens, chains)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        """Over one row the pass of a chain; over more they are branches that share what is cached."""
+        """Passes over a tree: over one row that of a chain; over more they are branches that share what is cached."""
         _check_no_tree(site)
         passes = site.draft_beside_target if beside else site.draft_pass
         return tuple(
@@ -81,7 +81,7 @@ class ModelDrafter(Drafter):
         )
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        """As :meth:`prespeculate`, but that the glue pass is over a tree, and that each branch has ``rows``."""
+        """Passes as of :meth:`prespeculate`, with a glue pass over a tree and ``rows`` of each branch."""
         _check_no_tree(site)
         glue = site.draft_pass("glue", nodes + 1, masked=any(each > 1 for each in rows))
         steps = (

@@ -57,7 +57,7 @@ class SparseSelf(Drafter):
         return Draft(made, chosen(card, options), published_for=card.target if of_sibling(card, target) else "")
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        """On all of the target's devices, where its weights are."""
+        """Draft on all of the target's devices, where its weights are."""
         return (site.piece(site.draft_on_target("draft step", site.tp), tokens),)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -119,7 +119,9 @@ class SimActor:
         self._by_round: dict[str, list[float]] = {}  # seconds of the block's rounds, of steps whose rows differ
         self._judged: list[int] = []  # accepted tokens of the block's rounds, where programs find them out
         self._last_s = 0.0  # of the step done last
-        self._constant, self._tables, self._trace = run.steps.constant, run.steps.tables, run.trace
+        constant = run.steps.constant
+        self._seconds: Callable[[str], float] = self._drawn if constant is None else constant.__getitem__
+        self._tables, self._trace = run.steps.tables, run.trace
         self._varying: dict[str, StepDurations] = {}
         self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
         self._done.callbacks, self._done._ok, self._done._value = None, True, None  # type: ignore[assignment]
@@ -153,7 +155,7 @@ class SimActor:
                 self._number += 1
 
     def do(self, step: str) -> Event:
-        seconds = self._constant[step] if self._constant is not None else self._drawn(step)
+        seconds = self._seconds(step)
         if self._tables and step in self._tables:
             seconds *= self._over_rows(step)
         if seconds == 0.0:
@@ -171,15 +173,19 @@ class SimActor:
             raise InputError(f"{strategy.title}'s step '{step}' takes no time: take --engine mc, or closed")
 
     def send(self, to: str, message: str, content: Any = None) -> Event:
-        seconds = self._constant[message] if self._constant is not None else self._drawn(message)
+        seconds = self._seconds(message)
+        if seconds:
+            self._device.occupy("send", seconds)
+        return self._under_way(to, message, content, self._run.link.run(message, seconds) if seconds else None)
+
+    def _under_way(self, to: str, message: str, content: Any, event: Event | None) -> Event:
+        """Put a message into its mailbox at ``event``, or at once."""
         mailbox = self._run.mailbox(to, message)
         if self._trace is not None:
-            self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
-        if seconds == 0.0:
+            self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(at_once=event is None)
+        if event is None:
             mailbox.put(content)
             return self._done
-        self._device.occupy("send", seconds)
-        event = self._run.link.run(message, seconds)
         assert event.callbacks is not None
         event.callbacks.append(lambda _: mailbox.put(content))
         return event
@@ -194,7 +200,7 @@ class SimActor:
         return event
 
     def tell(self, message: str) -> Event:
-        seconds = self._constant[message] if self._constant is not None else self._drawn(message)
+        seconds = self._seconds(message)
         return self._run.link.run(message, seconds) if seconds else self._done
 
     def outcome(self) -> int:
@@ -202,7 +208,7 @@ class SimActor:
         return self._at
 
     def fill(self) -> None:
-        """Whether an outcome is cached is drawn with it."""
+        """Fill nothing: whether an outcome is cached is drawn with it."""
 
     def misses(self, outcome: int) -> int:
         return self._run.misses[outcome]
@@ -223,21 +229,11 @@ class SimActor:
         self._ends.append(self._env.now)
 
     def post(self, to: str, message: str, content: Any, takes: str | None = None) -> None:
-        seconds = 0.0
-        if takes is not None:
-            seconds = self._constant[takes] if self._constant is not None else self._drawn(takes)
-        mailbox = self._run.mailbox(to, message)
-        if self._trace is not None:
-            self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(seconds)
-        if seconds == 0.0:
-            mailbox.put(content)
-            return
-        event = self._env.after(seconds)
-        assert event.callbacks is not None
-        event.callbacks.append(lambda _: mailbox.put(content))
+        seconds = 0.0 if takes is None else self._seconds(takes)
+        self._under_way(to, message, content, self._env.after(seconds) if seconds else None)
 
     def look(self, message: str) -> Generator[Any, Any, list[Any]]:
-        """What comes at this very instant is seen, too."""
+        """Look for messages: what comes at this very instant is seen, too."""
         # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
         # waits until followers have looked and answered.
         for _ in range(4 if self._leads else 2):
@@ -283,8 +279,8 @@ class SimActor:
 
     # Arrows of a timeline: each binds to the slices around its ends, so it starts and ends a little inside them.
 
-    def _arrow_from(self, seconds: float) -> float:
-        ended_now = seconds == 0.0 and self._device.busy_until_s == self._env.now
+    def _arrow_from(self, at_once: bool) -> float:
+        ended_now = at_once and self._device.busy_until_s == self._env.now
         return self._env.now - _INSIDE_S if ended_now else self._env.now + _INSIDE_S
 
     def _draw_arrow(self, message: str) -> None:

@@ -13,14 +13,14 @@ class Clock(Environment):
     """SimPy's environment, with the calls between its events left out."""
 
     def after(self, seconds: float) -> Event:
-        """As :meth:`simpy.Environment.timeout`."""
+        """Wait as :meth:`simpy.Environment.timeout` does."""
         event = Event(self)
         event._ok, event._value = True, None
         heappush(self._queue, (self._now + seconds, NORMAL, next(self._eid), event))
         return event
 
     def happens(self, event: Event, value: Any) -> None:
-        """As :meth:`simpy.Event.succeed` of one that did not."""
+        """Let an event happen as :meth:`simpy.Event.succeed` does, if it did not."""
         event._ok, event._value = True, value
         heappush(self._queue, (self._now, NORMAL, next(self._eid), event))
 

@@ -48,7 +48,7 @@ def round_times(service: Service, targets: int, together: bool, rounds: int) -> 
 
 
 class _Queues:
-    """What each target of each queue has asked for, when, and since when its round runs; arrays (queues, targets)."""
+    """Requests of targets: what each asked for, when, and since when its round runs; arrays (queues, targets)."""
 
     def __init__(self, service: Service, numbers: Places, rounds: int, together: bool) -> None:
         def of_rounds(seconds: FloatOrArray) -> Array:

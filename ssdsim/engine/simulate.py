@@ -47,7 +47,7 @@ _MC_LANES = 32  # independent runs side by side where rounds must be drawn one a
 
 @dataclass(frozen=True, repr=False)
 class SimulatedRounds(Shown):
-    """What a strategy did over its rounds; every mean has its interval (seconds; rates in tokens a second).
+    """Figures of a strategy over its rounds; every mean has its interval (seconds; rates in tokens a second).
 
     ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means
     over the rounds without and with a miss (nan where none is).

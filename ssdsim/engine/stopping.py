@@ -65,7 +65,7 @@ class InTurn:
         self._share, self._total = 0.0, 0
 
     def of(self, at: int) -> Progress | None:
-        """That of run number ``at``, from 0."""
+        """Progress of run number ``at``, from 0."""
         return None if self._progress is None else partial(self._hear, self._progress, at)
 
     def _hear(self, progress: Progress, at: int, done: int, total: int) -> None:

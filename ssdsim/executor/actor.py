@@ -25,7 +25,7 @@ Action = Callable[[], object]
 
 
 class Work(NamedTuple):
-    """What a rank runs of a step, ``times`` in a row; as often as a round happens to need where that is ``drawn``."""
+    """Work of a rank in a step, ``times`` in a row; as often as a round happens to need where that is ``drawn``."""
 
     name: str
     times: int
@@ -136,7 +136,7 @@ class RankActor(MailActor):
 
     @property
     def _counts(self) -> bool:
-        """It knows its rounds: as many as the leader's, or for a draft of several targets theirs; else it runs on."""
+        """Say whether it knows its rounds: the leader's, or for a draft of several targets theirs; else it runs on."""
         return not self._plan.strategy.free_running or self._outcomes is not None
 
     def do(self, step: str) -> None:

@@ -33,7 +33,7 @@ class Guesses:
         return place * (max(self.fan_out, default=0) + 1) + index
 
     def outcomes(self, block: OutcomeBlock, miss: str | None) -> NDArray[np.int64]:
-        """What the target finds in each round, shape ``(rounds, b, 2)``: on a hit some guess, else none of them.
+        """Outcomes that the target finds a round, shape ``(rounds, b, 2)``: on a hit some guess, else none of them.
 
         What leads to the state ``miss`` is no hit; None where no state says so.
         """

@@ -102,7 +102,7 @@ class Executor:
         return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post, seed)
 
     def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[Work]:
-        """What this rank runs of a step that its role does, in a round of so many rows."""
+        """List what this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
         with_actions = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
         return [
@@ -110,7 +110,7 @@ class Executor:
         ]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:
-        """None where this rank has no part in it: a pass runs on the first ranks of its role."""
+        """Make one action; None where this rank has no part in it: a pass runs on the first ranks of its role."""
         team = next((team for team in self._teams(plan, role, step, work) if self.rank in team), None)
         if team is None:
             return None

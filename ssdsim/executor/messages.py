@@ -18,7 +18,7 @@ _VALUE_BYTES = 8
 
 
 def head_bytes(batch: int) -> int:
-    """What a message begins with: how many values it carries, and at most an outcome's."""
+    """Bytes that a message begins with: how many values it carries, and at most an outcome's."""
     return _VALUE_BYTES * (1 + batch * OUTCOME_VALUES)
 
 
@@ -30,7 +30,7 @@ def write(content: Any, message: torch.Tensor) -> None:
 
 
 def read(message: torch.Tensor, batch: int) -> Any:
-    """What was written."""
+    """Read what was written."""
     head = message[: head_bytes(batch)].cpu().clone().view(torch.int64).numpy()
     values = head[1 : 1 + head[0]]
     if values.size <= 1:
@@ -85,7 +85,7 @@ class Mail:
         self._under_way[name] = work
 
     def receive(self, name: str) -> Any:
-        """What a message carries, on every rank of the role."""
+        """Receive what a message carries, on every rank of the role."""
         message = self._received[name]
         if self._route.is_first:
             other, group, tag = self._route.other, self._route.back, self._tags[name]

@@ -20,7 +20,7 @@ _WARM_UPS = 3  # buffers are allocated, kernels chosen
 
 @dataclass(frozen=True)
 class Room:
-    """What is allocated of a model, once for all runs: for so many sequences of so much context.
+    """Room that is allocated of a model, once for all runs: for so many sequences of so much context.
 
     Its experts lie in ``ep`` groups of the ranks that have it together.
     """

@@ -57,7 +57,7 @@ class RankStep:
     by_rows: Mapping[int, tuple[RankPiece, ...]] = field(default_factory=dict)
 
     def over(self, rows: int | None) -> tuple[RankPiece, ...]:
-        """What runs in a round of so many rows."""
+        """Pieces that run in a round of so many rows."""
         return self.pieces if rows is None else self.by_rows.get(rows, self.pieces)
 
     @property

@@ -36,7 +36,7 @@ class Post:
         return self._told(self._queue(name).get())
 
     def look(self, name: str) -> list[int]:
-        """What has come since the last look."""
+        """Look for what has come since the last look."""
         queue, news = self._queue(name), []
         try:
             while True:

@@ -33,7 +33,7 @@ class Timeline:
     misses: list[int] = field(default_factory=list)
 
     def record(self, step: str, what: str, action: Callable[[], T], waits: bool = False) -> T:
-        """What ``action`` returns."""
+        """Run ``action`` and record its time; returns what it returns."""
         start = time.perf_counter()
         record = action()
         self.events.append(Event(step, what, start, time.perf_counter(), waits))

@@ -85,7 +85,7 @@ def _alias(name: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """What a model is called without owner, form and tuning: ``openai--gpt-oss-20b`` -> ``gpt-oss-20b``."""
+    """The name of a model without owner, form and tuning: ``openai--gpt-oss-20b`` -> ``gpt-oss-20b``."""
     return _alias(name.replace("--", "/"))
 
 

@@ -57,14 +57,14 @@ class CollectiveModel(TimingModel):
         return self
 
     def seconds(self, message_bytes: FloatOrArray) -> FloatOrArray:
-        """Of messages of these sizes."""
+        """Seconds of messages of these sizes."""
         if np.ndim(message_bytes) == 0:
             return self._of_one(float(message_bytes))
         sizes = np.asarray(message_bytes, float)
         return np.array([self._of_one(size) for size in sizes.ravel().tolist()]).reshape(sizes.shape)
 
     def _of_one(self, message_bytes: float) -> float:
-        """Of one message, without arrays: a pass asks for one at a time."""
+        """Seconds of one message, without arrays: a pass asks for one at a time."""
         size = max(message_bytes, 1.0)
         reached = sum(size > before.to_bytes for before in self.regimes[:-1])
         after = self.regimes[reached]
@@ -78,12 +78,12 @@ class CollectiveModel(TimingModel):
         return float(max(ends_s, ends_s ** (1.0 - crossed) * begins_s**crossed))
 
     def wander(self, message_bytes: float) -> dict[str, float]:
-        """How much each direction of the uncertainty of the regime that serves moves the logarithm of the time."""
+        """Shifts of the logarithm of the time by each direction of uncertainty of the regime that serves."""
         served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
         return {f"{served}.{way}": moved for way, moved in enumerate(self.regimes[served].moved(message_bytes))}
 
     def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
-        """With the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
+        """The model with the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
         bandwidth = rate / sent_around(kind, ranks)
         regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in self.regimes)
         return self.model_copy(update={"regimes": regimes})
@@ -121,7 +121,7 @@ class CollectiveLaw(Law[Collective]):
         return timed(self.profile, key, model, model.seconds(size), outside, model.wander(size))
 
     def model(self, kind: CollectiveKind, ranks: int) -> CollectiveModel:
-        """What a collective over the node's first ``ranks`` devices pays.
+        """The model of a collective over the node's first ``ranks`` devices.
 
         Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
 

@@ -40,7 +40,7 @@ class ExpertCosts(Card):
     flops_per_s: Positive | None = None
 
     def floor_s(self, hidden: ArrayLike, width: ArrayLike) -> Array:
-        """However few experts are read."""
+        """Seconds however few experts are read."""
         hidden, width = np.asarray(hidden, float), np.asarray(width, float)
         return np.asarray(self.launch_s + self.per_hidden_s * hidden + self.per_width_s * width)
 
@@ -59,7 +59,7 @@ class ExpertCosts(Card):
         return np.asarray(self.floor_s(hidden, width) + read + visits * (self.per_value_s * hidden + products))
 
     def scaled(self, scaling: Scaling, arithmetic: float) -> Self:
-        """On another device, whose peak is ``arithmetic`` times as high."""
+        """The costs on another device, whose peak is ``arithmetic`` times as high."""
         launches = ("launch_s", "per_hidden_s", "per_width_s", "per_expert_s")
         flops_per_s = self.flops_per_s and self.flops_per_s * arithmetic
         return scaling.of(self, *launches, streams=["per_value_s"], flops_per_s=flops_per_s)
@@ -96,7 +96,7 @@ class ExpertsModel(TimingModel):
         expert_bytes: float,
         matrices: int = 3,
     ) -> float:
-        """Of a layer with ``count`` experts on the device; never less for more tokens."""
+        """Seconds of a layer with ``count`` experts on the device; never less for more tokens."""
         tiles = self.outnumbered if tokens > count else 1.0
         of_few = visits * min(1.0, FEW_TOKENS / tokens)
         few = self.few.seconds(of_few, hidden, width, touched, expert_bytes, matrices)
@@ -134,11 +134,11 @@ class ExpertsLaw(Law[ExpertMlp]):
         return float(model.few.floor_s(op.hidden, op.width)) if model else self._few_tokens(op).launch_s
 
     def waiting_s(self, op: ExpertMlp, seconds: float) -> float:
-        """Their launch: read one after another, they reach less than the peak however many kernels run beside them."""
+        """Seconds of their launch: read one by one, experts reach less than the peak whatever runs beside them."""
         return min(seconds, self.profile.launch_seconds(op))
 
     def _guessed_s(self, op: ExpertMlp) -> float:
-        """The touched experts' bytes and the tokens' flops."""
+        """Seconds of the touched experts' bytes and the tokens' flops."""
         roofline = self._few_tokens(op)
         working_s = max(float(roofline.seconds(op.bytes, op.flops)), self.profile.device.compute_s(op))
         return working_s + _MORE_KERNELS * roofline.launch_s

@@ -18,7 +18,7 @@ LINK_EFFICIENCY = 0.8
 
 @dataclass(frozen=True)
 class Datasheet:
-    """What a datasheet says of a device; what it leaves out is as on the device that it is likened to.
+    """The figures of a device's datasheet; what it leaves out is as on the device that it is likened to.
 
     ``peak_flops`` is by dtype, in flop/s without sparsity; those named are all that are kept, unless only ``""`` is,
     the rate of 16-bit floats, with which the others change in proportion. ``link`` is bytes/s one way, or a name of
@@ -65,7 +65,7 @@ def from_datasheet(like: HardwareProfile, sheet: Datasheet, name: str) -> Hardwa
 
 
 def _arithmetic(like: HardwareProfile, sheet: Datasheet) -> dict[str, float]:
-    """By what each kept dtype's peak changes."""
+    """Factors by which each kept dtype's peak changes."""
     peaks, wide = like.device.peak_flops, ("bfloat16", "float16")
     if not sheet.peak_flops:
         return dict.fromkeys(peaks, 1.0)

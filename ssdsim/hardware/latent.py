@@ -41,7 +41,7 @@ class LatentCosts(Card):
     sharpness: float = Field(ge=1.0, le=100.0)
 
     def floor_s(self, tokens: ArrayLike, rows: ArrayLike) -> Array:
-        """However short the context; ``rows`` are of one sequence."""
+        """Seconds however short the context; ``rows`` are of one sequence."""
         doublings = np.log2(np.asarray(tokens, float))
         of_rows = np.minimum(np.log2(np.asarray(rows, float)), np.log2(_SPLIT_ROWS))
         return np.asarray(self.launch_s + self.per_doubling_s * doublings + self.per_row_doubling_s * of_rows)
@@ -49,7 +49,7 @@ class LatentCosts(Card):
     def seconds(
         self, batch: ArrayLike, queries: ArrayLike, rows: ArrayLike, cache_bytes: ArrayLike, row_flops: ArrayLike
     ) -> Array:
-        """``rows`` are of one sequence, ``row_flops`` those of one of them over its cache."""
+        """Seconds of a block; ``rows`` are of one sequence, ``row_flops`` those of one of them over its cache."""
         batch, rows = np.asarray(batch, float), np.asarray(rows, float)
         tokens = batch * np.asarray(queries, float)
         of_rows_s = np.minimum((self.per_row_s + self.per_unfilled_row_s) * rows, self.per_row_s * TILE_ROWS)

@@ -20,5 +20,5 @@ class LinkModel(LineModel):
         return self.latency_s
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
-        """As it is: a device has the link that it is said to have."""
+        """The link as it is: a device has the one that it is said to have."""
         return self.unfitted()

@@ -32,7 +32,7 @@ class Lattice:
 
     @cached_property
     def _axes(self) -> list[tuple[list[float], int]]:
-        """Of each axis: logarithms of its nodes, and how far apart two are in the flat values."""
+        """Axes: logarithms of its nodes, and how far apart two are in the flat values."""
         strides = [*accumulate(reversed(self.log_seconds.shape[1:]), mul, initial=1)][::-1]
         return [(np.log(nodes).tolist(), stride) for nodes, stride in zip(self.nodes, strides, strict=True)]
 
@@ -57,7 +57,7 @@ class Lattice:
         return np.asarray(sum(weight * self._flat[flat] for flat, weight in corners))
 
     def _at_one(self, *values: float) -> float:
-        """The same without arrays, which take ten times as long for one number; most values are nodes."""
+        """One logarithm without arrays, which take ten times as long for one number; most values are nodes."""
         corners = [(0, 1.0)]
         for (logs, stride), value in zip(self._axes, values, strict=True):
             log = min(max(math.log(value), logs[0]), logs[-1])
@@ -74,7 +74,7 @@ def doublings(start: float, end: float) -> Array:
 
 
 def midway(log_seconds: Array) -> Array:
-    """Never falling along any axis: halfway between the largest so far and the smallest still to come."""
+    """Logarithms that never fall along any axis: halfway between the largest so far and the smallest still to come."""
     largest, smallest = log_seconds, log_seconds
     for axis in range(log_seconds.ndim):
         largest = np.maximum.accumulate(largest, axis)
@@ -83,12 +83,12 @@ def midway(log_seconds: Array) -> Array:
 
 
 def padded(log_seconds: Array) -> Array:
-    """Never falling along the last axis: a kernel may be given more than was asked for."""
+    """Logarithms that never fall along the last axis: a kernel may be given more than was asked for."""
     return np.asarray(np.minimum.accumulate(log_seconds[..., ::-1], axis=-1)[..., ::-1])
 
 
 def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[int] = ()) -> Array:
-    """At most as much longer as there is more work along ``axis``; but not from a node to one of ``steps``."""
+    """Logarithms that grow at most as work does along ``axis``; but not from a node to one of ``steps``."""
     logs = np.moveaxis(np.array(log_seconds), axis, -1)
     growth = np.diff(np.log(nodes))
     for node in range(1, len(nodes)):
@@ -98,7 +98,7 @@ def in_proportion(log_seconds: Array, nodes: Array, axis: int, steps: Sequence[i
 
 
 def continued(seconds: Array, nodes: Array, axis: int, inside: NDArray[np.bool_] | None = None) -> Array:
-    """``seconds`` of the first of ``nodes`` along ``axis``, and from there on along the line through the last ones.
+    """Seconds of the first of ``nodes`` along ``axis``, and from there on along the line through the last ones.
 
     So they go on, too, beyond the first ones that are ``inside`` what was timed.
     """

@@ -62,7 +62,7 @@ class PrefillAttentionLaw(Law[PrefillAttention]):
     """A model for each dtype; without one the device's roofline at a part of the peak rate."""
 
     def timing(self, op: PrefillAttention) -> Timing:
-        """A part of a prompt is as efficient as the prompt up to its end: it takes its share of that one's time."""
+        """The time; a part of a prompt takes its share of that of the prompt up to its end, as efficient as it."""
         if op.prefix:
             whole = self.profile.seconds(op.whole)
             return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)
@@ -79,7 +79,7 @@ class PrefillAttentionLaw(Law[PrefillAttention]):
         return model.launch_s if model else 0.0
 
     def _guessed_s(self, op: PrefillAttention) -> float:
-        """Of an unknown peak rate, the slowest known one."""
+        """Seconds at a share of the peak; of an unknown peak rate, the slowest known one."""
         device = self.profile.device
         peak_flops = REACHED * device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
         roofline = Roofline(launch_s=0.0, bandwidth=device.memory_bandwidth, peak_flops=peak_flops)

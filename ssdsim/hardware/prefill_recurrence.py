@@ -31,7 +31,7 @@ class PrefillRecurrenceCosts(Card):
     sharpness: float = Field(ge=1.0, le=100.0)
 
     def seconds(self, tokens: ArrayLike, flops: ArrayLike, state_bytes: ArrayLike) -> Array:
-        """``tokens`` are of one prompt, ``flops`` and ``state_bytes`` of all of them."""
+        """Seconds by ``tokens`` of one prompt, ``flops`` and ``state_bytes`` of all of them."""
         in_turn = self.per_token_s * np.asarray(tokens, float)
         together = np.asarray(flops, float) / self.flops_per_s
         longest = np.maximum(in_turn, together)

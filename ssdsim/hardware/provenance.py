@@ -1,4 +1,4 @@
-"""In short, where a profile's timings came from and how good they are."""
+"""A summary of where a profile's timings came from and how good they are."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ class RecurrenceCosts(Card):
     bandwidth: Positive
 
     def floor_s(self, queries: ArrayLike) -> Array:
-        """However few states there are."""
+        """Seconds however few states there are."""
         return np.asarray(self.launch_s + self.per_query_s * (np.asarray(queries, float) - 1.0))
 
     def seconds(self, queries: ArrayLike, streamed_bytes: ArrayLike) -> Array:
-        """``queries`` are a sequence's new tokens, ``streamed_bytes`` those of all states read and written."""
+        """Seconds of ``queries`` new tokens a sequence, with ``streamed_bytes`` of all states read and written."""
         return np.asarray(self.floor_s(queries) + np.asarray(streamed_bytes, float) / self.bandwidth)
 
 

@@ -19,7 +19,7 @@ Edge = frozenset[int]
 
 @lru_cache(maxsize=1024)
 def rings(nvlinks: Links, ranks: int) -> int:
-    """How many rings over devices 0 to ``ranks`` - 1 have every NVLink to themselves; 0 where a pair has none.
+    """The number of rings over devices 0 to ``ranks`` - 1 have every NVLink to themselves; 0 where a pair has none.
 
     A link carries one ring each way, so a closed way through more than two devices makes two rings, back and forth.
     """
@@ -43,7 +43,7 @@ def ring_rate(nvlinks: Links, links: Mapping[int, LinkModel], ranks: int) -> flo
 
 
 def links_of_ring(nvlinks: Links, links: Mapping[int, LinkModel], link: LinkModel, ranks: int) -> float:
-    """How many times what ``link`` carries goes on from each device; 1 where the links do not say."""
+    """Bytes that go on from each device over those that ``link`` carries; 1 where the links do not say."""
     rate = ring_rate(nvlinks, links, ranks)
     return 1.0 if rate is None else rate / RING_SHARE / link.bandwidth
 

@@ -1,4 +1,4 @@
-"""Which models speak one vocabulary: a draft's tokens are its target's only then."""
+"""Vocabularies that models have in common: a draft's tokens are its target's only with one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ a mixture of which a token uses 17B)."""
 
 
 def one_vocabulary(draft: Transformer, target: Transformer) -> bool:
-    """Whether engines accept the pair: of one family, or of as many tokens where a family is not known.
+    """Tell whether engines accept the pair: of one family, or of as many tokens where a family is not known.
 
     A head has its target's vocabulary, or a part of it; a graph without one (``transformer-shaped``) fits any.
     """
@@ -36,7 +36,7 @@ def draft_in_family(target: Transformer) -> Transformer | None:
 
 
 def may_share(name: str, target: Transformer) -> bool:
-    """Whether a bundled card names the target's family or number of tokens: where not, it need not be parsed."""
+    """Tell whether a bundled card names the target's family or number of tokens: where not, it need not be parsed."""
     file = TRANSFORMERS.file(name)
     text = "" if file is None else read_text(file, "card").replace("_", "")
     said = (target.family.replace("_", ""), str(target.vocab_size))
@@ -44,12 +44,12 @@ def may_share(name: str, target: Transformer) -> bool:
 
 
 def siblings(name: str, other: Transformer) -> bool:
-    """Whether the bundled card of that name is another model of the other's family."""
+    """Tell whether the bundled card of that name is another model of the other's family."""
     card = TRANSFORMERS.bundled(name)
     return card is not None and card.name != other.name and bool(card.family) and card.family == other.family
 
 
 def other_vocabulary(draft: Transformer, target: Transformer) -> str:
-    """What is said of a pair that does not speak one vocabulary."""
+    """The complaint of a pair that does not speak one vocabulary."""
     sizes = f"{draft.name} has {draft.vocab_size} tokens, {target.name} {target.vocab_size}"
     return f"{sizes}: speculation needs one vocabulary, and engines refuse such pairs"

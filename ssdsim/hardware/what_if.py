@@ -83,14 +83,14 @@ def link_change(old: LinkModel | None, new: LinkModel | None) -> tuple[float, fl
 
 
 def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkModel] | None:
-    """Those by number of NVLinks, as they were; none beside another link."""
+    """The links by number of NVLinks, as they were; none beside another link."""
     old = profile.link
     same = link and old and (link.latency_s, link.bandwidth) == (old.latency_s, old.bandwidth)
     return profile.links if same else None
 
 
 def _given_up(profile: HardwareProfile, ranks: int) -> float:
-    """How many links between pairs of devices a collective ran over, which another link takes the place of."""
+    """The number of links between devices that a collective ran over, which another link takes the place of."""
     if not (profile.device.nvlinks and profile.links and profile.link):
         return 1.0
     return links_of_ring(profile.device.nvlinks, profile.links, profile.link, ranks)

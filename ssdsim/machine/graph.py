@@ -149,7 +149,7 @@ class Graph:
                 raise cannot_run(op)
 
     def _input(self, op: Gemm, flow: torch.Tensor) -> torch.Tensor:
-        """What came before, as far as it is read; a buffer where more is (a draft head reads its target's states)."""
+        """Input of an operation: what came before, or a buffer where it reads more (a head its target's states)."""
         if flow.shape[0] < op.m or flow.shape[1] < op.k:
             return self._buffer("beside " + op.name, op.m, op.k)
         return flow[: op.m, : op.k]

@@ -1,4 +1,4 @@
-"""What a :class:`ssdsim.machine.graph.Graph`, and the pool that operations stream from, allocate: known before."""
+"""Memory that a :class:`ssdsim.machine.graph.Graph` and the pool of streamed operations allocate: known before."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype:
 
 
 def _buffer_bytes(op: Operation, value: int) -> int:
-    """What an operation writes to and keeps; a mask with attention under one."""
+    """Bytes that an operation writes to and keeps; a mask with attention under one."""
     match op:
         case Gemm():
             return value * op.m * op.n
@@ -60,7 +60,7 @@ def _buffer_bytes(op: Operation, value: int) -> int:
 
 
 def cannot_run(op: Operation) -> InputError:
-    """What ranks have no kernel for, in one line."""
+    """Complaint in one line about what ranks have no kernel for."""
     return InputError(
         f"{op.name} of this model are priced only: real ranks run layers that are alike, with attention by heads that "
         "they share (tensor-parallel)"

@@ -1,4 +1,4 @@
-"""What this machine's devices are and have."""
+"""Devices of this machine: what they are and have."""
 
 from __future__ import annotations
 

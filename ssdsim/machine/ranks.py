@@ -159,7 +159,7 @@ class Ranks:
 
 
 def _beginnings() -> ForkServerContext | SpawnContext:
-    """How ranks begin: forked, on Linux, from a process that has imported torch, which takes a core some seconds.
+    """Beginning of ranks: forked, on Linux, from a process that has imported torch, which takes a core some seconds.
 
     That process lives as long as this one. It has touched no GPU, which a fork would not survive, and Ctrl-C at the
     terminal, which goes to it too, is this process's matter.

@@ -25,7 +25,7 @@ class SeenGpu:
 
 
 def nvidia_smi(*arguments: str) -> str:
-    """What it prints; empty where there is no driver, or it fails."""
+    """Read what ``nvidia-smi`` prints; empty where there is no driver, or it fails."""
     command = ["nvidia-smi", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWER_S, check=False)
@@ -53,7 +53,7 @@ def _seen(line: str) -> SeenGpu | None:
 
 
 def has_kernels(architectures: Iterable[str], capability: tuple[int, int]) -> bool:
-    """Whether a build with these architectures runs on a GPU.
+    """Say whether a build with these architectures runs on a GPU.
 
     Kernels of ``sm_80`` run on 8.0, 8.6 and 8.9, not on 9.0; ``compute_80`` is compiled on the machine for whatever is
     newer. One with a letter (``sm_90a``) is of that capability alone.
@@ -74,14 +74,14 @@ def wheel_for(gpus: Iterable[SeenGpu]) -> str:
 
 
 def torch_missing(verb: str, gpus: Sequence[SeenGpu] | None = None) -> str:
-    """What ``verb`` says where torch is not installed, on these GPUs, or on those that are here."""
+    """Complaint of ``verb`` where torch is not installed, on these GPUs, or on those that are here."""
     command = wheel_for(seen_gpus() if gpus is None else gpus)
     why = " (builds for later CUDA have no kernels of these GPUs)" if command == OLD_WHEEL else ""
     return f"{verb} needs torch: {command}{why}"
 
 
 def kernels_missing(torch_version: str, cuda: str | None, gpus: Sequence[SeenGpu]) -> str:
-    """What is said of a torch that is installed and has no kernels of these GPUs."""
+    """Complaint about a torch that is installed and has no kernels of these GPUs."""
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     cure = f"{OLD_WHEEL} --force-reinstall" if wheel_for(gpus) == OLD_WHEEL else "install a newer torch"
     return f"torch {torch_version} (CUDA {cuda}) has no kernels for {names}: {cure}"

@@ -1,4 +1,4 @@
-"""How a thing is timed: warmed up until it is stable, or as often as asked, then often enough for a median.
+"""Timing of a thing: warmed up until it is stable, or as often as asked, then often enough for a median.
 
 On a CPU a rank computes in one thread on one core, so what it computes takes the time that the thread spends on its
 core: when another program takes the core for a while, that is the neighbour's time and not the machine's speed.

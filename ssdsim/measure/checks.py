@@ -38,7 +38,7 @@ class Compared:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two lie within as many standard errors as one in 16,000 comparisons leaves by chance.
+        """Say whether the two lie within as many standard errors as one in 16,000 comparisons leaves by chance.
 
         Four of them where requests are many; of few their spread is hardly known, and Student's t says how many.
         """

@@ -31,7 +31,7 @@ _NATS_APART = 0.25
 
 @dataclass(frozen=True)
 class Workload:
-    """What to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
+    """Plan of what to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
 
     ``cuts`` are what the samplers leave of target and draft.
     """
@@ -211,7 +211,7 @@ def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]
 
 
 def check_author(requests: Sequence[Request], target: str) -> None:
-    """Whether the target can have written what it was given.
+    """Check that the target can have written what it was given.
 
     Raises
     ------

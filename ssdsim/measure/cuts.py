@@ -45,7 +45,7 @@ class Cut:
         return torch.empty_like(scaled).scatter_(-1, ids, values)
 
     def of_array(self, scaled: Array) -> Array:
-        """The same of an array."""
+        """Cut an array's rows alike."""
         return scaled if self.leaves_all else self.of(torch.from_numpy(scaled)).numpy()
 
 

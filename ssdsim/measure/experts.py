@@ -15,12 +15,12 @@ _CHOSEN = ("num_experts_per_tok", "top_k_experts")
 
 
 def has_experts(model: CausalModel) -> bool:
-    """Whether its router can be asked."""
+    """Say whether a model's router can be asked."""
     return _experts_of(model) is not None and hasattr(_config(model), "output_router_logits")
 
 
 def count_experts(model: CausalModel, texts: Sequence[tuple[Sequence[int], int]]) -> Routing | None:
-    """What the model's routers choose for the last tokens of texts (a text, and how many of its tokens count).
+    """Count what the model's routers choose for the last tokens of texts (a text, and how many of its tokens count).
 
     None where the model has no experts, or its library does not tell the router's answers.
     """
@@ -45,7 +45,7 @@ def _config(model: CausalModel) -> object:
 
 
 def _experts_of(model: CausalModel) -> tuple[int, int] | None:
-    """How many experts, and how many a token uses."""
+    """Numbers of experts that there are, and that a token uses."""
     config = _config(model)
     count = next((getattr(config, name) for name in _NAMES if getattr(config, name, None)), None)
     chosen = next((getattr(config, name) for name in _CHOSEN if getattr(config, name, None)), None)

@@ -1,4 +1,4 @@
-"""What a loop and a measurement ask of a language model: logits, in NumPy, wherever the model runs."""
+"""Questions of a loop and a measurement to a language model: logits, in NumPy, wherever the model runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LanguageModel(Protocol):
     def vocabulary(self) -> int: ...
 
     def after(self, text: Sequence[int], last: int) -> Logits:
-        """What follows each of the ``last`` longest beginnings of ``text``, the text itself being the longest."""
+        """Ask what follows each of the ``last`` longest beginnings of ``text``, the text itself being the longest."""
         ...
 
     def branches(self, text: Sequence[int], suffixes: Sequence[Sequence[int]]) -> Branches:

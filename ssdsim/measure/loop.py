@@ -27,7 +27,7 @@ Playing = Generator[Any, Any, None]
 
 @dataclass(frozen=True)
 class Way:
-    """How to decode: a strategy, its lookahead, and of SSD the guesses an outcome and what answers a miss.
+    """Way to decode: a strategy, its lookahead, and of SSD the guesses an outcome and what answers a miss.
 
     ``backup`` is ``jit`` or a look-up (:func:`ssdsim.pairs.backups.lookup_named`).
 
@@ -53,7 +53,7 @@ class Way:
 
 @dataclass
 class Played:
-    """What a loop wrote after the prompt, and its rounds."""
+    """Tokens that a loop wrote after the prompt, and its rounds."""
 
     tokens: list[int] = field(default_factory=list)
     rounds: list[PlayedRound] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Whether a real loop keeps the target's tokens: exactly where greedy, by distribution where sampled."""
+"""Check that a real loop keeps the target's tokens: exactly where greedy, by distribution where sampled."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def compare_greedy(
 
 
 def _gap(target: LanguageModel, text: Sequence[int], token: int | None) -> float:
-    """How far the loop's token lies below the likeliest one; infinite where the loop wrote none."""
+    """Gap by which the loop's token lies below the likeliest one; infinite where the loop wrote none."""
     logits = target.after(text, 1)[0]
     return float(np.inf) if token is None else float(logits.max() - logits[token])
 
@@ -99,7 +99,7 @@ def sampled(
     other: LanguageModel,
     seed: int,
 ) -> SamplingCheck:
-    """Whether the tokens that came after each prompt have the target's distribution by ``rules``, given those before.
+    """Check that tokens that came after each prompt have the target's distribution by ``rules``, given earlier ones.
 
     A token's place is the mass of the tokens before it plus a random share of its own: uniform, and independent of the
     places before, if and only if the token was drawn from the target's distribution (Rosenblatt's transform). So every

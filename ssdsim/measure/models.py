@@ -80,7 +80,7 @@ class CausalModel:
 
     @torch.inference_mode()
     def scored(self, text: Sequence[int], last: int) -> torch.Tensor:
-        """The same by one pass over the whole text that keeps nothing: right for every kind of attention and state.
+        """Score by one pass over the whole text that keeps nothing: right for every kind of attention and state.
 
         The logits stay where the model is.
         """
@@ -171,7 +171,7 @@ class _Batch:
 
 
 def _shared(kept: Sequence[int], text: Sequence[int]) -> int:
-    """How many first tokens are the same."""
+    """Count how many first tokens are the same."""
     return next((i for i, (a, b) in enumerate(zip(kept, text, strict=False)) if a != b), min(len(kept), len(text)))
 
 
@@ -231,7 +231,7 @@ def _vocabulary(model: Any) -> int:
 
 
 def _source(name: str) -> tuple[str, dict[str, Any]]:
-    """What transformers takes: a folder, a hub id, or a folder and the GGUF file in it."""
+    """Name that transformers takes: a folder, a hub id, or a folder and the GGUF file in it."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -269,7 +269,7 @@ def check_vocabularies(target: CausalModel, draft: CausalModel) -> None:
 
 
 def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mapping[str, int]]) -> None:
-    """The same of names and vocabularies."""
+    """Check that names and vocabularies are one for both."""
     ours, theirs = ({i: token for token, i in vocabulary.items()} for _, vocabulary in (target, draft))
     for i in sorted(set(ours) & set(theirs)):
         if ours[i] != theirs[i]:
@@ -281,7 +281,7 @@ def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mappin
 
 
 def participant(causal_model: CausalModel, dtype: str) -> Participant:
-    """What the pair's file says of a model."""
+    """Description of a model in the pair's file."""
     folder = Path(causal_model.name).expanduser()
     config = {name: value for name, value in causal_model.model.config.to_dict().items() if name not in _OF_LOADING}
     tokenizer = causal_model.tokenizer.backend_tokenizer.to_str()
@@ -297,7 +297,7 @@ def participant(causal_model: CausalModel, dtype: str) -> Participant:
 
 
 def keeps_a_window(causal_model: CausalModel) -> str | None:
-    """What in a config lets old tokens go, so that a cache cannot be cut back; None where nothing does."""
+    """Name what in a config lets old tokens go, so that a cache cannot be cut back; None where nothing does."""
     config = causal_model.model.config
     if getattr(config, "use_sliding_window", True) is False:
         return None

@@ -81,7 +81,7 @@ def _kept(values: torch.Tensor) -> np.ndarray:
 
 
 def _likelier(logits: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-    """Which tokens rank above each row's own one, shape ``(n, V)``."""
+    """Mask of the tokens that rank above each row's own one, shape ``(n, V)``."""
     value = logits.gather(-1, own)
     earlier = torch.arange(logits.shape[-1], device=logits.device) < own
     return (logits > value).logical_or_((logits == value).logical_and_(earlier))

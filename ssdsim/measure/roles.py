@@ -1,4 +1,4 @@
-"""What target and draft do of a round of tokens: verify, draft, pre-speculate, look up, fall back."""
+"""Roles of target and draft in a round of tokens: verify, draft, pre-speculate, look up, fall back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Speculator:
         return Speculation(tuple(tokens), np.array(drawn_from))
 
     def look_up_tokens(self) -> Speculation:
-        """What the backup proposes: certain tokens, perhaps none."""
+        """Ask the backup for what it proposes: certain tokens, perhaps none."""
         assert self._backup is not None
         tokens = tuple(self._backup.propose(self.k))
         return Speculation(tokens, certain(tokens, self.model.vocabulary), backup=True)
@@ -105,7 +105,7 @@ class Speculator:
             self._backup.read(came)
 
     def look_up(self, verdict: Verified) -> bool:
-        """Whether the outcome was foreseen, whose branch is then the next speculation."""
+        """Say whether the outcome was foreseen, whose branch is then the next speculation."""
         branch = self.cache.get((verdict.accepted, verdict.bonus))
         if branch is not None:
             self.current = branch

@@ -30,7 +30,7 @@ _TEXTS_COUNTED = 64  # of whose tokens the experts are counted
 
 
 class Job:
-    """What ``ssdsim measure`` runs; models are loaded when they are first needed."""
+    """Job of ``ssdsim measure``; models are loaded when they are first needed."""
 
     def __init__(self, options: Mapping[str, Any], asked: Questions, folder: RecordFolder, seed: int) -> None:
         self.options, self.asked, self.folder, self.seed = options, asked, folder, seed
@@ -41,7 +41,7 @@ class Job:
 
     @cached_property
     def cuts(self) -> tuple[Cut, Cut]:
-        """What the samplers leave of target and draft."""
+        """Cuts of the samplers of target and draft."""
         given = {name: self.options[name] for name in ("top_p", "top_k") if self.options[name] is not None}
         cut = Cut(**given)
         return cut, EVERYTHING if self.options["draft_sampling"] == "raw" else cut

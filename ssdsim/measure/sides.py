@@ -26,7 +26,7 @@ class PlayedRound:
 
 @dataclass(frozen=True)
 class Answer:
-    """When an answer is over: at so many tokens after the prompt, or at one that ends a text."""
+    """End of an answer: at so many tokens after the prompt, or at one that ends a text."""
 
     prompt: int
     new_tokens: int
@@ -41,7 +41,7 @@ class Answer:
             yield number
 
     def cut(self, text: Sequence[int]) -> list[int]:
-        """What came after the prompt, without what the last round wrote past the end."""
+        """Cut the answer out of a text: what came after the prompt, without what the last round wrote past the end."""
         came = list(text[self.prompt : self.prompt + self.new_tokens])
         return came[: next((i + 1 for i, token in enumerate(came) if token in self.end), len(came))]
 
@@ -55,7 +55,7 @@ class Side(Protocol):
     def do(self, step: str) -> None: ...
 
     def content(self) -> Any:
-        """What it has to tell the other side."""
+        """Message to the other side."""
         ...
 
     def take(self, content: Any) -> None:
@@ -68,7 +68,7 @@ class CachingSide(Side, Protocol):
     """One that looks outcomes up in what it pre-speculated."""
 
     def misses(self, outcome: Any) -> int:
-        """How many were not foreseen."""
+        """Count the outcomes that were not foreseen."""
         ...
 
 

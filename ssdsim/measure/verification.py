@@ -30,7 +30,7 @@ class Speculation:
 
 
 def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
-    """What tokens that nobody drew are drawn from, shape ``(tokens, V)``: looked up, or the likeliest ones."""
+    """Distributions of tokens that nobody drew, shape ``(tokens, V)``: looked up, or the likeliest ones."""
     probabilities = np.zeros((len(tokens), vocabulary))
     probabilities[np.arange(len(tokens)), list(tokens)] = 1.0
     return probabilities
@@ -38,7 +38,7 @@ def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
 
 @dataclass(frozen=True)
 class Verified:
-    """How many drafted tokens stay, and the token after them."""
+    """Number of drafted tokens that stay, and the token after them."""
 
     accepted: int
     bonus: int
@@ -67,14 +67,14 @@ class Rules:
         return self.draw(q), q
 
     def draft(self, logits: NDArray[Any]) -> Probabilities:
-        """What drafted tokens are drawn from."""
+        """Distributions that drafted tokens are drawn from."""
         left, temperature = self._left(logits, self.cuts[1])
         if self.c == 1.0 or temperature == 0.0:
             return softmax(left, temperature)
         return saguaro_distribution(np.asarray(left, dtype=float) / temperature, self.fan_out, self.c)
 
     def _left(self, logits: NDArray[Any], cut: Cut) -> tuple[NDArray[Any], float]:
-        """What the sampler leaves of the logits, and the temperature that they are still to be divided by."""
+        """Cut the logits as the sampler does; with the temperature that they are still to be divided by."""
         if self.temperature == 0.0 or cut.leaves_all:
             return logits, self.temperature
         return cut.of_array(np.asarray(logits, dtype=float) / self.temperature), 1.0
@@ -95,7 +95,7 @@ class Rules:
     def verify_each(
         self, tokens: NDArray[np.int64], drawn_from: Probabilities, target: Probabilities
     ) -> tuple[NDArray[np.int64], list[int]]:
-        """How many of each speculation's tokens stay, and the token after them.
+        """Count how many of each speculation's tokens stay, and find the token after them.
 
         ``tokens``, shape ``(n, K)``, ``drawn_from`` ``(n, K, V)`` and ``target`` ``(n, K + 1, V)``.
         """

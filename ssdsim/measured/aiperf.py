@@ -12,7 +12,7 @@ from ssdsim.measured.row import Row
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is such an export."""
+    """Say whether a record is such an export."""
     return {"request_latency", "output_sequence_length"} <= record.keys()
 
 

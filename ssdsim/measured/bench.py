@@ -1,4 +1,4 @@
-"""What the readers of engines' own result files share: checked numbers, and what the files leave to who asks."""
+"""Base of the readers of engines' own result files: checked numbers, and what the files leave to who asks."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from ssdsim.measured.row import Row
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is such a report."""
+    """Say whether a record is such a report."""
     return isinstance(record.get("benchmarks"), list) and within(record, "metadata", "guidellm_version") is not None
 
 

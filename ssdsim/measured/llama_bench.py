@@ -13,7 +13,7 @@ from ssdsim.measured.row import Row
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is a test of ``llama-bench``."""
+    """Say whether a record is a test of ``llama-bench``."""
     return {"n_prompt", "n_gen", "avg_ns", "model_filename"} <= record.keys()
 
 
@@ -45,7 +45,7 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
 
 
 def knows_batched(record: Record) -> bool:
-    """Whether a record is a line of ``llama-batched-bench``."""
+    """Say whether a record is a line of ``llama-batched-bench``."""
     return {"pp", "tg", "pl", "t_pp", "t_tg"} <= record.keys()
 
 

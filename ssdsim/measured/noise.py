@@ -1,4 +1,4 @@
-"""How far repeats of one setting lie apart: what a machine does not repeat, no fit can know better."""
+"""Noise between repeats of one setting: what a machine does not repeat, no fit can know better."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _as_long(one: Row, other: Row) -> bool:
 
 
 def noise_of(settings: Sequence[Repeated]) -> float | None:
-    """That of a repeat over all settings, weighted by what each tells of it; None where nothing was repeated."""
+    """Noise of a repeat over all settings, weighted by what each tells of it; None where nothing was repeated."""
     told = [(len(each.rows) - 1, each.noise) for each in settings if each.noise is not None]
     degrees = sum(weight for weight, _ in told)
     return math.sqrt(sum(weight * noise**2 for weight, noise in told) / degrees) if degrees else None

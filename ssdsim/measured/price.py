@@ -1,4 +1,4 @@
-"""What a runtime predicts for a measured row: the rounds that ``predict`` prices, and the prompts in between."""
+"""Price of a measured row by a runtime: the rounds that ``predict`` prices, and the prompts in between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PREFILL_CHUNK = 8192
 
 @dataclass(frozen=True)
 class Work:
-    """What was done at ``site`` behind a row's value.
+    """Work that was done at ``site`` behind a row's value.
 
     ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the
     share of them that ``often`` says; passes over ``prompts`` each as often as it says. ``round_error`` is that of the
@@ -88,7 +88,7 @@ def options_of(row: Row) -> dict[str, Any]:
 
 
 def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
-    """What is done behind a row, with the draft where the runtime has it and the cache that it keeps.
+    """Work out what is done behind a row, with the draft where the runtime has it and the cache that it keeps.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
 
 
 def _counts(row: Row, waited_for: float) -> tuple[float, float]:
-    """How many steps of the batch, and how many prompts, are in the time that a row speaks of.
+    """Count the batch's steps and the prompts that are in the time that a row speaks of.
 
     While a request decodes, each of the others in flight is replaced once in as many tokens as it puts out; of their
     prompts it waits for the share ``waited_for``.
@@ -152,7 +152,7 @@ def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
-    """What is ``made`` of each row; a mistake in one is told by its number."""
+    """Make something of each row; a mistake in one is told by its number."""
     of_rows = []
     for number, row in enumerate(rows, 1):
         try:
@@ -163,7 +163,7 @@ def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:
 
 
 def name_of(number: int, row: Row) -> str:
-    """How messages call a row."""
+    """Name of a row in messages."""
     return f"row {number} ({row.model}, {row.hardware}, batch {row.batch})"
 
 

@@ -23,7 +23,7 @@ Whole = Annotated[int, Field(ge=1, le=10**6)]
 
 
 class Row(Card):
-    """How fast ``engine`` was seen to decode.
+    """Speed at which ``engine`` was seen to decode.
 
     ``metric`` says what ``value`` is: ``step_ms``, a decoding step (a round of speculation) at a steady batch;
     ``tpot_ms``, milliseconds a token of a request that is served, so that prompts of other requests are processed in
@@ -116,12 +116,12 @@ class Row(Card):
 
     @property
     def has_head(self) -> bool:
-        """Whether it speculates with something else than a model of its own."""
+        """Say whether the engine speculates with something else than a model of its own."""
         return self.k is not None and (self.drafter != "model" if self.drafter else self.draft is None)
 
     @property
     def waits_for_prompts(self) -> bool:
-        """Whether its value holds some of the prompts of others, and not all prompts, its own included."""
+        """Say whether the value holds some prompts of others, and not all prompts, its own included."""
         return self.metric == "tpot_ms"
 
     @property

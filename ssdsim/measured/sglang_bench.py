@@ -12,7 +12,7 @@ from ssdsim.pairs.importers.sglang import speculation_of
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is such a result."""
+    """Say whether a record is such a result."""
     return "total_output_tokens_retokenized" in record and "mean_tpot_ms" in record
 
 

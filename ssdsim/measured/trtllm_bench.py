@@ -18,7 +18,7 @@ _CACHE = {"FP8": "float8"}
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is such a report."""
+    """Say whether a record is such a report."""
     return {"engine", "world_info", "request_info", "performance"} <= record.keys()
 
 

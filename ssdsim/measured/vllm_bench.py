@@ -15,7 +15,7 @@ _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  #
 
 
 def knows(record: Record) -> bool:
-    """Whether a record is such a result."""
+    """Say whether a record is such a result."""
     return "model_id" in record and "total_output_tokens" in record and "mean_tpot_ms" in record
 
 

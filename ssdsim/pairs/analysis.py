@@ -1,4 +1,4 @@
-"""What the pair's file says, from records: seconds, no model."""
+"""Findings of a pair's file, from records: seconds, no model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _SAGUARO_F = (1, 3, 8)
 
 
 def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Questions) -> tuple[AtTemperature, ...]:
-    """What the answers say, each temperature apart, and each data set of it where there are several.
+    """Sum up the answers, each temperature apart, and each data set of it where there are several.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Question
 
 
 def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> Findings:
-    """What the answers of one temperature say.
+    """Sum up the answers of one temperature.
 
     Raises
     ------
@@ -166,7 +166,7 @@ def _correlation(drawn: Sequence[Course], sets: Sequence[str], f: int, asked: Qu
 
 
 def _backups(table: Table, asked: Questions, vocabulary: int, most: int) -> tuple[list[LookedUp], dict[str, Chain]]:
-    """What the backups would have proposed; without tokens only random ones, which need none."""
+    """Ask the backups what they would have proposed; without tokens only random ones, which need none."""
     known = all(request.has_tokens for request in table.requests)
     names = [name for name in asked.backups if known or name == "random"]
     looks = [looked_up(table, name, asked.k, vocabulary, asked.seed) for name in names]

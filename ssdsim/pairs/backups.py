@@ -1,4 +1,4 @@
-"""What a cache miss can be answered with at once: random tokens, or a look-up of what was written before."""
+"""Backups: what a cache miss can be answered with at once, random tokens, or a look-up of what was written before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Lookup(Protocol):
         ...
 
     def propose(self, tokens: int) -> list[int]:
-        """At most ``tokens`` tokens that may come next; none where nothing is found."""
+        """Propose at most ``tokens`` tokens that may come next; none where nothing is found."""
         ...
 
 
@@ -29,7 +29,7 @@ class RandomTokens:
         self._vocabulary, self._rng = vocabulary, np.random.default_rng(seed)
 
     def read(self, tokens: Sequence[int]) -> None:
-        """It does not matter."""
+        """Ignore the text: random tokens follow from nothing."""
 
     def propose(self, tokens: int) -> list[int]:
         drawn: list[int] = self._rng.integers(0, self._vocabulary, tokens).tolist()
@@ -37,7 +37,7 @@ class RandomTokens:
 
 
 class NGrams:
-    """What followed the latest earlier occurrence of the last n tokens, n from ``longest`` down to 1.
+    """Look-up of what followed the latest earlier occurrence of the last n tokens, n from ``longest`` down to 1.
 
     Source: Saxena, prompt lookup decoding, 2023.
     """
@@ -63,7 +63,7 @@ class NGrams:
 
 
 class Suffixes:
-    """What followed the first occurrence of the longest suffix of the text that occurred before, by an automaton.
+    """Look-up of what followed the first occurrence of the longest suffix that occurred before, by an automaton.
 
     Source: Oliaro et al., SuffixDecoding, 2024, on the request's own text. The suffix automaton grows with the text by
     Blumer's construction, in amortised constant work a token.

@@ -1,4 +1,4 @@
-"""Which findings of a pair's file are meant: of one temperature, of all requests or of one set."""
+"""Choice of a pair's findings: of one temperature, of all requests or of one set."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Chosen:
 
     @property
     def source(self) -> str:
-        """What the numbers rest on, in short."""
+        """Short text of what the numbers rest on."""
         of_set = f", set {self.set_name}" if self.set_name else ""
         at = "" if self.temperature is None else f", temperature {self.temperature:g}"
         return f"{self.name}: {self._how()}{of_set}{at}"
@@ -92,7 +92,7 @@ def chosen(path: str, temperature: float | None, set_name: str | None, nearest_t
 
 
 def chosen_by(options: Mapping[str, Any], temperature: float | None) -> Chosen | None:
-    """What ``--pair`` and ``--pair-set`` choose; None without them."""
+    """Look up what ``--pair`` and ``--pair-set`` choose; None without them."""
     if options.get("pair") is None:
         return None
     return chosen(str(options["pair"]), temperature, options.get("pair_set"), bool(options.get("extrapolate")))

@@ -1,4 +1,4 @@
-"""How rounds go together: within a request, and between the requests of a batch that runs in lockstep."""
+"""Correlation of rounds: within a request, and between the requests of a batch that runs in lockstep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What logits say: the target's and the draft's distributions, and the few numbers of each position that are kept."""
+"""Distributions of target and draft from logits, and the few numbers of each position that are kept."""
 
 from __future__ import annotations
 

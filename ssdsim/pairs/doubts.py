@@ -1,4 +1,4 @@
-"""What must be said beside the numbers of a pair."""
+"""Doubts that must be said beside the numbers of a pair."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Length(Card):
 
 
 class Requests(Card):
-    """How requests differ: a Beta of their acceptance rates, ``concentration`` its a + b; None where they are alike."""
+    """Differences of requests: a Beta of acceptance rates, ``concentration`` its a + b; None where they are alike."""
 
     beta_mean: Share | None = None
     concentration: NotNegative | None = None
@@ -119,7 +119,7 @@ class HitLaw(Card):
 
     @property
     def fits(self) -> bool | None:
-        """Whether the law describes the curve; None where either is not known."""
+        """Say whether the law describes the curve; None where either is not known."""
         if self.c is None or self.r is None or self.r2 is None or self.max_error is None:
             return None
         return self.r2 >= LEAST_R2 and self.max_error <= MOST_ERROR
@@ -134,7 +134,7 @@ class Hits(Card):
 
     @property
     def laws(self) -> dict[str, HitLaw]:
-        """Those that are known, by what comes before: a rejection, all accepted, a backup of that name."""
+        """Known laws of hits, by what comes before: a rejection, all accepted, a backup of that name."""
         first = {"a rejection": self.rejected, "all accepted": self.all_accepted}
         return {name: law for name, law in first.items() if law is not None} | self.after_backup
 
@@ -177,7 +177,7 @@ class Batch(Card):
 
 
 class Correlation(Card):
-    """How rounds go together: those of a request (``lag1`` of accepts, ``lag1_hits``, ``icc`` of hits), of a batch."""
+    """Correlation of rounds: those of a request (``lag1`` of accepts, ``lag1_hits``, ``icc`` of hits), of a batch."""
 
     lag1: float | None = None
     lag1_hits: float | None = None
@@ -194,7 +194,7 @@ class Independence(Card):
 
 
 class Cache(Card):
-    """What an engine that has a speculation cache logged of it; lengths are tokens a round, bonus included."""
+    """Figures that an engine logged of its speculation cache; lengths are tokens a round, bonus included."""
 
     p_hit: Share | None = None
     length: NotNegative | None = None
@@ -204,7 +204,7 @@ class Cache(Card):
 
 
 class Findings(Card):
-    """What is known of the pair on one set of requests at one temperature.
+    """Findings about the pair on one set of requests at one temperature.
 
     ``alpha_k[i]`` is P(position i + 1 accepted | those before it are), with ``alpha_k_bounds`` and ``trials`` (rounds
     that came so far); ``survival[i]`` is P(at least i + 1 accepted), the running product of ``alpha_k``. ``overlap`` is
@@ -247,7 +247,7 @@ class AtTemperature(Findings):
 
 
 class Settings(Card):
-    """How the tokens were made."""
+    """Settings that the tokens were made with."""
 
     temperature: NotNegative | None = None
     top_p: NotNegative | None = None
@@ -284,14 +284,14 @@ class Sampling(Card):
 
 
 class Lossless(Card):
-    """Whether a real loop kept the target's tokens."""
+    """Verdict on a real loop: whether it kept the target's tokens."""
 
     greedy: Greedy | None = None
     sampling: Sampling | None = None
 
 
 class Provenance(Card):
-    """What the numbers rest on: who wrote the file when, from which files, and what was said about them."""
+    """Origin of the numbers: who wrote the file when, from which files, and what was said about them."""
 
     ssdsim: str | None = None
     created: str | None = None

@@ -37,7 +37,7 @@ _ROUTING = "routing.json"
 
 
 def header_of(target: Participant, draft: Participant, settings: Settings, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What a folder of records begins with."""
+    """Header of a folder of records."""
     return {
         "target": target.model_dump(mode="json"),
         "draft": draft.model_dump(mode="json"),
@@ -106,7 +106,7 @@ def keep_routing(folder: RecordFolder, routings: Mapping[Role, Routing]) -> None
 
 
 def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
-    """What the routers chose when texts were last counted; None where they never were."""
+    """Read what routers chose when texts were last counted; None where they never were."""
     file = folder.path / _ROUTING
     if not file.is_file():
         return None
@@ -116,6 +116,6 @@ def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
 
 
 def said_of_loops(folder: RecordFolder) -> Lossless | None:
-    """What was found when loops were last run; None where they never were."""
+    """Read what was found when loops were last run; None where they never were."""
     file = folder.path / _LOSSLESS
     return as_record(Lossless, read_json(file, "finding"), file, "finding") if file.is_file() else None

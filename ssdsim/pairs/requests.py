@@ -35,7 +35,7 @@ def trials(course: Course, k: int) -> tuple[int, int]:
 
 
 def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
-    """How requests differ, by rounds that were drawn.
+    """Fit how requests differ to rounds that were drawn.
 
     They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
     alike than they are.
@@ -45,7 +45,7 @@ def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
 
 
 def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Requests:
-    """How the acceptance rates of requests differ, by each one's accepted and judged tokens.
+    """Fit how acceptance rates of requests differ to each one's accepted and judged tokens.
 
     The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
     p > 0.05): there is then no concentration to speak of.

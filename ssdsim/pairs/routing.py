@@ -43,7 +43,7 @@ class Routing(Card):
 
 
 def counted(texts: Sequence[Choices], count: int, seed: int = 0) -> Routing | None:
-    """What texts' choices say; None where no text has two tokens or there is a single text."""
+    """Sum up the routers' choices for texts; None where no text has two tokens or there is a single text."""
     texts = [text for text in texts if text.shape[1] > 1]
     if len(texts) < 2:
         return None

@@ -20,7 +20,7 @@ Width = Literal["F", "F+1"]
 
 @dataclass(frozen=True)
 class Rescaled:
-    """What C does at lookahead ``k``: acceptance, tokens a round and hit rates by fan-out F = 1, 2, ..., shape (F,)."""
+    """Effect of C at lookahead ``k``: acceptance, tokens a round and hit rates by fan-out F = 1, 2, ..., shape (F,)."""
 
     k: int
     alpha: Floats
@@ -64,7 +64,7 @@ def rescaled_above(positions: Positions, c: float, width: Width = "F") -> NDArra
 def rescaled(
     table: Table, c: float, ks: NDArray[np.int64], most: int, width: Width = "F", starts: Starts = "first"
 ) -> list[Rescaled]:
-    """What C does at every lookahead of ``ks`` and fan-out from 1 to ``most``, the same for all outcomes.
+    """Work out the effect of C at every lookahead of ``ks`` and fan-out from 1 to ``most``, the same for all outcomes.
 
     Raises
     ------

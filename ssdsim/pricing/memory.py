@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.kept import PLAIN, Caching, Held, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
 

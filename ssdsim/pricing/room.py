@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.site import Site
-from ssdsim.transformer.card import legal_tensor_parallel
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 
 class NoRoom(InputError):

@@ -20,11 +20,12 @@ from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, Step
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.runtimes.covered import Case
 from ssdsim.runtimes.far import far_from_rows
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import Rule
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 if TYPE_CHECKING:
     from ssdsim.pricing.drafter import Drafter, TreeDrafter

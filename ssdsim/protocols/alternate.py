@@ -91,12 +91,12 @@ class Alternate(Strategy):
 
 
 def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
-    """The draft has a device of its own."""
+    """Tell whether the draft has a device of its own."""
     return bool(options["sd_draft"] == "separate" and drafter.needs_device)
 
 
 def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> Iterable[Occupancy]:
-    """What lies on the target's devices, alone and with a draft among it; a refusal ends with ``advice``."""
+    """Memory of the target's devices, alone and with a draft among it; a refusal ends with ``advice``."""
     k = strategy.lookahead(site.options)
     yield target_alone(site, k)
     both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]

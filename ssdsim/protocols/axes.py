@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.pairs.choice import fan_outs_known, positions_known
-from ssdsim.transformer.card import MOST_DEVICES, Transformer, legal_expert_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.sharing import MOST_DEVICES, legal_expert_parallel
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""
@@ -20,7 +21,7 @@ _MORE = " (--extrapolate goes on)"
 
 @dataclass(frozen=True)
 class Scope:
-    """What a search is about: GPUs in all, the target, and the options that are given."""
+    """The question of a search: GPUs in all, the target, and the options that are given."""
 
     gpus: int
     target: Transformer
@@ -59,31 +60,31 @@ class Axis:
         return not set(self.idle_with).isdisjoint(given)
 
     def concerns(self, scope: Scope) -> bool:
-        """Whether there is something to choose for the target."""
+        """Tell whether there is something to choose for the target."""
         return True
 
     def possible(self, scope: Scope) -> Values:
-        """What may be chosen."""
+        """The values that may be chosen."""
         raise NotImplementedError
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
-        """Why ``value`` goes beyond what is known of the models; None where it does not. No search goes there."""
+        """The reason why ``value`` goes beyond what is known of the models; None where it does not. No search does."""
         return None
 
     def stops(self, given: Mapping[str, Any]) -> str | None:
-        """What is said where a search ends sooner than it would, for what is known of the models."""
+        """A sentence where a search ends sooner than it would, for what is known of the models; else None."""
         return None
 
     def unless_narrowed(self, scope: Scope) -> Values:
-        """What is searched where nobody says what may be chosen."""
+        """The values that are searched where nobody says what may be chosen."""
         return self.possible(scope)
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        """Those of ``values`` that a first look tries, beside the settings of the axes ``before`` this one."""
+        """The part of ``values`` that a first look tries, beside the settings of the axes ``before`` this one."""
         return values or ()
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """Those of ``values`` around the setting of ``top``, beside the settings of the axes ``before`` this one.
+        """The part of ``values`` around the setting of ``top``, beside the settings of the axes ``before`` this one.
 
         ``step`` is the factor between neighbours where they are spaced by factors; 1 asks for the same alone.
         """
@@ -110,7 +111,7 @@ class Numbers(Axis):
         return tuple(range(1, self.most + 1))
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        """Ever further apart where there are many (those near good ones are tried); all of a few."""
+        """Values ever further apart where there are many (those near good ones are tried); all of a few."""
         numbers = values or ()
         if len(numbers) <= _FEW:
             return numbers
@@ -125,7 +126,7 @@ class Numbers(Axis):
 
 @dataclass(frozen=True, kw_only=True)
 class Lookahead(Numbers):
-    """How many tokens are drafted in a row; no more than there are acceptance rates by position."""
+    """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
 
     most: int = 16
     says: str = "{symbol} {value}"
@@ -183,7 +184,7 @@ class DraftDevices(Axis):
         return tuple(range(1, scope.gpus))
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
-        """1, 2, 4, ...; all numbers where only some may be chosen."""
+        """Powers of two; all numbers where only some may be chosen."""
         numbers = values or ()
         everything = numbers == tuple(range(1, len(numbers) + 1))
         return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
@@ -205,7 +206,7 @@ class Outcomes(Axis):
     guesses: tuple[int, ...] = (1, 3, 9, 27)
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
-        """Why fan-outs, which a table has in place of outcomes, go beyond what is known."""
+        """The reason why fan-outs, which a table has in place of outcomes, go beyond what is known."""
         known = fan_outs_known(given)
         if self.tabled_as is None or known is None or not isinstance(value, int) or value <= known:
             return None

@@ -125,7 +125,7 @@ class Cached(Strategy):
 
 
 def _hidden_s(t: Mapping[str, Seconds]) -> Seconds:
-    """What goes by while the draft pre-speculates, until it has the outcome."""
+    """Seconds that go by while the draft pre-speculates, until it has the outcome."""
     return t["verify"] + t["sample"] + t["outcome"]
 
 

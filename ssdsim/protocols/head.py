@@ -54,7 +54,7 @@ class HeadDrafter(Drafter):
         return copy.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
 
     def passes(self, site: Site) -> Callable[..., Pass]:
-        """How its passes beside the target are made."""
+        """The maker of its passes beside the target."""
         return site.draft_beside_target
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
@@ -104,7 +104,7 @@ class HeadDrafter(Drafter):
 
 
 def of_target(site: Site) -> int:
-    """What of the target a head needs with it on devices of its own: the embedding, and the LM head it has not."""
+    """Bytes of the target that a head has with it on devices of its own: embedding, and an LM head it lacks."""
     precision, head = site.precision_of("target"), site.draft.head
     matrix = site.target.vocab_size * site.target.hidden_size
     embedding = matrix * WEIGHT_BYTES[precision.activations]

@@ -31,7 +31,7 @@ class PrePost(Strategy):
 
     @abstractmethod
     def branches(self, options: Mapping[str, Any]) -> int | None:
-        """How many continuations are drafted; None for one, without a mask."""
+        """The number of continuations that are drafted; None for one, without a mask."""
 
     @abstractmethod
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:

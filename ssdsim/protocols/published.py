@@ -31,10 +31,10 @@ def without_a_model(kind: str, target: Transformer, named: str | None, options: 
 
 
 def as_published(recipe: Transformer, target: Transformer, card: DrafterCard, options: Mapping[str, Any]) -> Draft:
-    """What a card says of a drafter of this recipe.
+    """The draft of this recipe that a card describes.
 
-    That of a sibling, another model of the target's family, has its acceptance alone: its checkpoint and its shape are
-    the sibling's.
+    A card of a sibling, another model of the target's family, gives its acceptance alone: checkpoint and shape are the
+    sibling's.
     """
     sibling = of_sibling(card, target)
     shape = recipe if sibling else shaped(recipe, card)
@@ -42,7 +42,7 @@ def as_published(recipe: Transformer, target: Transformer, card: DrafterCard, op
 
 
 def of_sibling(card: DrafterCard, target: Transformer) -> bool:
-    """Whether a card is of a drafter for another model of the target's family."""
+    """Tell whether a card is of a drafter for another model of the target's family."""
     return bool(card.target) and card.target != plain_name(target.name) and siblings(card.target, target)
 
 

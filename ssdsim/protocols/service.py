@@ -27,11 +27,11 @@ class Service:
 
     @property
     def busy_s(self) -> FloatOrArray:
-        """How long a round needs the devices."""
+        """Seconds that a round needs the devices."""
         return self.first_s + self.missed * self.again_s
 
     def waits_s(self, round_s: FloatOrArray, targets: FloatOrArray, together: FloatOrArray) -> FloatOrArray:
-        """How much longer a round of ``round_s`` is where the devices serve ``targets``.
+        """Seconds by which a round of ``round_s`` is longer where the devices serve ``targets``.
 
         In turn: it takes no less than the work for all of them. That is all for constant times, where targets fall into
         step, and the least for any. ``together``: who asks while others are served waits for the rest of that, half of

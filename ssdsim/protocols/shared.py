@@ -74,9 +74,7 @@ SHARED_BY = SharedBy(
 
 
 def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
-    """How many targets share the draft of a strategy with these options of its ``own``, and whether it serves them
-    together.
-    """
+    """The targets that share a strategy's draft, by options of its ``own``, and whether they are served together."""
     targets = int(options[TARGETS.name]) if any(option.name == TARGETS.name for option in own) else 1
     return targets, targets > 1 and options[SERVES.name] == _TOGETHER
 
@@ -124,7 +122,7 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
 
 
 def cannot_share(own: Iterable[Option], options: Mapping[str, Any], caches: bool) -> str | None:
-    """Why real ranks cannot run a draft that several targets share; None where they can."""
+    """The reason why real ranks cannot run a draft that several targets share; None where they can."""
     targets, together = sharing_of(own, options)
     if targets == 1:
         return None
@@ -144,7 +142,7 @@ def _name(number: int) -> str:
 
 
 def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
-    """It asks for a speculation with the outcome of the round before, so that after the last one nobody drafts."""
+    """Verify; each outcome asks for the next speculation, so that after the last one nobody drafts."""
     for verified in me.rounds():
         if verified > 0:
             me.post("draft", "outcome", number, takes="outcome")
@@ -176,7 +174,7 @@ def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _taken(waiting: deque[int], together: bool) -> list[int]:
-    """Whom the draft serves next; they wait no longer."""
+    """Take those whom the draft serves next out of the waiting ones."""
     return [waiting.popleft() for _ in range(len(waiting) if together else 1)]
 
 
@@ -191,7 +189,7 @@ def _verifies_meanwhile(number: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _looks_up(me: Actor) -> Generator[Any, Any, None]:
-    """An outcome, once what was prepared for it is there: ``prepared`` says so of a target."""
+    """Look up an outcome once what was prepared for it is there: ``prepared`` says so of a target."""
     missed: dict[int, bool] = {}
     prepared: set[int] = set()
     for _ in me.rounds():
@@ -211,7 +209,7 @@ def _looks_up(me: Actor) -> Generator[Any, Any, None]:
 
 
 def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
-    """Who asks to draft ahead just when a piece of work is done comes after those who have waited."""
+    """Work for those who wait, then for who asks to draft ahead just when a piece of work is done."""
     missed: deque[int] = deque()
     others: deque[int] = deque()
     for _ in me.rounds():

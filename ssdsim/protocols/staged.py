@@ -59,7 +59,7 @@ OPTIONS = (
 
 @dataclass(frozen=True)
 class Stage:
-    """What drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
+    """A stage that drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
 
     card: Transformer | None
     k: int

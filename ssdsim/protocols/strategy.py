@@ -79,7 +79,7 @@ class Strategy(ABC):
 
     @property
     def called(self) -> str:
-        """What a sentence calls it where it wins."""
+        """The name that a sentence gives it where it wins."""
         return self.title
 
     @property
@@ -110,14 +110,14 @@ class Strategy(ABC):
 
     @abstractmethod
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        """What a round does to a sequence."""
+        """The kernel of its rounds: what one does to a sequence."""
 
     def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
-        """What engines draw rounds from, where that is a rule that follows the steps and ``tokens`` only its mean."""
+        """The rule that engines draw rounds from, where it follows the steps and ``tokens`` are only its mean."""
         return tokens
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
-        """How many bonus tokens are cached for each of the K+1 accepted lengths; None where nothing is cached."""
+        """Bonus tokens that are cached for each of the K+1 accepted lengths; None where nothing is cached."""
         return None
 
     # costs
@@ -127,7 +127,7 @@ class Strategy(ABC):
         return Devices(tp, int(drafter.needs_device))
 
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        """What lies in the memory of which devices: the target alone, the draft on devices of its own."""
+        """Memory of the devices, and what lies there: the target alone, the draft on devices of its own."""
         yield target_alone(site, self.lookahead(site.options))
         if drafter.needs_device:
             which, tokens, branches = self.draft_holds(site)
@@ -139,7 +139,7 @@ class Strategy(ABC):
             yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
-        """What tells the draft's device in a refusal, and the tokens and branches that each sequence has there."""
+        """Words for the draft's device in a refusal, and the tokens and branches that each sequence has there."""
         return f"on a device of its own ({self.title})", self.lookahead(site.options), 0
 
     @abstractmethod
@@ -149,7 +149,7 @@ class Strategy(ABC):
     # the round
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        """How the steps make a round: seconds of each part; ``t`` are the steps' durations.
+        """Seconds of each part of a round, made of its steps; ``t`` are the steps' durations.
 
         With constant durations a round is linear in what ``states`` tells, so its mean is these parts at the mean. One
         whose sides do not wait for each other has none.
@@ -193,15 +193,15 @@ class Strategy(ABC):
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
     def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
-        """What a round asks of the draft's devices; None where other targets cannot share them."""
+        """Work that a round asks of the draft's devices; None where other targets cannot share them."""
         return None
 
     @abstractmethod
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        """Who does what when: a program a role (``target`` first, ``draft``), for SimPy's clock and for real ranks."""
+        """Programs, one a role (``target`` first, ``draft``), that say who does what when: for SimPy and real ranks."""
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
-        """Why real ranks cannot run it; None where they can."""
+        """The reason why real ranks cannot run it; None where they can."""
         return None
 
 
@@ -221,5 +221,5 @@ def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
 
 
 def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
-    """What of ``seconds`` is left when ``hidden_behind`` is over."""
+    """The part of ``seconds`` that is left when ``hidden_behind`` is over."""
     return np.maximum(0.0, seconds - hidden_behind)

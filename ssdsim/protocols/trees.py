@@ -149,7 +149,7 @@ def check_drafts_trees(drafter: Drafter) -> None:
 
 
 def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
-    """What the settled options say is drafted."""
+    """The tree, or trees, that the settled options describe."""
     if settings["tree_children"] is not None:
         return StaticTree(Tree.expanded_by(settings["tree_children"]))
     widths = settings["tree_widths"]
@@ -163,7 +163,7 @@ def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
 
 
 def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Drafted, RankModel], Kernel]) -> Tokens:
-    """What a round does, from what is drafted; where requests differ the tree is that of their mean.
+    """Tokens of a round, from what is drafted; where requests differ the tree is that of their mean.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""How often a whole batch hits: what one miss costs a round grows with the batch."""
+"""The figure of whole batches that hit: what one miss costs a round grows with the batch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pandas as pd
 
 from ssdsim.base.errors import InputError
 from ssdsim.reports.cache import primary_hit_rate
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, colour_of, new_plot, symbol_of
+from ssdsim.reports.style import LOG2_TICKS, colour_of, curve, new_plot, symbol_of
 
 _BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _BESIDE = (0.5, 0.7, 0.85, 0.95, 0.99)
@@ -28,28 +28,16 @@ def all_hit(study: Study) -> list[Figure | LeftOut]:
     plot = new_plot("batch size b (sequences; log scale)", "P(all hit)", height=360)
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7])
     plot.update_yaxes(tickformat=".0%", rangemode="tozero")
+    beside = "p<sup>b</sup>, p = " + ", ".join(f"{each:g}" for each in _BESIDE)
     for rate in _BESIDE:
-        plot.add_scatter(
-            x=list(_BATCHES),
-            y=rounded(rate**b for b in _BATCHES),
-            name="p<sup>b</sup>, p = " + ", ".join(f"{each:g}" for each in _BESIDE),
-            legendgroup="beside",
-            showlegend=rate == _BESIDE[0],
-            mode="lines",
-            line={"color": "#808080", "width": 1, "dash": "dot"},
-            hovertemplate=f"p = {rate:g}: %{{y:.1%}}<extra>b = %{{x}}</extra>",
-        )
+        powers, hover = (rate**b for b in _BATCHES), f"p = {rate:g}: %{{y:.1%}}<extra>b = %{{x}}</extra>"
+        line, legend = {"width": 1, "dash": "dot"}, {"legendgroup": "beside", "showlegend": rate == _BESIDE[0]}
+        plot.add_trace(curve(_BATCHES, powers, beside, "#808080", hover, mode="lines", line=line, **legend))
     for scenario in study.caching:
         name, title = scenario.strategy.name, scenario.strategy.title
-        plot.add_scatter(
-            x=table["b"].tolist(),
-            y=rounded(table[f"{title}: all hit"]),
-            name=title,
-            mode="lines+markers",
-            line={"color": colour_of(name), "width": 2.5},
-            marker={"symbol": symbol_of(name), "size": 7},
-            hovertemplate=f"{title} %{{y:.1%}}<extra>b = %{{x}}</extra>",
-        )
+        look = {"line": {"width": 2.5}, "marker": {"symbol": symbol_of(name), "size": 7}}
+        hover = f"{title} %{{y:.1%}}<extra>b = %{{x}}</extra>"
+        plot.add_trace(curve(table["b"].tolist(), table[f"{title}: all hit"], title, colour_of(name), hover, **look))
     return [
         Figure(
             key="all-hit",

@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.reports.cache import mean_kernel
-from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
+from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.study import Rates, Study
-from ssdsim.reports.style import LOG2_TICKS, band, interval, new_plot, title_of
+from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
 
@@ -142,7 +142,7 @@ def _seconds(scenario: Scenario, part: str) -> float:
 def _plot(table: pd.DataFrame, name: str, rival: str) -> go.Figure:
     above, below = title_of(name), title_of(rival)
     plot = new_plot("batch size b (sequences; log scale)", f"{above} / {below} (×)", height=360)
-    plot.update_xaxes(type="log", tickvals=[tick for tick in LOG2_TICKS if tick <= table["b"].max()])
+    plot.update_xaxes(type="log", tickvals=doubling_ticks(1, table["b"].max()))
     for backup in _LINES:
         for trace in _line(table, backup, f"{backup}: {name}/{rival}"):
             plot.add_trace(trace)
@@ -156,16 +156,9 @@ def _line(table: pd.DataFrame, backup: str, ratio: str) -> Iterator[go.Scatter]:
     if f"{backup}: low" in table:
         low, high = table[f"{backup}: low"].tolist(), table[f"{backup}: high"].tolist()
         yield interval(batches, low, high, band(colour, 0.25), backup)
-    yield go.Scatter(
-        x=batches,
-        y=rounded(table[ratio]),
-        name=_MEANING[backup],
-        mode="lines+markers",
-        line={"color": colour, "dash": dash, "width": 2.5},
-        marker={"size": 6},
-        legendgroup=backup,
-        hovertemplate=f"{_MEANING[backup]} %{{y:.3f}}×<extra>b = %{{x}}</extra>",
-    )
+    look = {"line": {"dash": dash, "width": 2.5}, "marker": {"size": 6}}
+    hover = f"{_MEANING[backup]} %{{y:.3f}}×<extra>b = %{{x}}</extra>"
+    yield curve(batches, table[ratio], _MEANING[backup], colour, hover, **look, legendgroup=backup)
 
 
 def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float | None) -> None:

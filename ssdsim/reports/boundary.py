@@ -1,4 +1,4 @@
-"""Where the subject is faster than its first rival, and where it is not: their ratio over two options."""
+"""The boundary at which the subject is as fast as its first rival: their ratio over two options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ssdsim.base.option import number
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.speedups import setter
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, band, colour_of, new_plot, title_of
+from ssdsim.reports.style import band, colour_of, curve, doubling_ticks, new_plot, title_of
 from ssdsim.runs.report_folder import grid_key, grid_keys
 from ssdsim.scenario.options import ALL
 
@@ -25,7 +25,7 @@ _STEP = 0.1  # between two lines of equal ratio
 
 
 def boundary(study: Study) -> list[Figure | LeftOut]:
-    """Over the first two numeric axes of the grid, the batch before others; else over batch and hit rate."""
+    """The boundary over the grid's first two numeric axes, the batch before others; else over batch and hit rate."""
     if not study.rivals:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} stands alone: --strategies names rivals")]
     rival = study.rivals[0]
@@ -118,22 +118,16 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
         hoverinfo="skip",
     )
     possible = table.dropna(subset=["ratio"])
-    plot.add_scatter(
-        x=possible[x].tolist(),
-        y=possible[y].tolist(),
-        customdata=rounded(possible["ratio"]),
-        name="computed",
-        mode="markers",
-        marker={"size": 4, "color": "#808080"},
-        hovertemplate=f"{over} %{{customdata}}×<extra>{x} %{{x}}, {y} %{{y}}</extra>",
-    )
+    hover, dots = f"{over} %{{customdata}}×<extra>{x} %{{x}}, {y} %{{y}}</extra>", {"size": 4}
+    how: dict[str, Any] = {"mode": "markers", "marker": dots, "customdata": rounded(possible["ratio"])}
+    plot.add_trace(curve(possible[x], possible[y], "computed", "#808080", hover, **how))
     for axis, name in ((plot.update_xaxes, x), (plot.update_yaxes, y)):
         values = sorted(set(table[name]))
         ends = [_place(name, values[0]), _place(name, values[-1])]
         margin = _MARGIN * (ends[1] - ends[0])
         axis(range=[ends[0] - margin, ends[1] + margin])  # points on the edge are whole
         if ALL[name].doubling:
-            ticks = [tick for tick in LOG2_TICKS if values[0] <= tick <= values[-1]]
+            ticks = doubling_ticks(values[0], values[-1])
             axis(type="log", tickvals=ticks if len(ticks) > 1 else values)
         elif isinstance(values[0], int):
             axis(tickvals=values)
@@ -173,18 +167,10 @@ def _title(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> str
     who, whom, possible = title_of(study.subject), title_of(rival), table.dropna(subset=["ratio"])
     share = (possible["ratio"] > 1.0).mean()
     best, worst = (possible.iloc[int(at)] for at in (possible["ratio"].argmax(), possible["ratio"].argmin()))
-    if share == 1.0:
-        return f"{who} is predicted faster than {whom} at every point: {_at(worst, x, y)} to {_at(best, x, y)}"
-    if share == 0.0:
-        return f"{who} is predicted faster than {whom} at no point: {_at(worst, x, y)} to {_at(best, x, y)}"
-    part = f"{who} is predicted faster than {whom} at {share:.0%} of the points"
-    return f"{part}: {_at(worst, x, y)} to {_at(best, x, y)}"
+    at = {1.0: "every point", 0.0: "no point"}.get(share, f"{share:.0%} of the points")
+    return f"{who} is predicted faster than {whom} at {at}: {_at(worst, x, y)} to {_at(best, x, y)}"
 
 
 def _at(row: pd.Series, x: str, y: str) -> str:
-    where = _settings([(x, row[x]), (y, row[y])])
+    where = ", ".join(f"{ALL[name].short} {number(float(row[name]))}" for name in (x, y))
     return f"{row['ratio']:.2f}x ({where})"
-
-
-def _settings(chosen: Sequence[tuple[str, Any]]) -> str:
-    return ", ".join(f"{ALL[name].short} {number(float(value))}" for name, value in chosen)

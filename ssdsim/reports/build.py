@@ -157,7 +157,7 @@ def _unfinished(folder: RunFolder) -> str | None:
 
 
 def _title(study: Study) -> str:
-    """What the run is about."""
+    """The title of the run: what it is about."""
     settings, site = study.configuration.settings, study.configuration.site
     if site is None:
         durations = (("T_SD", "t_sd"), ("T_p", "t_p"), ("T_b", "t_b"))

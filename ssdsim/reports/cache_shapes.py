@@ -1,4 +1,4 @@
-"""How guesses are spread over the outcomes of a round, by temperature: what a better shape of the cache gains."""
+"""Shapes of the cache by temperature: what a better spread of guesses over a round's outcomes gains."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.pairs.choice import chosen_by
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.hit_rate import POLICY_LINES
 from ssdsim.reports.ratios import baseline
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import new_plot, title_of
+from ssdsim.reports.style import curve, new_plot, title_of, upper_panel
 from ssdsim.speculation.hit_models import POLICIES
 
 _WHAT = "shapes of the cache by temperature"
@@ -30,20 +30,20 @@ def cache_shapes(study: Study) -> list[Figure | LeftOut]:
         return [LeftOut(_WHAT, "the pair was measured at one temperature")]
     if not study.rivals or study.subject not in [each.strategy.name for each in study.caching]:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} looks nothing up, or stands alone")]
-    given = [name for name in ("p_hit", "fl") if study.base.get(name) is not None]
-    if given:
+    if any(study.base.get(name) is not None for name in ("p_hit", "fl")):
         return [LeftOut(_WHAT, "the hit rate or the fan-outs are given")]
     measured_at = [each.temperature for each in chosen.pair.by_temperature if each.temperature is not None]
     table = pd.DataFrame(_rows(study, measured_at))
     if table.empty:
         return [LeftOut(_WHAT, "no point is possible")]
+    temperatures = ", ".join(f"{each:g}" for each in sorted(set(table["temperature"])))
     return [
         Figure(
             key="cache-shapes",
             section="Hit rate",
             title=_title(table),
             about=f"As many guesses spread evenly over a round's outcomes, by Theorem 12, or best under the measured "
-            f"curves; measured at {_listed(table)}. At {study.setting('alpha', 'p_hit')}.",
+            f"curves; measured at temperatures {temperatures}. At {study.setting('alpha', 'p_hit')}.",
             plot=_plot(study, table),
             table=table,
             provenance=f"{study.provenance} {chosen.source}",
@@ -69,23 +69,14 @@ def _rows(study: Study, temperatures: list[float]) -> list[dict[str, Any]]:
 def _plot(study: Study, table: pd.DataFrame) -> go.Figure:
     above, below = title_of(study.subject), title_of(baseline(study))
     plot = new_plot("temperature", f"{above} / {below} (×)", height=400)
-    upper = {"domain": [0.54, 1.0], "title": {"text": "hit rate", "standoff": 8}, "automargin": True}
-    plot.update_layout(yaxis={"domain": [0.0, 0.46]}, yaxis2={**upper, "tickformat": ".0%"})
+    plot.update_layout(upper_panel("hit rate", tickformat=".0%"))
     for policy in (name for name in POLICIES if name in set(table["policy"])):
         rows, (colour, dash) = table[table["policy"] == policy], POLICY_LINES[policy]
         for column, axis in (("hit rate", "y2"), ("speedup", "y")):
-            plot.add_scatter(
-                x=rows["temperature"].tolist(),
-                y=rounded(rows[column]),
-                yaxis=axis,
-                name=policy,
-                legendgroup=policy,
-                showlegend=axis == "y",
-                mode="lines+markers",
-                line={"color": colour, "dash": dash, "width": 2.5},
-                marker={"symbol": _SYMBOLS[policy], "size": 8},
-                hovertemplate=f"{policy}: %{{y:.4g}}<extra>temperature %{{x}}</extra>",
-            )
+            look = {"line": {"dash": dash, "width": 2.5}, "marker": {"symbol": _SYMBOLS[policy], "size": 8}}
+            place = {"yaxis": axis, "legendgroup": policy, "showlegend": axis == "y"}
+            hover = f"{policy}: %{{y:.4g}}<extra>temperature %{{x}}</extra>"
+            plot.add_trace(curve(rows["temperature"], rows[column], policy, colour, hover, **look, **place))
     return plot
 
 
@@ -96,7 +87,3 @@ def _title(table: pd.DataFrame) -> str:
     first, last = gains.iloc[0], gains.iloc[-1]
     ends = f"at temperature {by.index[0]:g} and {last:.1f} at {by.index[-1]:g}"
     return f"The {shaped} shape gains {np.round(first, 1):.1f} points of hit rate over the uniform one {ends}"
-
-
-def _listed(table: pd.DataFrame) -> str:
-    return "temperatures " + ", ".join(f"{each:g}" for each in sorted(set(table["temperature"])))

@@ -1,4 +1,4 @@
-"""Which figures there are of an answer: by name, who draws them. A figure's key is the name, or begins with it."""
+"""Drawers of an answer's figures, by name. A figure's key is the name, or begins with it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
 
 
 def drawers(study: Study) -> Drawers:
-    """Those of a run: its speedups along each option first."""
+    """The drawers of a run: its speedups along each option first."""
     folder = study.folder
     if folder.serving is not None:
         return {"serving": partial(_serving, folder.serving)}

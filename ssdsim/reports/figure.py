@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def columns(self) -> int:
-        """How many columns of a paper it takes."""
+        """The number of columns of a paper that the figure takes."""
         return 2 if self.wide else 1
 
     def plot_json(self) -> dict[str, Any]:

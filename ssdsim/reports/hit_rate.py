@@ -12,9 +12,9 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
 from ssdsim.base.settings import DEFAULT
 from ssdsim.reports.cache import primary_hit_rate
-from ssdsim.reports.figure import Figure, LeftOut, numbered, rounded
+from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, curve, new_plot
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import members
 from ssdsim.scenario.scenario import Scenario
@@ -91,14 +91,8 @@ def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
     plot.update_yaxes(tickformat=".0%")
     for policy in (name for name in POLICIES if name in table):
         colour, dash = POLICY_LINES[policy]
-        plot.add_scatter(
-            x=list(_FAN_OUTS),
-            y=rounded(table[policy]),
-            name=policy,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash, "width": 2.5},
-            hovertemplate=f"{policy} %{{y:.1%}}<extra>F = %{{x}}</extra>",
-        )
+        hover, line = f"{policy} %{{y:.1%}}<extra>F = %{{x}}</extra>", {"dash": dash, "width": 2.5}
+        plot.add_trace(curve(_FAN_OUTS, table[policy], policy, colour, hover, line=line))
     for number, scenario in enumerate(group):
         name = f"this run, {scenario.strategy.title}" if len(group) > 1 else "this run"
         colour = colour_of(scenario.strategy.name) if len(group) > 1 else "#e69f00"
@@ -107,17 +101,13 @@ def _plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
 
 
 def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatter:
-    """Where a strategy stands at the base point; stars of several sizes, since they may stand at one place."""
+    """The star of a strategy at the base point; of several sizes, since they may stand at one place."""
     guesses = scenario.strategy.guesses(scenario.settings)
     assert guesses is not None
-    return go.Scatter(
-        x=[float(np.mean(guesses))],
-        y=rounded([primary_hit_rate(scenario)]),
-        name=name,
-        mode="markers",
-        marker={"symbol": "star", "size": size, "color": colour, "line": {"width": 1, "color": "#000000"}},
-        hovertemplate=f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
-    )
+    hover = f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>"
+    marker = {"symbol": "star", "size": size, "line": {"width": 1, "color": "#000000"}}
+    at, rate = float(np.mean(guesses)), primary_hit_rate(scenario)
+    return curve([at], [rate], name, colour, hover, mode="markers", marker=marker)
 
 
 def _law(study: Study) -> str:

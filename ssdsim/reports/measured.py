@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, enumerated, numbered, rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, band, bars, log_ticks, new_plot
+from ssdsim.reports.style import PALETTE, SYMBOLS, against_measured, band, bars, curve, look_at, new_plot
 from ssdsim.runs.report_folder import RunFolder
 
 _SECTION = "An engine's benchmarks"
@@ -48,37 +47,25 @@ def measured_lines(folder: RunFolder) -> tuple[str, list[str]]:
     sentence = (
         f"Predictions of {len(rows)} measured rows are off by {off} on average; {held} of the 95 % intervals hold."
     )
-    lines = [f"Predicted with the runtime {enumerated(_runtimes(rows))}; bias {every['bias']:+.1%}."]
+    runtimes = enumerated(list(dict.fromkeys(row["runtime"] for row in rows)))
+    lines = [f"Predicted with the runtime {runtimes}; bias {every['bias']:+.1%}."]
     left_out = [f"Row {one['number']} was skipped: {one['reason']}." for one in folder.measured.get("skipped", ())]
     return sentence, [*lines, *left_out]
 
 
-def _runtimes(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return list(dict.fromkeys(row["runtime"] for row in rows))
-
-
 def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
     what, unit = _METRICS[metric]
-    plot = new_plot(f"measured {what} ({unit})", f"predicted {what} ({unit})", height=460)
-    ends = rounded([0.85 * rows[["value", "low"]].min().min(), 1.18 * rows[["value", "high"]].max().max()])
-    line = {"color": "#808080", "width": 1}
-    plot.add_scatter(x=ends, y=ends, mode="lines", line=line, name="equal", hoverinfo="skip")
+    ends = [0.85 * rows[["value", "low"]].min().min(), 1.18 * rows[["value", "high"]].max().max()]
+    plot = against_measured(f"{what} ({unit})", ends)
     for at, (name, of) in enumerate(rows.groupby(_told_apart(rows), sort=True)):
-        plot.add_scatter(
-            x=rounded(of["value"]),
-            y=rounded(of["predicted"]),
-            error_y=bars(of["predicted"], of["low"], of["high"]),
-            text=[f"{row.series}, batch {row.batch}" for row in of.itertuples()],
-            customdata=rounded(100 * of["error"]),
-            mode="markers",
-            name=str(name),
-            marker={"color": PALETTE[1 + at % (len(PALETTE) - 1)], "symbol": SYMBOLS[at % len(SYMBOLS)], "size": 8},
-            hovertemplate=f"%{{text}}<br>measured %{{x:.4g}} {unit}, predicted %{{y:.4g}} {unit} "
-            "(seconds %{customdata:+.1f} %)<extra></extra>",
-        )
-    ticks = log_ticks([end for end in ends if end is not None])
-    plot.update_xaxes(type="log", tickvals=ticks)
-    plot.update_yaxes(type="log", tickvals=ticks)
+        colour, symbol = look_at(at)
+        beside: dict[str, Any] = {"error_y": bars(of["predicted"], of["low"], of["high"])}
+        beside["text"] = [f"{row.series}, batch {row.batch}" for row in of.itertuples()]
+        beside |= {"customdata": rounded(100 * of["error"]), "marker": {"symbol": symbol, "size": 8}}
+        hover = f"%{{text}}<br>measured %{{x:.4g}} {unit}, predicted %{{y:.4g}} {unit} "
+        hover += "(seconds %{customdata:+.1f} %)<extra></extra>"
+        x, y = rounded(of["value"]), of["predicted"]
+        plot.add_trace(curve(x, y, str(name), colour, hover, mode="markers", **beside))
     error, held = rows["error"].abs().mean(), rows["holds"].mean()
     shown = ["series", "model", "hardware", "tp", "batch", "value", "predicted", "low", "high", "error"]
     names = {each: f"{each} {unit}" for each in ("value", "predicted", "low", "high")}
@@ -95,7 +82,7 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
 
 
 def _told_apart(rows: pd.DataFrame) -> str:
-    """What has a colour of its own: the runtimes where they are several, or the series, unless there are too many."""
+    """The column whose values have colours: the runtimes where they are several, or the series, if not too many."""
     if rows["runtime"].nunique() > 1:
         return "runtime"
     return next((name for name in ("series", "model", "hardware") if rows[name].nunique() < len(SYMBOLS)), "metric")

@@ -90,7 +90,7 @@ def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iter
 
 
 def _stays(following: Sequence[Figure]) -> str:
-    """What of the page does not follow the controls above it."""
+    """The sentence on what of the page does not follow the controls above it."""
     axes = [figure.axis for figure in following if figure.axis]
     but = f", but for the speedups over {enumerated(axes)}, which follow" if axes else ""
     return (

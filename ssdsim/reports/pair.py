@@ -12,7 +12,7 @@ from ssdsim.pairs.choice import Chosen, chosen_by
 from ssdsim.pairs.file import Batch, Findings, HitLaw
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, bars, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, bars, curve, look_at, new_plot
 
 _SECTION = "The measured pair"
 _INTERVAL = "Bars: 95 %, over requests where it was measured, of the counts where it was logged."
@@ -42,8 +42,9 @@ def _hits(chosen: Chosen) -> Figure | str:
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:8])
     plot.update_yaxes(tickformat=".0%")
     for at, (name, law) in enumerate(laws.items()):
-        _add_curve(plot, name, law, PALETTE[1 + at % (len(PALETTE) - 1)], SYMBOLS[at % len(SYMBOLS)])
+        _add_curve(plot, name, law, *look_at(at))
     table = pd.DataFrame([row for name, law in laws.items() for row in _rows(name, law)])
+    bounded = any(low is not None for law in laws.values() for _, _, low, _ in law.curve or ())
     return Figure(
         key="pair-hits",
         section=_SECTION,
@@ -53,7 +54,7 @@ def _hits(chosen: Chosen) -> Figure | str:
         plot=plot,
         table=table,
         provenance=chosen.source,
-        interval=_INTERVAL if any(_is_bounded(law) for law in laws.values()) else _NO_INTERVAL,
+        interval=_INTERVAL if bounded else _NO_INTERVAL,
     )
 
 
@@ -68,27 +69,15 @@ def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> N
     fan_outs = [f for f, *_ in points] or LOG2_TICKS[:7]
     if law.c is not None and law.r is not None:
         line = np.geomspace(1.0, max(fan_outs), 60)
-        plot.add_scatter(
-            x=rounded(line),
-            y=rounded(1.0 - law.c * line**-law.r),
-            name=f"{name}, law",
-            legendgroup=name,
-            showlegend=not points,
-            mode="lines",
-            line={"color": colour, "width": 2, "dash": "dot" if law.fits is False else "solid"},
-            hovertemplate=f"{name}, law %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>",
-        )
+        fitted, dash = 1.0 - law.c * line**-law.r, "dot" if law.fits is False else "solid"
+        hover, legend = f"{name}, law %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>", {"showlegend": not points}
+        how: dict[str, Any] = {"mode": "lines", "line": {"width": 2, "dash": dash}, "legendgroup": name, **legend}
+        plot.add_trace(curve(rounded(line), fitted, f"{name}, law", colour, hover, **how))
     if points:
-        plot.add_scatter(
-            x=fan_outs,
-            y=rounded(h for _, h, *_ in points),
-            error_y=_bars([(h, low, high) for _, h, low, high in points]),
-            name=name,
-            legendgroup=name,
-            mode="markers",
-            marker={"color": colour, "symbol": symbol, "size": 8},
-            hovertemplate=f"{name} %{{y:.1%}}<extra>F = %{{x}}</extra>",
-        )
+        how = {"mode": "markers", "marker": {"symbol": symbol, "size": 8}, "legendgroup": name}
+        how["error_y"] = _bars([(h, low, high) for _, h, low, high in points])
+        hover = f"{name} %{{y:.1%}}<extra>F = %{{x}}</extra>"
+        plot.add_trace(curve(fan_outs, (h for _, h, *_ in points), name, colour, hover, **how))
 
 
 def _bars(points: Sequence[tuple[float, float | None, float | None]]) -> dict[str, Any]:
@@ -104,10 +93,6 @@ def _rows(name: str, law: HitLaw) -> Iterator[dict[str, Any]]:
         yield {"hits": name, "F": fan_out, "measured": h, "low": low, "high": high, "law": fitted}
     if not law.curve:
         yield {"hits": name, "F": 1, "measured": None, "low": None, "high": None, "law": 1.0 - (law.c or 0.0)}
-
-
-def _is_bounded(law: HitLaw) -> bool:
-    return any(low is not None for _, _, low, _ in law.curve or ())
 
 
 def _said(named: tuple[str, HitLaw]) -> str:
@@ -149,16 +134,10 @@ def _acceptance(chosen: Chosen) -> Figure | str:
     for at, (name, each) in enumerate(shown.items()):
         bounds = each.alpha_k_bounds or (None,) * len(each.rates)
         points = [(r, *(b or (None, None))) for r, b in zip(each.rates, bounds, strict=False)]
-        plot.add_scatter(
-            x=list(range(1, len(points) + 1)),
-            y=rounded(rate for rate, *_ in points),
-            error_y=_bars(points),
-            name=name,
-            mode="lines+markers",
-            line={"color": PALETTE[(1 + at) % len(PALETTE)], "width": 3 if at == 0 else 1.5},
-            marker={"symbol": SYMBOLS[at % len(SYMBOLS)], "size": 8},
-            hovertemplate=f"{name} %{{y:.1%}}<extra>position %{{x}}</extra>",
-        )
+        colour, symbol = look_at(at)
+        how: dict[str, Any] = {"line": {"width": 3 if at == 0 else 1.5}, "marker": {"symbol": symbol, "size": 8}}
+        hover, positions = f"{name} %{{y:.1%}}<extra>position %{{x}}</extra>", range(1, len(points) + 1)
+        plot.add_trace(curve(positions, (r for r, *_ in points), name, colour, hover, error_y=_bars(points), **how))
         rows += [
             {"set": name, "position": i, "accepted": rate, "low": low, "high": high}
             for i, (rate, low, high) in enumerate(points, 1)
@@ -216,16 +195,12 @@ def _correlation(chosen: Chosen) -> Figure | str:
     }
     for at, (name, values) in enumerate(lines.items()):
         if any(value is not None for value in values):
-            plot.add_scatter(
-                x=sizes,
-                y=rounded(float("nan") if value is None or value <= 0.0 else value for value in values),
-                error_y=_bars([(each.p_all_hit or 0.0, each.low, each.high) for each in batches]) if at == 0 else None,
-                name=name,
-                mode="lines+markers",
-                line={"color": PALETTE[1 + at], "dash": ("solid", "dash", "dot")[at]},
-                marker={"symbol": SYMBOLS[at], "size": 8},
-                hovertemplate=f"{name} %{{y:.2%}}<extra>b = %{{x}}</extra>",
-            )
+            colour, symbol = look_at(at)
+            shares = (float("nan") if value is None or value <= 0.0 else value for value in values)
+            bounds = _bars([(each.p_all_hit or 0.0, each.low, each.high) for each in batches]) if at == 0 else None
+            how = {"line": {"dash": ("solid", "dash", "dot")[at]}, "marker": {"symbol": symbol, "size": 8}}
+            hover = f"{name} %{{y:.2%}}<extra>b = %{{x}}</extra>"
+            plot.add_trace(curve(sizes, shares, name, colour, hover, error_y=bounds, **how))
     return Figure(
         key="pair-batches",
         section=_SECTION,

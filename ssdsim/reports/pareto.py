@@ -15,7 +15,7 @@ from ssdsim.base.option import Group, number
 from ssdsim.pricing.room import counted
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import bars, colour_of, new_plot, symbol_of, title_of
+from ssdsim.reports.style import bars, colour_of, curve, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key, grid_keys
 from ssdsim.scenario.options import ALL, DEFAULTS, members
 
@@ -36,6 +36,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
     plot = _plot(points[~on_frontier], frontier, unit)
     chosen = [name for name in points.columns if name in members(Group.CHOICE)]
     fixed = study.setting(*chosen)
+    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}
     thinned = f" At most {_SHOWN_POINTS} points of each strategy off the frontier are drawn."
     return [
         Figure(
@@ -46,17 +47,12 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
             f"nothing beats the line in both. At {fixed}."
             + (thinned if len(points) - len(frontier) > _SHOWN_POINTS else ""),
             plot=plot,
-            table=_table(frontier, unit),
+            table=frontier.drop(columns=["rate"]).rename(columns=renamed),
             provenance=study.provenance,
             interval=study.bounds("Bars"),
             wide=True,
         )
     ]
-
-
-def _table(frontier: pd.DataFrame, unit: str) -> pd.DataFrame:
-    renamed = {"per user": f"{unit} per user", "per gpu": f"{unit} per GPU"}
-    return frontier.drop(columns=["rate"]).rename(columns=renamed)
 
 
 def _points(study: Study) -> pd.DataFrame:
@@ -82,7 +78,7 @@ def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
-    """Whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
+    """True where points that are the same in ``others`` differ in their tokens/s or GPUs."""
     results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
     return bool((results.groupby([grid_keys(part[name]) for name in others]).nunique() > 1).to_numpy().any())
 
@@ -119,7 +115,7 @@ def _computed(study: Study) -> pd.DataFrame:
 
 
 def _frontier(points: pd.DataFrame) -> pd.Series:
-    """Which points no other beats in both coordinates."""
+    """The points that no other beats in both coordinates."""
     ordered = points.sort_values(["per user", "per gpu"], ascending=False)
     best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
     return (ordered["per gpu"] > best_before).reindex(points.index)
@@ -143,14 +139,8 @@ def _plain(value: Any) -> Any:
 
 def _plot(dominated: pd.DataFrame, frontier: pd.DataFrame, unit: str) -> go.Figure:
     plot = new_plot(f"{unit} per user", f"{unit} per GPU", height=440)
-    plot.add_scatter(
-        x=rounded(frontier["per user"]),
-        y=rounded(frontier["per gpu"]),
-        mode="lines",
-        name="frontier",
-        line={"color": "#808080", "width": 1.5},
-        hoverinfo="skip",
-    )
+    x, y, line = rounded(frontier["per user"]), frontier["per gpu"], {"width": 1.5}
+    plot.add_trace(curve(x, y, "frontier", "#808080", mode="lines", line=line, hoverinfo="skip"))
     for name in dict.fromkeys([*dominated["strategy"], *frontier["strategy"]]):
         for rows, on_frontier in ((dominated, False), (frontier, True)):
             mine = rows[rows["strategy"] == name]
@@ -168,21 +158,12 @@ def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
     error_y, label, mean = None, title_of(name), rows["per gpu"]
     if on_frontier and rows["low / mean"].notna().all():
         error_y = bars(mean, mean * rows["low / mean"], mean * rows["high / mean"], width=2)
-    return go.Scatter(
-        x=rounded(rows["per user"]),
-        y=rounded(rows["per gpu"]),
-        text=[_describe(row) for _, row in rows.iterrows()],
-        mode="markers",
-        name=f"{label}, frontier" if on_frontier else label,
-        marker={
-            "color": colour_of(name),
-            "symbol": symbol_of(name),
-            "size": 10 if on_frontier else 6,
-            "opacity": 1.0 if on_frontier else 0.35,
-        },
-        hovertemplate="%{text}<br>%{x:.4g} per user, %{y:.4g} per GPU<extra>" + label + "</extra>",
-        error_y=error_y,
-    )
+    size, opacity = (10, 1.0) if on_frontier else (6, 0.35)
+    how: dict[str, Any] = {"marker": {"symbol": symbol_of(name), "size": size, "opacity": opacity}, "error_y": error_y}
+    how["text"] = [_describe(row) for _, row in rows.iterrows()]
+    hover = f"%{{text}}<br>%{{x:.4g}} per user, %{{y:.4g}} per GPU<extra>{label}</extra>"
+    title = f"{label}, frontier" if on_frontier else label
+    return curve(rounded(rows["per user"]), mean, title, colour_of(name), hover, mode="markers", **how)
 
 
 def _describe(row: pd.Series) -> str:

@@ -16,7 +16,7 @@ _NEEDS = "a figure's file needs plotly's exporter (pip install 'ssdsim[figures]'
 
 
 def kind_of(path: Path) -> str:
-    """What a picture's name asks for.
+    """The kind of file that a picture's name asks for.
 
     Raises
     ------

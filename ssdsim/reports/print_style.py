@@ -47,7 +47,7 @@ def for_print(plot: go.Figure, columns: int) -> go.Figure:
 
 
 def height_for_print(plot: go.Figure, columns: int) -> int:
-    """That of a screen, and more where the legend needs rows that a wider screen saves."""
+    """The height on a screen, and more where the legend needs rows that a wider screen saves."""
     names = {trace.name for trace in plot.data if trace.showlegend is not False and trace.name}
     wide = sum(_LEGEND_ENTRY + _LETTER * len(name) for name in names)
     rows = ceil(wide / _layout_width(columns))
@@ -55,12 +55,12 @@ def height_for_print(plot: go.Figure, columns: int) -> int:
 
 
 def image_options(kind: str) -> dict[str, Any]:
-    """What plotly's exporters take beside the figure."""
+    """The options that plotly's exporters take beside the figure."""
     return {"format": kind, "scale": _SHRUNK * (DOTS_PER_INCH / _PIXELS_PER_INCH if kind == "png" else 1.0)}
 
 
 def for_pages() -> dict[str, Any]:
-    """The same for the download buttons of a page."""
+    """The style of print for the download buttons of a page."""
     return {
         "template": _template(),
         "widths": {str(columns): _layout_width(columns) for columns in WIDTH_MM},

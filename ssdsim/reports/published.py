@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import plotly.graph_objects as go
 
 from ssdsim.reports.figure import rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, band, colour_of, new_plot, title_of
+from ssdsim.reports.style import band, colour_of, curve, look_at, new_plot, title_of
 
 if TYPE_CHECKING:
     from ssdsim.validation.paper import FamilyReplay, SweepReplay
@@ -58,24 +58,13 @@ def engine_sweeps(replays: Sequence[SweepReplay]) -> go.Figure:
     """Tokens/s of engines over K: points are published, lines predicted, each from three numbers fitted to its row."""
     plot = new_plot("lookahead K (tokens)", "tokens/s of one sequence", height=380)
     for at, replay in enumerate(replays):
-        colour, symbol = PALETTE[1 + at % (len(PALETTE) - 1)], SYMBOLS[at % len(SYMBOLS)]
-        name = f"{replay.sweep.engine}, {replay.sweep.method}"
-        plot.add_scatter(
-            x=list(replay.sweep.k),
-            y=rounded(replay.tokens_per_s),
-            mode="lines",
-            legendgroup=name,
-            showlegend=False,
-            line={"color": colour, "width": 2},
-            hovertemplate=f"{name}: %{{y:.4g}} predicted<extra>K = %{{x}}</extra>",
+        (colour, symbol), sweep = look_at(at), replay.sweep
+        name = f"{sweep.engine}, {sweep.method}"
+        predicted, published = (
+            f"{name}: %{{y:.4g}} {how}<extra>K = %{{x}}</extra>" for how in ("predicted", "published")
         )
-        plot.add_scatter(
-            x=list(replay.sweep.k),
-            y=rounded(replay.sweep.tokens_per_s),
-            mode="markers",
-            name=name,
-            legendgroup=name,
-            marker={"color": colour, "symbol": symbol, "size": 9},
-            hovertemplate=f"{name}: %{{y:.4g}} published<extra>K = %{{x}}</extra>",
-        )
+        line: dict[str, Any] = {"mode": "lines", "line": {"width": 2}, "showlegend": False}
+        plot.add_trace(curve(sweep.k, replay.tokens_per_s, name, colour, predicted, legendgroup=name, **line))
+        points: dict[str, Any] = {"mode": "markers", "marker": {"symbol": symbol, "size": 9}}
+        plot.add_trace(curve(sweep.k, sweep.tokens_per_s, name, colour, published, legendgroup=name, **points))
     return plot

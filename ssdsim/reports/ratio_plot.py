@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.ratios import Ratio
-from ssdsim.reports.style import LOG2_TICKS, band, interval, new_plot, title_of
+from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of, upper_panel
 from ssdsim.scenario.options import ALL
 
 
@@ -21,15 +21,14 @@ def ratio_plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Seq
     x = table[axis].tolist()
     numeric = all(isinstance(value, int | float) for value in values)
     if numeric and ALL[axis].doubling:
-        ticks = [tick for tick in LOG2_TICKS if min(x) <= tick <= max(x)]
+        ticks = doubling_ticks(min(x), max(x))
         plot.update_xaxes(type="log", tickvals=ticks if len(ticks) > 1 else x)
     elif not numeric:
         plot.update_xaxes(type="category")
     panels = {"y": lower or upper}
     if upper and lower:
         panels = {"y": lower, "y2": upper}
-        above = {"domain": [0.54, 1.0], "title": {"text": _axis_title(upper), "standoff": 8}, "automargin": True}
-        plot.update_layout(yaxis={"domain": [0.0, 0.46]}, yaxis2=above)
+        plot.update_layout(upper_panel(_axis_title(upper)))
     for ratio in drawn:
         for trace in _line(x, table, ratio):
             plot.add_trace(trace.update(yaxis=next(panel for panel, those in panels.items() if ratio in those)))
@@ -40,7 +39,7 @@ def ratio_plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Seq
 
 
 def _axis_title(panel: Sequence[Ratio]) -> str:
-    """What the lines of a panel have in common."""
+    """The axis title, of what the lines of a panel have in common."""
     if len(panel) == 1:
         return f"{panel[0].title} (×)"
     if len({ratio.below for ratio in panel}) == 1:
@@ -56,17 +55,11 @@ def _line(x: list[Any], table: pd.DataFrame, ratio: Ratio) -> Iterator[go.Scatte
         inside = [i for i in table.index if bounded[i]]
         there, bottom, top = ([values[i] for i in inside] for values in (x, low, high))
         yield interval(there, bottom, top, band(ratio.colour), ratio.key, meta="band")
-    yield go.Scatter(
-        x=x,
-        y=rounded(table[ratio.key]),
-        customdata=[rounded(pair) for pair in zip(low, high, strict=True)] if bounded.any() else None,
-        name=ratio.title,
-        mode="lines+markers",
-        line={"color": ratio.colour, "dash": ratio.dash, "width": 2.5},
-        marker={"size": 6, "symbol": ratio.symbol},
-        legendgroup=ratio.key,
-        meta=ratio.key,
-        hovertemplate=f"{ratio.title} %{{y:.3f}}×"
-        + ("<br>95 % %{customdata[0]:.3f} to %{customdata[1]:.3f}" if bounded.any() else "")
-        + "<extra>%{x}</extra>",
-    )
+    look = {"line": {"dash": ratio.dash, "width": 2.5}, "marker": {"size": 6, "symbol": ratio.symbol}}
+    more: dict[str, Any] = {"legendgroup": ratio.key, "meta": ratio.key, **look}
+    said = ""
+    if bounded.any():
+        more["customdata"] = [rounded(pair) for pair in zip(low, high, strict=True)]
+        said = "<br>95 % %{customdata[0]:.3f} to %{customdata[1]:.3f}"
+    hover = f"{ratio.title} %{{y:.3f}}×{said}<extra>%{{x}}</extra>"
+    yield curve(x, table[ratio.key], ratio.title, ratio.colour, hover, **more)

@@ -19,11 +19,11 @@ class Ratio:
     dash: str
     over_baseline: bool
     marked: str
-    """Which of the two its markers are of: the one in which the lines of its panel differ."""
+    """The side that its markers are of: the one in which the lines of its panel differ."""
 
     @property
     def key(self) -> str:
-        """Its column."""
+        """The column of the ratio."""
         return f"{self.above}/{self.below}"
 
     @property

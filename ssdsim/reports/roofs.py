@@ -12,7 +12,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, new_plot
+from ssdsim.reports.style import PALETTE, curve, new_plot
 from ssdsim.transformer.operations import Gemm
 from ssdsim.transformer.precision import Precision
 
@@ -64,18 +64,14 @@ def _table(study: Study) -> pd.DataFrame:
         for name, rows in of_steps([scenario.steps]).groupby("pass", sort=False):
             own = f"{name} ({scenario.strategy.title})"
             there = taken.setdefault(str(name), rows)
-            if not _same(there, rows):
+            one, other = (each.drop(columns="times").reset_index(drop=True) for each in (there, rows))
+            if not one.equals(other):  # a round may have more of the same pass
                 taken[own] = rows.assign(**{"pass": own})
     return pd.concat(taken.values(), ignore_index=True)
 
 
-def _same(one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """The same pass; a round may have more of it than another."""
-    return one.drop(columns="times").reset_index(drop=True).equals(other.drop(columns="times").reset_index(drop=True))
-
-
 def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
-    """What memory and arithmetic allow, a line a device and dtype."""
+    """Lines of what memory and arithmetic allow, one a device and dtype."""
     sides = ((site.profile, site.precision_of("target")), (site.draft_profile, site.precision_of("draft")))
     roofs = {
         (profile.name, dtype): profile for profile, precision in sides for dtype in _arithmetic(precision, profile)
@@ -98,14 +94,9 @@ def _roof_line(profile: HardwareProfile, dtype: str, name: str, smallest: float,
     bandwidth, peak = profile.device.memory_bandwidth, profile.device.peak_flops.get(dtype, float("inf"))
     ridge = peak / bandwidth
     corners = sorted({smallest, min(max(smallest, ridge), 4 * largest), max(largest, min(4 * largest, 2 * ridge))})
-    return go.Scatter(
-        x=rounded(corners),
-        y=rounded(min(peak, bandwidth * x) / 1e12 for x in corners),
-        mode="lines",
-        name=name,
-        line={"color": "#808080", "width": 2},
-        hovertemplate=f"{name}<br>%{{y:.3g}} TFLOP/s at %{{x:.3g}} FLOP/byte<extra></extra>",
-    )
+    allowed = (min(peak, bandwidth * x) / 1e12 for x in corners)
+    hover = f"{name}<br>%{{y:.3g}} TFLOP/s at %{{x:.3g}} FLOP/byte<extra></extra>"
+    return curve(rounded(corners), allowed, name, "#808080", hover, mode="lines", line={"width": 2})
 
 
 def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scatter:
@@ -135,7 +126,7 @@ def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scat
 
 
 def _title(table: pd.DataFrame) -> str:
-    """What binds most of each pass's time, of those that come first."""
+    """The title: what binds most of each pass's time, of those that come first."""
     shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_TOLD)
     parts, before = [], None
     for name, row in shares.iterrows():

@@ -9,11 +9,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
-from ssdsim.reports.style import PALETTE, band, bars, colour_of, log_ticks, new_plot, symbol_of, title_of
+from ssdsim.reports.style import PALETTE, band, bars, colour_of, curve, log_ticks, new_plot, symbol_of, title_of
 
 _SECTION = "Requests that arrive"
 _AUTO, AUTO_COLOUR = "auto", "#9560d0"
 _RATE = "requests/s in all"
+_GOOD = "%{x} requests/s: %{y} good, %{customdata} % of all<extra></extra>"
 _MILLISECONDS = {"tpot_ms": "time per output token (ms)", "ttft_ms": "time to the first token (ms)"}
 
 Answer = Mapping[str, Any]
@@ -41,14 +42,14 @@ def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
 
 
 def serving_title(answer: Answer) -> str:
-    """What the run is about."""
+    """The title of the run: what it is about."""
     value = {name: each["value"] for name, each in answer["scenario"].items()}
     where = f"{value['target']} + {value['draft']} on {value['hardware']}, TP {value['tp']}"
     return f"{where}: {answer['points'][0]['workload']['source']}" if answer["points"] else where
 
 
 def serving_lines(answer: Answer) -> list[str]:
-    """Below the sentence."""
+    """The lines below the sentence."""
     said = [f"{_title(name)} from {each['rate']:.1f}" for name, each in answer["capacities"].items()]
     lines = [f"Saturated, in requests/s a replica: {enumerated(said)}."]
     if answer["within_slo"]:
@@ -65,8 +66,11 @@ def _colour(name: str) -> str:
     return AUTO_COLOUR if name == _AUTO else colour_of(name)
 
 
-def _marker(name: str) -> dict[str, Any]:
-    return {"symbol": "x" if name == _AUTO else symbol_of(name), "size": 7}
+def _line(name: str, of: pd.DataFrame, column: str, what: str = "", **more: Any) -> go.Scatter:
+    """A column over the rate, in the look of a strategy or of the schedule."""
+    marker = {"symbol": "x" if name == _AUTO else symbol_of(name), "size": 7}
+    how = {"line": {"dash": _dash(name)}, "marker": marker, **more}
+    return curve(rounded(of["rate"]), of[column].astype(float), f"{_title(name)} {what}".rstrip(), _colour(name), **how)
 
 
 def _dash(name: str) -> str:
@@ -119,15 +123,8 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
     for name, of in rows.groupby("strategy", sort=False):
         for percentile, dash in (("p50", _dash(str(name))), ("p99", "dot")):
             column = f"{metric} {percentile}"
-            plot.add_scatter(
-                x=rounded(of["rate"]),
-                y=rounded(of[column]),
-                name=f"{_title(str(name))} {percentile}",
-                mode="lines+markers",
-                line={"color": _colour(str(name)), "dash": dash},
-                marker=_marker(str(name)),
-                error_y=bars(of[column], of[f"{column} low"], of[f"{column} high"], width=2),
-            )
+            bounds = bars(of[column], of[f"{column} low"], of[f"{column} high"], width=2)
+            plot.add_trace(_line(str(name), of, column, percentile, line={"dash": dash}, error_y=bounds))
     if metric == "tpot_ms":
         mark_crossings(plot, answer)
     seen = rows[[f"{metric} p50", f"{metric} p99"]].astype(float).to_numpy().ravel().tolist()
@@ -141,7 +138,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
         about="The median request, and dotted one in a hundred. Where a strategy is saturated, of this finite run.",
         plot=plot,
         table=rows[columns],
-        provenance=_provenance(answer),
+        provenance=predicted_with(answer),
         interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from what is not known.",
     )
 
@@ -149,15 +146,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
 def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
     plot = new_plot(_RATE, "mean time per output token (ms)", height=380)
     for name, of in rows.groupby("strategy", sort=False):
-        line = {"color": _colour(str(name)), "dash": _dash(str(name))}
-        plot.add_scatter(
-            x=rounded(of["rate"]),
-            y=rounded(of["closed tpot_ms"].astype(float)),
-            name=_title(str(name)),
-            mode="lines+markers",
-            line=line,
-            marker=_marker(str(name)),
-        )
+        plot.add_trace(_line(str(name), of, "closed tpot_ms"))
     mark_crossings(plot, answer)
     plot.update_yaxes(type="log", tickvals=log_ticks(rows["closed tpot_ms"].astype(float)))
     return Figure(
@@ -167,7 +156,7 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
         about="Processor sharing; a line ends where its strategy is saturated.",
         plot=plot,
         table=rows[["rate", "strategy", "gpus", "closed tpot_ms"]],
-        provenance=_provenance(answer),
+        provenance=predicted_with(answer),
         interval="Grey: 95 % of the crossing from what is not known.",
     )
 
@@ -176,16 +165,8 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
     slo = ", ".join(f"{name} {bound:g} ms" for name, bound in answer["slo"].items())
     plot = new_plot(_RATE, f"good requests/s ({slo})", height=400)
     for name, of in rows.groupby("strategy", sort=False):
-        plot.add_scatter(
-            x=rounded(of["rate"]),
-            y=rounded(of["goodput"].astype(float)),
-            name=_title(str(name)),
-            mode="lines+markers",
-            line={"color": _colour(str(name)), "dash": _dash(str(name))},
-            marker=_marker(str(name)),
-            customdata=rounded(100.0 * of["attainment"].astype(float)),
-            hovertemplate="%{x} requests/s: %{y} good, %{customdata} % of all<extra></extra>",
-        )
+        percent = rounded(100.0 * of["attainment"].astype(float))
+        plot.add_trace(_line(str(name), of, "goodput", hover=_GOOD, customdata=percent))
     for name, each in answer["within_slo"].items():
         plot.add_vline(x=each["rate"], line={"color": _colour(name), "width": 1, "dash": "dash"})
     return Figure(
@@ -195,7 +176,7 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
         about=f"Requests a second that keep {slo}. Dashed: the capacity of each strategy, where it was searched.",
         plot=plot,
         table=rows[["rate", "strategy", "goodput", "attainment"]],
-        provenance=_provenance(answer),
+        provenance=predicted_with(answer),
         interval="No interval: the attainment's is in the answer (--json).",
     )
 
@@ -205,14 +186,9 @@ def _fixed_k(answer: Answer) -> Figure:
     rows = pd.DataFrame(list(_fixed_k_rows(answer))).astype({"tpot_ms": float, "low": float, "high": float})
     plot = new_plot("", "mean time per output token (ms)", height=380)
     for number, (load, of) in enumerate(rows.groupby("load", sort=False)):
-        plot.add_scatter(
-            x=of["what"],
-            y=rounded(of["tpot_ms"]),
-            name=str(load),
-            mode="markers",
-            marker={"size": 8, "symbol": number, "color": PALETTE[number % len(PALETTE)]},
-            error_y=bars(of["tpot_ms"], of["low"], of["high"], width=2),
-        )
+        marker, bounds = {"size": 8, "symbol": number}, bars(of["tpot_ms"], of["low"], of["high"], width=2)
+        how: dict[str, Any] = {"mode": "markers", "marker": marker, "error_y": bounds}
+        plot.add_trace(curve(of["what"], of["tpot_ms"], str(load), PALETTE[number % len(PALETTE)], **how))
     plot.update_yaxes(type="log", tickvals=log_ticks(rows["tpot_ms"].dropna()))
     return Figure(
         key="serving-fixed-k",
@@ -221,7 +197,7 @@ def _fixed_k(answer: Answer) -> Figure:
         about="The same requests each time. K 0 for good is decoding without a draft. What is saturated has no mark.",
         plot=plot,
         table=rows,
-        provenance=_provenance(answer),
+        provenance=predicted_with(answer),
         interval="Bars: 95 % of a run of as many requests; none of the closed form.",
     )
 
@@ -229,52 +205,52 @@ def _fixed_k(answer: Answer) -> Figure:
 def _fixed_k_rows(answer: Answer) -> Iterator[dict[str, Any]]:
     """A row a load and K, the policy's after them."""
     for point in answer["points"]:
-        load = "the load" if point["rate"] is None else f"{point['rate']:.3g} requests/s"
         own = point["strategies"][_AUTO]
         by_policy = own["tpot_ms"]["mean"] if own.get("tpot_ms") else {"mean": (own["closed"] or {}).get("tpot_ms")}
         each = {f"K {k}": found for k, found in (point.get("fixed_k") or {}).items()}
         for what, found in {**each, "K by the policy": by_policy}.items():
             ends = {end: found.get(end) for end in ("low", "high")}
-            yield {"load": load, "what": what, "tpot_ms": found["mean"], **ends}
+            yield {"load": _load(point), "what": what, "tpot_ms": found["mean"], **ends}
+
+
+def _load(point: Mapping[str, Any]) -> str:
+    return "the load" if point["rate"] is None else f"{point['rate']:.3g} requests/s"
 
 
 def _minute(answer: Answer) -> Figure:
-    """Of the last load, the schedule where there is one, else the subject."""
+    """The figure of a minute of the last load, of the schedule where there is one, else of the subject."""
     point = answer["points"][-1]
     name = _AUTO if _AUTO in point["strategies"] else answer["verdict"]["subject"]
     minute = point["strategies"][name]["minute"]
     plot = new_plot("s after the start", "requests of a replica", height=340)
     for column, what, colour in (("held", "decoded or processed", PALETTE[0]), ("running", "decoded", _colour(name))):
-        plot.add_scatter(
-            x=rounded(minute["at_s"]), y=minute[column], name=what, mode="lines", line={"color": colour, "shape": "hv"}
-        )
+        line = {"color": colour, "shape": "hv"}
+        plot.add_scatter(x=rounded(minute["at_s"]), y=minute[column], name=what, mode="lines", line=line)
     labels = _labels(answer)
     variants = [int(number) for number in minute["variant"]]
     used = {number: variants.count(number) / len(variants) for number in sorted(set(variants))}
-    about = (
-        ", ".join(f"{labels[n]} {share:.0%}" for n, share in used.items() if n < len(labels)) if name == _AUTO else ""
-    )
-    load = "the load" if point["rate"] is None else f"{point['rate']:.3g} requests/s"
+    said = [f"{labels[n]} {share:.0%}" for n, share in used.items() if n < len(labels)] if name == _AUTO else []
     return Figure(
         key="serving-minute",
         section=_SECTION,
-        title=f"A minute of {_title(name)} at {load}",
-        about=f"Every step is a round. Of the rounds: {about}." if about else "Every step is a round.",
+        title=f"A minute of {_title(name)} at {_load(point)}",
+        about="Every step is a round." + (f" Of the rounds: {', '.join(said)}." if said else ""),
         plot=plot,
         table=pd.DataFrame(minute),
-        provenance=_provenance(answer),
+        provenance=predicted_with(answer),
         interval="No interval: one run.",
     )
 
 
 def _labels(answer: Answer) -> Sequence[str]:
-    """Of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
+    """Labels of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
     if answer.get("variants"):
         return list(answer["variants"])
     labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}
     return [labels.get(number, "") for number in range(max(labels, default=-1) + 1)]
 
 
-def _provenance(answer: Answer) -> str:
+def predicted_with(answer: Answer) -> str:
+    """The profiles and the runtime behind a prediction, in words."""
     profiles = "; ".join(f"{each['profile']}: {each['summary']}" for each in answer["provenance"])
     return f"Predicted. {profiles}. Runtime {answer['runtime']}."

@@ -8,15 +8,17 @@ from typing import Any
 import pandas as pd
 
 from ssdsim.reports.figure import Figure, rounded
-from ssdsim.reports.style import PALETTE, SYMBOLS, log_ticks, new_plot, title_of
+from ssdsim.reports.serving import predicted_with
+from ssdsim.reports.style import PALETTE, SYMBOLS, against_measured, curve, title_of
 
 Answer = Mapping[str, Any]
 
 _WORDS = {"ttft": "time to the first token", "tpot": "time per output token", "e2el": "whole request"}
+_OURS = "predicted_ms"
 
 
 def compared_title(answer: Answer) -> str:
-    """What was compared."""
+    """The title: what was compared."""
     return f"{title_of(answer['strategy'])} against {answer['workload']['source']}"
 
 
@@ -33,36 +35,26 @@ def compared_sentence(answer: Answer) -> str:
 
 def compared_figure(answer: Answer) -> Figure:
     """Percentile against percentile: a perfect prediction lies on the line."""
-    plot = new_plot("measured (ms)", "predicted (ms)", height=460)
-    rows = []
-    for (metric, quantiles), colour, symbol in zip(answer["quantiles"].items(), PALETTE, SYMBOLS, strict=False):
-        what = _WORDS.get(metric, metric)
-        plot.add_scatter(
-            x=rounded(pd.Series(quantiles["measured"])),
-            y=rounded(pd.Series(quantiles["predicted"])),
-            name=what,
-            mode="lines+markers",
-            line={"color": colour},
-            marker={"symbol": symbol, "size": 7},
-            customdata=quantiles["percent"],
-            hovertemplate="p%{customdata}: measured %{x} ms, predicted %{y} ms<extra></extra>",
-        )
-        columns = zip(quantiles["percent"], quantiles["measured"], quantiles["predicted"], strict=True)
-        rows += [{"metric": metric, "percent": p, "measured_ms": m, "predicted_ms": o} for p, m, o in columns]
-    table = pd.DataFrame(rows)
-    ends = [float(table[["measured_ms", "predicted_ms"]].to_numpy().min()), float(table["measured_ms"].max())]
-    plot.add_scatter(x=ends, y=ends, name="equal", mode="lines", line={"color": "#808080", "dash": "dash"})
-    ticks = log_ticks(ends)
-    plot.update_xaxes(type="log", tickvals=ticks)
-    plot.update_yaxes(type="log", tickvals=ticks)
-    profiles = "; ".join(f"{each['profile']}: {each['summary']}" for each in answer["provenance"])
+    quantiles = {
+        metric: pd.DataFrame({"metric": metric, **each}).rename(columns={"measured": "measured_ms", "predicted": _OURS})
+        for metric, each in answer["quantiles"].items()
+    }
+    table = pd.concat(quantiles.values(), ignore_index=True)[["metric", "percent", "measured_ms", _OURS]]
+    plot = against_measured(
+        "(ms)", [float(table[["measured_ms", _OURS]].min().min()), float(table["measured_ms"].max())]
+    )
+    hover = "p%{customdata}: measured %{x} ms, predicted %{y} ms<extra></extra>"
+    for (metric, rows), colour, symbol in zip(quantiles.items(), PALETTE, SYMBOLS, strict=False):
+        what, marker = _WORDS.get(metric, metric), {"symbol": symbol, "size": 7}
+        x, percent = rounded(rows["measured_ms"]), rows["percent"].tolist()
+        plot.add_trace(curve(x, rows[_OURS], what, colour, hover, marker=marker, customdata=percent))
     return Figure(
         key="serving-compared",
         section="Requests that arrive",
         title="Measured against predicted",
-        about="The 1st to the 99th percentile over requests. Below the dashed line the prediction is too fast.",
+        about="The 1st to the 99th percentile over requests. Below the line the prediction is too fast.",
         plot=plot,
         table=table,
-        provenance=f"Measured: {answer['workload']['source']}. Predicted. {profiles}. Runtime {answer['runtime']}.",
+        provenance=f"Measured: {answer['workload']['source']}. {predicted_with(answer)}",
         interval="No interval: one benchmark, one run.",
     )

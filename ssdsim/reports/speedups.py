@@ -64,7 +64,7 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
 
 
 def setter(study: Study, axis: str) -> Callable[[Any], dict[str, Any]]:
-    """How to set ``axis`` at the base point."""
+    """The function that sets ``axis`` at the base point."""
     if axis == "p_hit" and study.base.get("p_hit") is None:
         return _at_hit_rate(study)
     return lambda value: {**study.base, axis: value}
@@ -126,7 +126,7 @@ def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio
 
 
 def _note(study: Study, axis: str) -> str:
-    """What a fan-out and a hit rate have to do with each other in this chart."""
+    """A note on what a fan-out and a hit rate have to do with each other in this chart."""
     if axis == "f" and "p_hit" in study.base:
         return " F is the draft's work only, since the hit rate is given."
     if axis == "p_hit" and "p_hit" not in study.base and not study.unit_free:

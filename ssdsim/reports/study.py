@@ -52,7 +52,7 @@ class Rates:
 
     @property
     def no_room(self) -> str | None:
-        """Why one of the strategies does not fit here."""
+        """The reason why one of the strategies does not fit here."""
         refused = self.configuration.no_room
         return refused.get(self.configuration.subject) or next(iter(refused.values()), None)
 
@@ -137,12 +137,12 @@ class Study:
 
     @cached_property
     def _steps(self) -> Steps:
-        """Figures are of points near each other: what one of them made is there for the next."""
+        """Steps of points near each other: what one figure's point made is there for the next."""
         return Steps()
 
     @cached_property
     def _errors(self) -> dict[int, tuple[TimingErrors, many.Rates]]:
-        """By how many draws there are: the same for all figures."""
+        """The errors by their number of draws: the same for all figures."""
         return {}
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class Study:
 
     @property
     def provenance(self) -> str:
-        """How the numbers were computed and where the timings came from."""
+        """The sentence on how the numbers were computed and where the timings came from."""
         varies = ", at constant durations" if self.configuration.settings["spread"] else ""
         return f"Closed form (exact{varies}). Timings: {self.timings}."
 
@@ -184,7 +184,7 @@ class Study:
         return self.bounds("Bands")
 
     def bounds(self, shown_as: str) -> str:
-        """What intervals rest on, which a figure shows as bands or bars."""
+        """The sentence on what intervals rest on, which a figure shows as bands or bars."""
         sure = all(scenario.known.is_sure for scenario in self.configuration.scenarios.values())
         if self.unit_free:
             return "No interval: durations and tokens are given." if sure else f"{shown_as}: 95 % from {self._tokens}."

@@ -13,7 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from ssdsim import strategies
-from ssdsim.reports.figure import rounded
+from ssdsim.reports.figure import DIGITS, rounded
 
 PALETTE = ("#808080", "#2b82c9", "#d55e00", "#00875f", "#c06a9a", "#b87a00")
 # more than colours, and no multiple of them: where colours come again, symbols tell strategies apart
@@ -49,8 +49,13 @@ def symbol_of(name: str) -> str:
     return SYMBOLS[strategies.ALL.names.index(name) % len(SYMBOLS)]
 
 
+def look_at(place: int) -> tuple[str, str]:
+    """Colour and symbol of the line at a place among others; the first colour is left for what they are held to."""
+    return PALETTE[1 + place % (len(PALETTE) - 1)], SYMBOLS[place % len(SYMBOLS)]
+
+
 def title_of(name: str) -> str:
-    """What a person reads for a strategy."""
+    """The name by which a person knows a strategy."""
     return strategies.ALL.named(name).title
 
 
@@ -94,6 +99,35 @@ def interval(
         showlegend=False,
         **more,
     )
+
+
+def curve(x: Iterable[Any], y: Iterable[float], name: str, colour: str, hover: Any = None, **how: Any) -> go.Scatter:
+    """A line of numbers with its markers, in one colour; where the ``mode`` has no lines, its markers alone."""
+    how = {"mode": "lines+markers", **how}
+    coloured = "line" if "lines" in how["mode"] else "marker"
+    how[coloured] = {"color": colour, **how.get(coloured, {})}
+    return go.Scatter(x=list(x), y=rounded(y), name=name, hovertemplate=hover, **how)
+
+
+def doubling_ticks(low: float, high: float) -> list[int]:
+    """Powers of two between two numbers, as ticks."""
+    return [tick for tick in LOG2_TICKS if low <= tick <= high]
+
+
+def against_measured(what: str, ends: Sequence[float], height: int = 460) -> go.Figure:
+    """An empty plot of measured against predicted on logarithmic axes between ``ends``, with the line of equal ones."""
+    plot = new_plot(f"measured {what}", f"predicted {what}", height=height)
+    ends = [float(f"{end:.{DIGITS}g}") for end in ends]
+    plot.add_trace(curve(ends, ends, "equal", "#808080", mode="lines", line={"width": 1}, hoverinfo="skip"))
+    for axis in (plot.update_xaxes, plot.update_yaxes):
+        axis(type="log", tickvals=log_ticks(ends))
+    return plot
+
+
+def upper_panel(title: str, **how: Any) -> dict[str, Any]:
+    """The layout of a second panel, on the y axis ``y2``, above the first."""
+    above = {"domain": [0.54, 1.0], "title": {"text": title, "standoff": 8}, "automargin": True, **how}
+    return {"yaxis": {"domain": [0.0, 0.46]}, "yaxis2": above}
 
 
 def new_plot(x: str, y: str, height: int = 340, **layout: Any) -> go.Figure:

@@ -1,4 +1,4 @@
-"""How pages look by day and by night: said once, for their CSS and for the plots on them.
+"""The looks of pages by day and by night: said once, for their CSS and for the plots on them.
 
 Texts have a contrast of at least 4.5 against every background that they stand on, edges of what can be pressed 3.
 """
@@ -24,12 +24,12 @@ class Theme:
     grid: str
 
     def css(self) -> str:
-        """What the style sheet reads."""
+        """The text that the style sheet reads."""
         names = ("page", "card", "ink", "faint", "edge")
         return f"color-scheme: {self.name}; " + " ".join(f"--{name}: {getattr(self, name)};" for name in names)
 
     def template(self) -> dict[str, Any]:
-        """Of plots, which let the page shine through."""
+        """The template of plots, which let the page shine through."""
         return template(self.ink, self.grid, self.card, size=12, family=FONT)
 
 

@@ -31,7 +31,7 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class _Slice:
-    """What a track did, in seconds, and the part of a round that it belongs to."""
+    """A piece of work: what a track did, in seconds, and the part of a round that it belongs to."""
 
     track: str
     what: str
@@ -106,7 +106,7 @@ def _alongside(study: Study, groups: Sequence[_Group]) -> str:
 
 
 def _setting(study: Study) -> str:
-    """Whose rounds these are: a trace that another command wrote does not say."""
+    """The sentence on whose rounds these are: a trace that another command wrote does not say."""
     if study.folder.trace is not None:
         return "The simulated rounds are of the run that wrote trace.json, which does not hold its settings."
     also = " The measured ones are of the run that wrote measured_trace.json." if study.folder.measured_trace else ""
@@ -217,7 +217,7 @@ def _some_rounds(slices: Sequence[_Slice]) -> tuple[float, float]:
 
 
 def _round_starts(slices: Sequence[_Slice]) -> list[float]:
-    """Where the target (or a draft on its devices) begins anew after a target pass."""
+    """Starts of rounds: where the target (or a draft on its devices) begins anew after a target pass."""
     starts, passed = [], True
     for this in (s for s in slices if s.track == "target"):
         if passed and this.part in ("verify", "draft"):

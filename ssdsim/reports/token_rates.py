@@ -1,4 +1,4 @@
-"""What a token model says over fan-out, temperature and Saguaro's C."""
+"""Figures of a token model over fan-out, temperature and Saguaro's C."""
 
 from __future__ import annotations
 
@@ -9,37 +9,28 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.reports.figure import rounded
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, band, interval, new_plot
+from ssdsim.reports.style import band, curve, doubling_ticks, interval, look_at, new_plot
 
 if TYPE_CHECKING:
-    from ssdsim.answers.token_model import TokenRates
-
-_COLOURS = PALETTE[1:]
+    from ssdsim.answers.token_rates import TokenRates
 
 
 def miss_curves(rates: TokenRates) -> go.Figure:
-    """How often F guesses miss after a rejection, a line a temperature; with the 95 % interval over contexts."""
+    """Misses of F guesses after a rejection, a line a temperature, with the 95 % interval over contexts."""
     if len(rates.fan_outs) < 2:
         raise InputError("a curve needs rates at more than one fan-out")
     plot = new_plot("fan-out F (guesses; log scale)", "P(miss | a token was rejected)", height=360)
-    plot.update_xaxes(type="log", tickvals=[tick for tick in LOG2_TICKS if tick <= max(rates.fan_outs)])
+    plot.update_xaxes(type="log", tickvals=doubling_ticks(1, max(rates.fan_outs)))
     plot.update_yaxes(type="log", tickformat="~p", tickvals=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
     fan_outs = rates.fan_outs.tolist()
     for at, tau in enumerate(rates.taus.tolist()):
-        name, colour = f"temperature {tau:g}", _COLOURS[at % len(_COLOURS)]
+        name, (colour, symbol) = f"temperature {tau:g}", look_at(at)
         low, high = (1.0 - part[at, 0] for part in (rates.hit.high, rates.hit.low))
         floor = np.maximum(low, 1e-4)
         plot.add_trace(interval(fan_outs, floor.tolist(), high.tolist(), band(colour), name))
-        plot.add_scatter(
-            x=fan_outs,
-            y=rounded(1.0 - rates.hit.value[at, 0]),
-            name=name,
-            legendgroup=name,
-            mode="lines+markers",
-            line={"color": colour, "width": 2},
-            marker={"symbol": SYMBOLS[at % len(SYMBOLS)], "size": 7},
-            hovertemplate=f"{name}: %{{y:.2%}}<extra>F = %{{x}}</extra>",
-        )
+        look = {"line": {"width": 2}, "marker": {"symbol": symbol, "size": 7}}
+        hover = f"{name}: %{{y:.2%}}<extra>F = %{{x}}</extra>"
+        plot.add_trace(curve(fan_outs, 1.0 - rates.hit.value[at, 0], name, colour, hover, legendgroup=name, **look))
     return plot
 
 
@@ -53,16 +44,10 @@ def saguaro(rates: TokenRates) -> go.Figure:
     cs = rates.cs.tolist()
     for at, fan_out in enumerate(rates.fan_outs.tolist()):
         alpha, hit = rates.alpha.value[-1, :, at], rates.hit.value[-1, :, at]
-        plot.add_scatter(
-            x=rounded(alpha),
-            y=rounded(hit),
-            customdata=cs,
-            name=f"F {fan_out}",
-            mode="lines+markers",
-            line={"color": _COLOURS[at % len(_COLOURS)], "width": 2},
-            marker={"symbol": SYMBOLS[at % len(SYMBOLS)], "size": 7},
-            hovertemplate=f"F {fan_out}, C %{{customdata:g}}: %{{x:.1%}} accepted, %{{y:.1%}} hit<extra></extra>",
-        )
+        colour, symbol = look_at(at)
+        look = {"line": {"width": 2}, "marker": {"symbol": symbol, "size": 7}}
+        hover = f"F {fan_out}, C %{{customdata:g}}: %{{x:.1%}} accepted, %{{y:.1%}} hit<extra></extra>"
+        plot.add_trace(curve(rounded(alpha), hit, f"F {fan_out}", colour, hover, customdata=cs, **look))
     for place in (0, len(cs) - 1):  # of the first line, whose ends the others share
         alpha, hit = rates.alpha.value[-1, place, 0], rates.hit.value[-1, place, 0]
         plot.add_annotation(x=float(alpha), y=float(hit), text=f"C {cs[place]:g}", showarrow=False, yshift=-14)

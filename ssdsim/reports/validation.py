@@ -11,7 +11,7 @@ import pandas as pd
 from ssdsim import strategies
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import bars, colour_of, log_ticks, new_plot, symbol_of, title_of
+from ssdsim.reports.style import against_measured, bars, colour_of, curve, symbol_of, title_of
 
 _NEAR = 0.1
 
@@ -22,37 +22,20 @@ def validation(study: Study) -> list[Figure | LeftOut]:
         return [LeftOut("validation", "the folder holds no validation.jsonl (ssdsim validate -o makes one)")]
     table = pd.DataFrame([_row(record) for record in study.folder.validation])
     errors = table["error"].abs()
-    plot = new_plot("measured round (ms)", "predicted round (ms)", height=440)
     ends = [0.9 * table["measured ms"].min(), 1.1 * table["measured ms"].max()]
-    for factor, dash in ((1.0, "solid"), (1 - _NEAR, "dot"), (1 + _NEAR, "dot")):
-        plot.add_scatter(
-            x=rounded(ends),
-            y=rounded(factor * end for end in ends),
-            mode="lines",
-            line={"color": "#808080", "width": 1, "dash": dash},
-            name="equal" if factor == 1.0 else f"±{_NEAR:.0%}",
-            showlegend=factor >= 1.0,
-            legendgroup="equal" if factor == 1.0 else "near",
-            hoverinfo="skip",
-        )
+    plot = against_measured("round (ms)", ends, height=440)
+    near: dict[str, Any] = {"mode": "lines", "line": {"width": 1, "dash": "dot"}, "legendgroup": "near"}
+    for factor in (1 - _NEAR, 1 + _NEAR):
+        y, legend = (factor * end for end in ends), {"showlegend": factor > 1.0, "hoverinfo": "skip"}
+        plot.add_trace(curve(rounded(ends), y, f"±{_NEAR:.0%}", "#808080", **near, **legend))
     for name in (name for name in strategies.ALL.names if name in set(table["strategy"])):
         rows = table[table["strategy"] == name]
-        plot.add_scatter(
-            x=rounded(rows["measured ms"]),
-            y=rounded(rows["predicted ms"]),
-            error_x=bars(rows["measured ms"], rows["low ms"], rows["high ms"]),
-            text=rows["point"],
-            customdata=rounded(100 * rows["error"]),
-            mode="markers",
-            name=title_of(name),
-            marker={"color": colour_of(name), "symbol": symbol_of(name), "size": 9},
-            hovertemplate="%{text}<br>measured %{x:.4g} ms, predicted %{y:.4g} ms (%{customdata:+.1f} %)<extra>"
-            + title_of(name)
-            + "</extra>",
-        )
-    ticks = log_ticks(ends)
-    plot.update_xaxes(type="log", tickvals=ticks)
-    plot.update_yaxes(type="log", tickvals=ticks)
+        said = "%{text}<br>measured %{x:.4g} ms, predicted %{y:.4g} ms (%{customdata:+.1f} %)"
+        how: dict[str, Any] = {"mode": "markers", "marker": {"symbol": symbol_of(name), "size": 9}}
+        how["error_x"] = bars(rows["measured ms"], rows["low ms"], rows["high ms"])
+        how |= {"text": rows["point"], "customdata": rounded(100 * rows["error"])}
+        x, hover = rounded(rows["measured ms"]), f"{said}<extra>{title_of(name)}</extra>"
+        plot.add_trace(curve(x, rows["predicted ms"], title_of(name), colour_of(name), hover, **how))
     return [
         Figure(
             key="validation",

@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
-from ssdsim.reports.figure import Figure, LeftOut, rounded
+from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, SYMBOLS, band, interval, new_plot
+from ssdsim.reports.style import band, curve, interval, look_at, new_plot
 from ssdsim.transformer.operations import ExpertMlp
 
 _LOOKAHEADS = range(13)
@@ -28,9 +28,7 @@ def verification_cost(study: Study) -> list[Figure | LeftOut]:
     table = _table(site, study.seed)
     plot = new_plot("lookahead K (tokens)", "verification of K + 1 tokens / decoding one (×)", height=360)
     for number, batch in enumerate(sorted(set(table["b"].tolist()))):
-        colour, symbol = PALETTE[1 + number % (len(PALETTE) - 1)], SYMBOLS[number % len(SYMBOLS)]
-        for trace in _line(batch, table[table["b"] == batch], colour, symbol):
-            plot.add_trace(trace)
+        plot.add_traces(_line(batch, table[table["b"] == batch], *look_at(number)))
     own = table[(table["b"] == table["b"].min()) & (table["K"] == 3)].iloc[0]
     return [
         Figure(
@@ -64,14 +62,6 @@ def _table(site: Site, seed: int) -> pd.DataFrame:
 def _line(batch: int, rows: pd.DataFrame, colour: str, symbol: str) -> tuple[go.Scatter, go.Scatter]:
     ks, name = rows["K"].tolist(), f"batch {batch}"
     around = interval(ks, rows["low"].tolist(), rows["high"].tolist(), band(colour), name)
-    line = go.Scatter(
-        x=ks,
-        y=rounded(rows["T_v/T_ar"]),
-        name=name,
-        mode="lines+markers",
-        line={"color": colour, "width": 2.5},
-        marker={"size": 7, "symbol": symbol},
-        legendgroup=name,
-        hovertemplate=f"{name}: %{{y:.3f}}×<extra>K = %{{x}}</extra>",
-    )
-    return around, line
+    hover, look = f"{name}: %{{y:.3f}}×<extra>K = %{{x}}</extra>", {"line": {"width": 2.5}, "legendgroup": name}
+    marker = {"size": 7, "symbol": symbol}
+    return around, curve(ks, rows["T_v/T_ar"], name, colour, hover, marker=marker, **look)

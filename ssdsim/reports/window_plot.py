@@ -1,4 +1,4 @@
-"""How much drafting fits into one verification, over one option."""
+"""The figure of how much drafting fits into one verification, over one option."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import plotly.graph_objects as go
 
 from ssdsim.answers.window import AXES
 from ssdsim.base.errors import InputError
-from ssdsim.reports.figure import rounded
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, SYMBOLS, bars, new_plot
+from ssdsim.reports.style import bars, curve, doubling_ticks, look_at, new_plot
 from ssdsim.scenario.options import ALL
 
 _LINES = {
@@ -36,20 +35,15 @@ def window_plot(frame: pd.DataFrame) -> go.Figure:
     if not all(isinstance(value, int | float) for value in x):
         plot.update_xaxes(type="category")
     elif ALL[axis].doubling:
-        plot.update_xaxes(type="log", tickvals=[tick for tick in LOG2_TICKS if tick <= max(x)])
+        plot.update_xaxes(type="log", tickvals=doubling_ticks(1, max(x)))
     for at, (column, name) in enumerate(_LINES.items()):
         values = shown[column].astype(float)
         error = None
         if column == "passes":
             error = bars(values, shown["passes_low"].astype(float), shown["passes_high"].astype(float))
-        plot.add_scatter(
-            x=x,
-            y=rounded(values.where(values > 0.0)),
-            name=name,
-            error_y=error,
-            mode="lines+markers",
-            line={"color": PALETTE[1 + at], "width": 2.5, "dash": ("solid", "dash", "dot")[at]},
-            marker={"symbol": SYMBOLS[at], "size": 8},
-            hovertemplate=f"{name}: %{{y:.0f}}<extra>%{{x}}</extra>",
-        )
+        colour, symbol = look_at(at)
+        line = {"width": 2.5, "dash": ("solid", "dash", "dot")[at]}
+        look = {"line": line, "marker": {"symbol": symbol, "size": 8}, "error_y": error}
+        hover = f"{name}: %{{y:.0f}}<extra>%{{x}}</extra>"
+        plot.add_trace(curve(x, values.where(values > 0.0), name, colour, hover, **look))
     return plot

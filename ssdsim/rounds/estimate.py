@@ -13,7 +13,7 @@ _TITLES = {"fallback": "backup"}
 
 
 def part_title(part: str) -> str:
-    """What a person reads of a part of a round: a miss costs the time of the backup."""
+    """The title of a part of a round for a person: a miss costs the time of the backup."""
     return _TITLES.get(part, part)
 
 

@@ -50,7 +50,7 @@ def stacked(made: Sequence[Averages], free_running: bool = True) -> Averages:
 
 
 def _shared(made: Sequence[FloatOrArray | None]) -> FloatOrArray | None:
-    """Infinite where sequences are independent; None where they are so everywhere."""
+    """A column of what sequences share: infinite where they are independent; None where they are so everywhere."""
     if all(each is None for each in made):
         return None
     width = next(np.shape(each) for each in made if each is not None)
@@ -159,12 +159,12 @@ class Kernel:
 
     @cached_property
     def is_certain(self) -> bool:
-        """Every round yields the same number of tokens and leads to the same state."""
+        """Tell whether every round yields the same number of tokens and leads to the same state."""
         return bool(np.all(np.count_nonzero(self.p, axis=(1, 2)) == 1) and self.forgets)
 
     @cached_property
     def forgets(self) -> bool:
-        """What a round does depends on no state."""
+        """Tell whether what a round does depends on no state."""
         return bool(np.all(self.p == self.p[:1]))
 
     @cached_property

@@ -18,7 +18,7 @@ def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Token
 
 
 def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:
-    """The same of several accepted lengths, which are of the same requests."""
+    """The kernel, or kernels, of several accepted lengths, which are of the same requests."""
     first = accepted[0]
     if first.kinds is None:
         return kernel_of([each.pmf for each in accepted])

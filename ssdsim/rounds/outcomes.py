@@ -83,7 +83,7 @@ class OutcomeBlock:
         return OutcomeBlock(self.states, self.draws[:, :rounds], self.first, rows=rows)
 
     def leads_to(self, state: str) -> NDArray[np.bool_]:
-        """Whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""
+        """Tell whether each sequence ends each round in ``state``, shape ``(b, rounds)``."""
         return np.asarray(self.draws >> 16 == self._number(state))
 
     def _number(self, state: str) -> int:
@@ -102,14 +102,14 @@ class OutcomeBlock:
         return np.asarray(packed & LOW, dtype=np.uint32)
 
     def count_to(self, state: str) -> Draws:
-        """How many sequences end each round in ``state``, shape ``(rounds,)``."""
+        """The number of sequences that end each round in ``state``, shape ``(rounds,)``."""
         if len(self.states) == 2 and state in self.states:
             second = self._packed >> 16
             return np.asarray(second if state == self.states[1] else self.batch - second, dtype=np.uint32)
         return np.asarray(self.leads_to(state).sum(axis=0, dtype=np.uint32))
 
     def count_in(self, state: str) -> Draws:
-        """How many sequences begin each round in ``state``, shape ``(rounds,)``."""
+        """The number of sequences that begin each round in ``state``, shape ``(rounds,)``."""
         return np.asarray((self._before == self._number(state)).sum(axis=0, dtype=np.uint32))
 
     @cached_property
@@ -120,11 +120,11 @@ class OutcomeBlock:
         return np.concatenate([first[:, None], self.draws[:, :-1] >> 16], axis=1)
 
     def any_to(self, state: str) -> Array:
-        """1 in rounds that some sequence ends in ``state``, else 0."""
+        """One (1) in rounds that some sequence ends in ``state``, else 0."""
         return (self.count_to(state) > 0).astype(float)
 
     def any_in(self, state: str) -> Array:
-        """1 in rounds that some sequence begins in ``state``, else 0."""
+        """One (1) in rounds that some sequence begins in ``state``, else 0."""
         return (self.count_in(state) > 0).astype(float)
 
 
@@ -133,7 +133,6 @@ class OutcomeSource(Protocol):
 
     def block(self, rounds: int) -> OutcomeBlock:
         """The next ``rounds`` rounds."""
-        ...
 
 
 class OutcomeTable:
@@ -267,7 +266,7 @@ class ChainedOutcomes(Buffered):
 def chain_states(
     if_first: NDArray[np.bool_], if_second: NDArray[np.bool_], start: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Whether two-state chains are in the first state after each round, shape ``(b, rounds)``.
+    """Tell whether two-state chains are in the first state after each round, shape ``(b, rounds)``.
 
     ``if_first[i, t]`` says so of a round that begins in the first state, ``if_second`` of one that does in the second.
     So a round makes of a state x the state ``offset ^ (x & differs)``, and rounds in a row make one of the same form.
@@ -413,7 +412,7 @@ class ReplayedOutcomes:
 
 
 def steps_one_by_one(tokens: Tokens) -> bool:
-    """Whether rounds must be drawn one after the other, so that several lanes of them are worth while."""
+    """Tell whether rounds must be drawn one after the other, so that several lanes of them are worth while."""
     if tokens.shared is not None and not tokens.is_certain:
         return True
     return isinstance(tokens, Mix) or not (tokens.forgets or len(tokens.states) == 2)

@@ -43,7 +43,7 @@ class ChosenOutcomes(Buffered):
         return np.asarray((1 + np.minimum(accepted, widths)).T, dtype=np.uint32)
 
     def _budgets(self, seen: Array) -> NDArray[np.int64]:
-        """How many drafted tokens have a row, in each round."""
+        """The number of drafted tokens that have a row, in each round."""
         if self._rule.budget is not None:
             return np.full(len(seen), self._rule.budget)
         likeliest = -np.sort(-seen.reshape(len(seen), -1), axis=1)

@@ -15,15 +15,13 @@ _ALL_ALIKE = 1e-9  # a concentration at which all of a batch do the same, as at 
 
 
 class States(Protocol):
-    """What the parts of a round may ask; a probability where rounds are averaged, 0 or 1 where they are drawn."""
+    """Answers to the parts of a round; a probability where rounds are averaged, 0 or 1 where they are drawn."""
 
     def any_in(self, state: str) -> FloatOrArray:
-        """Some sequence of the batch begins the round in ``state``."""
-        ...
+        """P(some sequence of the batch begins the round in ``state``)."""
 
     def any_to(self, state: str) -> FloatOrArray:
-        """Some sequence of the batch ends the round in ``state``."""
-        ...
+        """P(some sequence of the batch ends the round in ``state``)."""
 
 
 class Stationary:
@@ -43,11 +41,11 @@ class Stationary:
         return 1.0 - self.none_to(state)
 
     def none_to(self, state: str) -> FloatOrArray:
-        """No sequence of the batch ends the round in ``state``."""
+        """P(no sequence of the batch ends the round in ``state``)."""
         return self._none(self._averages.to, state)
 
     def one_not_to(self, state: str) -> FloatOrArray:
-        """A sequence does not end the round in ``state``."""
+        """P(a sequence does not end the round in ``state``)."""
         return _others(self._averages.to, state)
 
     def _none(self, shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:

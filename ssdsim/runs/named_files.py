@@ -62,7 +62,7 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
 
 
 def _beside(file: Path) -> tuple[Path, Path]:
-    """How a model's config is quantised, and a profile's runtime."""
+    """Files beside a named one: how a model's config is quantised, and a profile's runtime."""
     return quantisation_file(file), file.with_suffix(SUFFIX)
 
 

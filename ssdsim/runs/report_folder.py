@@ -146,7 +146,7 @@ class RunFolder:
 
     @property
     def measured_alone(self) -> bool:
-        """Whether rows of an engine are all that the folder holds: then there is no scenario to predict."""
+        """Say whether rows of an engine are all that the folder holds: then there is no scenario to predict."""
         return self.measured is not None and not self.options and not self.grid and not self.validation
 
     @property

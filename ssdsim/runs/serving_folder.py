@@ -28,7 +28,7 @@ class ServingFolder:
         self._path = path
 
     def part(self, key: str) -> str | None:
-        """What was kept under a key; None where nothing was."""
+        """Read what was kept under a key; None where nothing was."""
         path = self._path / PARTS / f"{key}.json"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 

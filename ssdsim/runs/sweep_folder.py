@@ -38,7 +38,7 @@ class Part(Protocol):
 
 
 class Plan(Protocol):
-    """What a sweep works out."""
+    """Plan of a sweep: what it works out."""
 
     @property
     def options(self) -> Mapping[str, Any]: ...
@@ -50,7 +50,7 @@ class Plan(Protocol):
         ...
 
     def named(self) -> Sequence[Any]:
-        """What the options that may name files name."""
+        """Values of the options that may name files."""
         ...
 
     def parts(self) -> Sequence[Part]:
@@ -58,7 +58,7 @@ class Plan(Protocol):
         ...
 
     def is_of(self, table: pa.Table) -> bool:
-        """Whether ``table`` may hold the results."""
+        """Say whether ``table`` may hold the results."""
         ...
 
 
@@ -122,7 +122,7 @@ class SweepFolder:
             )
 
     def has(self, part: Part) -> bool:
-        """Whether the part is there and whole."""
+        """Say whether the part is there and whole."""
         if self._results.exists():
             return True
         try:
@@ -162,7 +162,7 @@ def joined(parts: list[pa.Table]) -> pa.Table:
 
 
 def warnings_of(table: pa.Table) -> list[str]:
-    """Which timings behind the rows were extrapolated."""
+    """Warnings of timings behind the rows that were extrapolated."""
     document: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
     return document
 

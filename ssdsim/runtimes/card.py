@@ -31,7 +31,7 @@ CacheDtype = Literal["bfloat16", "float16", "float8"]
 
 @dataclass(frozen=True)
 class Number:
-    """What is known of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
+    """Knowledge of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
 
     ``prior_sd`` is how far an engine may well be from a card of its kind, by which few rows are drawn (None: nothing
     that is fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
@@ -45,7 +45,7 @@ class Number:
 
     @property
     def has_own_error(self) -> bool:
-        """Whether its seconds have another error than the host's in passes and steps."""
+        """Tell whether its seconds have another error than the host's in passes and steps."""
         return self.error != "host_log_sd"
 
 
@@ -164,7 +164,7 @@ class Launches(Card):
 
 
 class Runs(Card):
-    """What the engine can run; no number of a prediction follows from it.
+    """The strategies that the engine can run; no number of a prediction follows from it.
 
     ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
     drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
@@ -180,7 +180,7 @@ class Runs(Card):
     source: str = Field(min_length=1)
 
     def has(self, strategy: str, drafter: str) -> bool:
-        """Whether it runs a strategy, drafted for by that drafter where the strategy has one."""
+        """Tell whether it runs a strategy, drafted for by that drafter where the strategy has one."""
         return strategy in self.strategies and drafter in (self.strategies[strategy] or (drafter,))
 
     @property
@@ -190,7 +190,7 @@ class Runs(Card):
 
 
 class Evidence(Card):
-    """What the numbers rest on; mean absolute relative errors, of the rows fitted and of series that were left out."""
+    """Rows that the numbers rest on; mean absolute relative errors, of rows fitted and of series left out."""
 
     source: str
     rows: int = Field(default=0, ge=0)
@@ -208,7 +208,7 @@ def _check_names(names: Iterable[str], where: str) -> None:
 
 
 class Elsewhere(Card):
-    """What differs where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
+    """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
 
     cache_dtype: CacheDtype | None = None
     numbers: dict[str, NotNegative] = Field(default_factory=dict)
@@ -293,7 +293,7 @@ class Runtime(Card):
 
     @property
     def caching(self) -> Caching:
-        """How it keeps caches of recurrent models."""
+        """The way in which it keeps caches of recurrent models."""
         return Caching(self.states, self.pages_of_states)
 
     def keeping(self, states: StateKeeping | None) -> Runtime:
@@ -328,7 +328,7 @@ class Runtime(Card):
 
     @property
     def summary(self) -> str:
-        """What it adds and what that rests on, in short."""
+        """A line on what it adds and what that rests on."""
         known = self.evidence
         errors = [
             f"{error:.1%} {where}"

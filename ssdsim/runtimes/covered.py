@@ -31,7 +31,7 @@ class Covered(Card):
 
 
 class Away(Card):
-    """What one step away from the rows adds to log-sds, in quadrature.
+    """Additions to log-sds, in quadrature, of one step away from the rows.
 
     To that of seconds beside matrices: ``gpu``, a doubling of a device's arithmetic or of its bandwidth, whichever
     differs more; ``degree``, of the devices; ``size``, of the weights that a token uses; ``batch``, beyond the batches
@@ -58,7 +58,7 @@ OF_WHOLE = ("experts", "experts_gpu")
 
 @dataclass(frozen=True)
 class Case:
-    """What is asked of a card: as :class:`Covered`, of one batch, and of one version where it is known."""
+    """A question to a card: as :class:`Covered`, of one batch, and of one version where it is known."""
 
     device: str
     peak_flops: float
@@ -81,7 +81,7 @@ _PLAIN = ("bfloat16", "float16")
 
 
 def steps(case: Case, covered: Covered) -> tuple[float, ...]:
-    """How many steps the case is away from a setting, each way of :data:`STEPS`."""
+    """The number of steps that the case is away from a setting, each way of :data:`STEPS`."""
     low, high = covered.batches
     gpu = max(
         _doublings(case.peak_flops, covered.peak_flops), _doublings(case.memory_bandwidth, covered.memory_bandwidth)
@@ -130,13 +130,13 @@ class Distance:
 
     @property
     def farther(self) -> Near | None:
-        """The side in which it is the farther."""
+        """The side in which it is farther away."""
         nears = [near for near in (self.beside, self.whole) if near is not None]
         return max(nears, key=lambda near: near.square, default=None)
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """Those that matter: at least a quarter of what the longest adds."""
+        """The ways that matter: at least a quarter of what the longest adds."""
         squares = {**(self.beside.squares if self.beside else {}), **(self.whole.squares if self.whole else {})}
         least = _MATTERS * max(squares.values(), default=0.0)
         return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
@@ -147,7 +147,7 @@ _MATTERS = 0.25
 
 @lru_cache(maxsize=4096)
 def distance(case: Case, covered: tuple[Covered, ...], away: Away) -> Distance:
-    """How far a case is from the settings behind a card, each kind of error from the nearest of its own."""
+    """The distance of a case from the settings behind a card, each kind of error from the nearest of its own."""
     if not covered:
         return Distance()
     squares = [

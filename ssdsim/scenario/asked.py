@@ -1,4 +1,4 @@
-"""What one call asks: :mod:`ssdsim.scenario.points` of a single point, whose mistakes are raised."""
+"""The question of one call: :mod:`ssdsim.scenario.points` of a single point, whose mistakes are raised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Asked:
 
     @classmethod
     def of(cls, given: Mapping[str, Any], steps: Steps | None = None) -> Asked:
-        """What the options ask; ``steps`` may know of others' scenarios.
+        """The question that options ask; ``steps`` may know of others' scenarios.
 
         Raises
         ------
@@ -62,7 +62,7 @@ class Asked:
         return map(found.__getitem__, range(len(found)))
 
     def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
-        """About acceptance and hits of these strategies."""
+        """Warnings about acceptance and hits of these strategies."""
         return warnings_of(tuple(names), settings, self.points.sides.at(0).result, self.site)
 
 

@@ -27,7 +27,7 @@ class _Column:
 
 
 class Columns:
-    """What :class:`ssdsim.base.settings.Settings` hold of one point, of ``size`` points; one has no other values."""
+    """The columns of ``size`` points, with what :class:`ssdsim.base.settings.Settings` hold of each of them."""
 
     def __init__(self, size: int, defaults: Mapping[str, Any]) -> None:
         self.size = size
@@ -35,13 +35,13 @@ class Columns:
         self._columns: dict[str, _Column] = {}
 
     def copy(self) -> Columns:
-        """The same, to settle what others do not."""
+        """A copy, to settle what others do not."""
         columns = Columns(self.size, self._defaults)
         columns._columns = dict(self._columns)
         return columns
 
     def settings(self, row: int) -> Settings:
-        """Those of a point."""
+        """The settings of a point."""
         values, sources = {}, {}
         for name, column in self._columns.items():
             entry = column.entries[column.codes[row]]
@@ -68,7 +68,7 @@ class Columns:
         return self._of_each(name, rows, 0, self._defaults.get(name))
 
     def sources(self, name: str, rows: Rows) -> list[str]:
-        """Where an option's value came from at each of the points, as :meth:`Settings.source` says it."""
+        """The origin of an option's value at each of the points, as :meth:`Settings.source` says it."""
         return self._of_each(name, rows, 1, Settings({}, {}, self._defaults).source(name))
 
     def _of_each(self, name: str, rows: Rows, part: int, nothing: Any) -> list[Any]:
@@ -120,7 +120,7 @@ class Columns:
 
 
 def _key(entry: Entry) -> Any:
-    """What tells entries apart: 1 is not 1.0, nor True, and a list is not a tuple."""
+    """The key that tells entries apart: 1 is not 1.0, nor True, and a list is not a tuple."""
     return told_apart(entry[0]), entry[1]
 
 

@@ -97,7 +97,7 @@ class Configuration(Shown):
 
     @property
     def share_beyond_timings(self) -> float:
-        """How much of a strategy's time in passes is of operations beyond what was timed: the largest over them."""
+        """The share of a strategy's time in passes of operations beyond what was timed: the largest over them."""
         told = filter(None, map(EXTRAPOLATED.fullmatch, self.warnings))
         beyond = {f"{each['operation']}@{each['profile']}" for each in told}
         shares = [0.0]
@@ -127,7 +127,7 @@ class Configuration(Shown):
 
     @cached_property
     def inputs(self) -> tuple[TokenInput, ...]:
-        """What the tokens rest on, each with its standing and who reads it."""
+        """The inputs that the tokens rest on, each with its standing and who reads it."""
         return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
 
     def errors(self, draws: int, seed: int) -> TimingErrors | None:
@@ -136,7 +136,7 @@ class Configuration(Shown):
 
     @property
     def is_sure(self) -> bool:
-        """Nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
+        """True where nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 
@@ -162,7 +162,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
 
 
 def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configuration:
-    """:func:`configure` for who asks often near the same point: ``steps`` remember what they made."""
+    """The configuration as of :func:`configure`, for who asks often near a point: ``steps`` remember what they made."""
     asked = Asked.of(given, steps)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}

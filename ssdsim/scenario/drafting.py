@@ -18,11 +18,11 @@ from ssdsim.speculation.drafter_card import drafters_of
 from ssdsim.transformer.card import Transformer
 
 PUBLISHED = "published: "
-"""How the source of a published acceptance begins."""
+"""The words with which the source of a published acceptance begins."""
 
 
 def draft_of(options: Mapping[str, Any]) -> Draft:
-    """What the settings' drafter drafts with for their target.
+    """The draft of the settings' drafter for their target.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def draft_of(options: Mapping[str, Any]) -> Draft:
 
 
 def _draft(options: Mapping[str, Any], named: str | None) -> Draft:
-    """The drafter's own where nothing is named."""
+    """The draft called ``named``; the drafter's own where nothing is named."""
     return drafters.ALL.named(options["drafter"]).draft(find_transformer(options["target"]), named, options)
 
 
@@ -87,7 +87,7 @@ def check_vocabularies(settings: Settings, names: Iterable[str], site: Site | No
 
 
 def vocabulary_warnings(names: Iterable[str], site: Site | None) -> Iterator[str]:
-    """That a pair is priced which engines refuse, because somebody asked for it."""
+    """A warning that a pair is priced which engines refuse, because somebody asked for it."""
     if site is not None and not one_vocabulary(site.draft, site.target) and any(_drafting(names)):
         yield f"{other_vocabulary(site.draft, site.target)}; priced all the same"
 
@@ -107,7 +107,7 @@ def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
 
 
 def published_warnings(settings: Settings) -> Iterator[str]:
-    """What a published acceptance does not say; where none was published of a head, of which others one was."""
+    """Warnings of what a published acceptance leaves open; where a head has none, of which others one is known."""
     if not settings.source("alpha").startswith(PUBLISHED):
         yield from _unpublished(settings)
         return
@@ -128,7 +128,7 @@ def published_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _unpublished(settings: Settings) -> Iterator[str]:
-    """That an acceptance is a default because nothing was published of the drafter; and of what it was."""
+    """A warning that acceptance is a default, since nothing was published of the drafter; and of what it was."""
     drafter = drafters.ALL.named(settings["drafter"])
     guessed = settings.source("alpha") == DEFAULT and settings["acceptance"] is None
     if (

@@ -18,14 +18,14 @@ UNNAMED = "no engine is named: all strategies are ranked, whichever engine has t
 
 @dataclass(frozen=True)
 class Engine:
-    """What an engine runs with a drafter; ``runs`` is None where nobody named one, or of whom nothing is known."""
+    """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""
 
     runs: Runs | None
     drafter: str
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Engine:
-        """The one whose runtime the options name."""
+        """The engine whose runtime the options name."""
         drafter = options.get("drafter") or DEFAULTS["drafter"]
         named = options.get("runtime")
         return cls(None if named is None else find_runtime(named).runs, drafter)
@@ -35,7 +35,7 @@ class Engine:
         return None if self.runs is None else self.runs.called
 
     def lacks(self, strategy: str) -> str | None:
-        """What it does not have of a strategy, in words that follow its name; None where it runs it."""
+        """The lack of a strategy, in words that follow its name; None where the engine runs it."""
         if self.runs is None or self.runs.has(strategy, self.drafter):
             return None
         if strategy in self.runs.strategies:
@@ -43,7 +43,7 @@ class Engine:
         return f"which {self.runs.called} does not have"
 
     def lacks_devices(self, draft: int, targets: int = 1) -> str | None:
-        """Why a draft has too many devices of its own, or ``targets`` that share them; None where it has not."""
+        """The reason why a draft has too many own devices, or ``targets`` that share them; None where it has not."""
         if self.runs is not None and targets > 1:
             return f"which {self.runs.called} does not have: a draft has one target"
         if self.runs is None or self.runs.draft_gpus is None or draft <= self.runs.draft_gpus:
@@ -53,7 +53,7 @@ class Engine:
         return f"which {self.runs.called} does not have: it drafts {on}"
 
     def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``names`` that it runs.
+        """The strategies of ``names`` that the engine runs.
 
         Raises
         ------
@@ -81,9 +81,7 @@ class Engine:
 
 
 def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:
-    """Which strategies, whose drafts have so many targets, are priced on an engine that a user named and that cannot
-    run them.
-    """
+    """Warnings of strategies, whose drafts have so many targets, priced on a named engine that cannot run them."""
     engine = Engine.of(options)
     for name, sharing in targets.items():
         lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)

@@ -1,4 +1,4 @@
-"""What is given at many points, checked: each value once, and once what a combination of options means."""
+"""The options given at many points, checked: each value once, and once what a combination of options means."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class GridPart:
 
     @property
     def means_what_it_says(self) -> bool:
-        """Whether every value is that of its own option alone: not where one is not given, or a range of another."""
+        """True where each value is of its own option alone: not where one is not given, or a range of another."""
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
             value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values
         )
 
     def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
-        """Of each option its values, all points, and the number of each one's value."""
+        """The values of each option, all points, and the number of each one's value."""
         everywhere = np.arange(len(self))
         once = np.zeros(len(self), dtype=np.intp)
         return {
@@ -87,7 +87,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_points(points: Asked) -> tuple[Columns, list[InputError | None]]:
-    """What is given at each of the points in columns, and what is wrong there, as of :func:`checked`."""
+    """The options given at each of the points in columns, and what is wrong there, as of :func:`checked`."""
     errors: list[InputError | None] = [None] * len(points)
     raw, columns = (Columns(len(points), defaults()) for _ in range(2))
     wrong: dict[int, InputError] = {}
@@ -105,7 +105,7 @@ def of_points(points: Asked) -> tuple[Columns, list[InputError | None]]:
 
 
 def _by_option(points: Asked, errors: list[InputError | None]) -> dict[str, tuple[list[Any], Rows, Rows]]:
-    """Of each option its different values, the points that have one, and the number of each one's value.
+    """The different values of each option, the points that have one, and the number of each one's value.
 
     ``errors`` take why a point has none.
     """

@@ -50,7 +50,7 @@ class SideBySide:
         return len(self.batch)
 
     def taken(self, at: NDArray[np.intp]) -> SideBySide:
-        """Some of them."""
+        """Some of the scenarios, by their numbers."""
         prices, price_of = np.unique(self.price_of[at], return_inverse=True)
         known, known_of = np.unique(self.known_of[at], return_inverse=True)
         made = [self.prices[number] for number in prices], price_of, [self.known[number] for number in known], known_of
@@ -58,7 +58,7 @@ class SideBySide:
 
     @cached_property
     def averages(self) -> Averages:
-        """What their rounds do, in columns."""
+        """The averages of their rounds, in columns."""
         return taken(stacked([each.tokens.averages for each in self.known], self.strategy.free_running), self.known_of)
 
     def devices(self, of: Callable[[Devices], float]) -> NDArray[Any]:
@@ -213,7 +213,7 @@ class Rates:
         look_of = np.arange(self._errors.draws) % LOOKS
 
         def times(name: str) -> Array:
-            """How many times as long a step takes, a row a scenario and a column a draw."""
+            """The factor by which a step takes longer, a row a scenario and a column a draw."""
             now = expected[name][:, None]
             each = np.divide(over[name], now, out=np.ones(over[name].shape), where=now > 0.0)
             return np.broadcast_to(each, (len(rows), LOOKS))[:, look_of]
@@ -233,7 +233,7 @@ class Rates:
 
 
 def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:
-    """Batch and devices are columns with ``axes`` behind the rows."""
+    """The round of all rows; batch and devices are columns with ``axes`` behind the rows."""
     return Round(
         batch=rows.batch[:, *axes],
         gpus=rows.devices(lambda devices: devices.of_a_target).astype(float)[:, *axes],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 RANDOM = "random"
 _ACCEPTANCE = ("alpha", "alpha_concentration")
 CURVES = ("", "_all", "_backup")
-"""What an option's name ends in: hits after a rejection, after all were accepted, after a backup."""
+"""Endings of option names: hits after a rejection, after all were accepted, after a backup."""
 
 
 def settle_pair(settings: Settings) -> None:
@@ -81,13 +81,13 @@ def routed(card: Transformer, settings: Settings, role: Literal["target", "draft
 
 
 def pair_of(options: Mapping[str, Any]) -> str | None:
-    """What was measured of the models as a pair, and on what; None where nothing was."""
+    """The source of what was measured of the models as a pair, and on what; None where nothing was."""
     chosen = chosen_by(options, options.get("temperature"))
     return None if chosen is None else chosen.source
 
 
 def is_given(settings: Settings, name: str) -> bool:
-    """A person said it, so no pair does."""
+    """True where a person said it, so that no pair does."""
     return settings.source(name) == GIVEN
 
 
@@ -97,7 +97,7 @@ def _derive(settings: Settings, name: str, value: Any, source: str) -> None:
 
 
 def _settle_acceptance(settings: Settings, chosen: Chosen) -> None:
-    """Rates by position, or one; and how requests differ."""
+    """Settle rates by position, or one, and how requests differ."""
     if any(is_given(settings, name) for name in _ACCEPTANCE):
         return
     findings = chosen.findings
@@ -130,7 +130,7 @@ def curve_of(chosen: Chosen, whose: str, backup: str | None) -> HitLaw | None:
 
 
 def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: Chosen) -> None:
-    """The law where it fits, else the curve itself."""
+    """Settle the law of hits where it fits, else the curve itself."""
     names = tuple(f"hit_{what}{whose}" for what in ("curve", "c", "r"))
     if law is None or any(is_given(settings, name) for name in names):
         return
@@ -145,7 +145,7 @@ def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: Cho
 
 
 def _settle_batch(settings: Settings, chosen: Chosen) -> None:
-    """How the misses of a batch go together, as was seen in the measured batches nearest in size."""
+    """Settle how the misses of a batch go together, as was seen in the measured batches nearest in size."""
     batches = [each for each in chosen.findings.correlation.batch if each.p_all_hit is not None]
     if settings["b"] == 1 or not batches:
         return
@@ -156,7 +156,7 @@ def _settle_batch(settings: Settings, chosen: Chosen) -> None:
 
 
 def _settle_backup(settings: Settings, chosen: Chosen) -> None:
-    """The fast backup's acceptance and hits: of random tokens, or of the backup that is asked for."""
+    """Settle the fast backup's acceptance and hits: of random tokens, or of the backup that is asked for."""
     if settings["backup"] == "jit":
         return
     asked = settings["pair_backup"]
@@ -230,7 +230,7 @@ _OVERRIDING = (
 
 
 def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
-    """Those that are of a good draft at temperature 0: at a higher one its acceptance and its hits fall."""
+    """Warnings of placeholders, which are of a good draft at temperature 0: at a higher one both its rates fall."""
     if settings["temperature"] == 0.0 or settings["t_sd"] is not None:
         return
     guessed = []
@@ -246,14 +246,14 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
 
 
 def is_placeholder(settings: Settings, name: str) -> bool:
-    """``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
+    """True where ``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
     if name == "alpha":
         return settings["acceptance"] is None and settings.source(name) == DEFAULT
     return _guesses_hits(settings)
 
 
 def _guesses_hits(settings: Settings) -> bool:
-    """The hit curve is the default one."""
+    """True where the hit curve is the default one."""
     names = ("hit_c", "hit_r")
     return (
         not is_given(settings, "p_hit")

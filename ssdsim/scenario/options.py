@@ -100,7 +100,7 @@ def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def heading(option: Option) -> str:
-    """What help lists an option below: its section, or the titles of the strategies or drafters that have it."""
+    """The heading that help lists an option below: its section, or the titles of who has it."""
     if option.section is not None:
         return option.section.value
     owners = (*strategies.ALL, *drafters.ALL)
@@ -174,7 +174,7 @@ def _by_name(triples: Iterable[tuple[str, float, float]]) -> dict[str, tuple[flo
 
 
 def _rising(said: str, name: str, low: float, high: float) -> tuple[float, float]:
-    """Both ends; InputError, quoting what was ``said``, where one is no such number or they fall."""
+    """The ends, checked; InputError, quoting what was ``said``, where one is no such number or they fall."""
     for end in (low, high):
         ALL[name].checked(end)
     if not low <= high:
@@ -212,7 +212,7 @@ def as_python(value: Any) -> Any:
 
 
 def check_combination(given: Mapping[str, Any]) -> None:
-    """An option that changes nothing in this call is a mistake, not a preference."""
+    """Refuse an option that changes nothing in this call: it is a mistake, not a preference."""
     for name, exclusion, others in _exclusions:
         if name in given and exclusion.holds(name, given):
             for other in others:

@@ -24,7 +24,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 @dataclass(frozen=True)
 class Drafting:
-    """What drafts, on which device, in which format, and the network to it."""
+    """The draft's card, device and format, and the network to it."""
 
     card: Transformer
     profile: HardwareProfile
@@ -33,7 +33,7 @@ class Drafting:
 
 
 def drafting_of(settings: Settings) -> Drafting | None:
-    """What drafts and where; None where times are unit-free."""
+    """The draft and its place; None where times are unit-free."""
     if settings["t_sd"] is not None:
         return None
     if settings["draft_hardware"] is None:
@@ -106,7 +106,7 @@ def _with_states(card: Transformer, settings: Settings) -> Transformer:
 
 
 def _settle_states(settings: Settings, runtime: Runtime, *cards: Transformer) -> None:
-    """What is kept of recurrent layers, where a model has some."""
+    """Settle what is kept of recurrent layers, where a model has some."""
     recurrent = next((card.recurrent for card in cards if card.recurrent is not None), None)
     if recurrent is None:
         given = next((name for name in ("state_dtype", "states") if settings[name] is not None), None)

@@ -29,11 +29,11 @@ class PricedAgain:
     _known: dict[Any, Mapping[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def moved_by(self, change: Change) -> Change:
-        """What of a change the prices read."""
+        """The part of a change that the prices read."""
         return {name: value for name, value in change.items() if name in self.reads}
 
     def seconds(self, change: Change) -> Mapping[str, float]:
-        """Of each step under it."""
+        """Seconds of each step under a change."""
         key = tuple(self.moved_by(change).items())
         if key not in self._known:
             changed = settings_under(self.settings, change)

@@ -57,7 +57,7 @@ def _facts(option: Option) -> Iterator[str]:
 
 
 def _excluded(option: Option) -> Iterator[str]:
-    """What is said of this option beside those that exclude it."""
+    """Sentences on this option beside those that exclude it."""
     for other in ALL.values():
         for exclusion in other.excludes:
             if option.name in names_of(exclusion.others):
@@ -65,7 +65,7 @@ def _excluded(option: Option) -> Iterator[str]:
 
 
 def _excludes(option: Option) -> Iterator[str]:
-    """What is said of those that this option excludes."""
+    """Sentences on the options that this one excludes."""
     for exclusion in option.excludes:
         names = names_of(exclusion.others)
         yield _prose(
@@ -90,7 +90,7 @@ def _code(words: Iterable[str]) -> str:
 
 
 def _prose(text: str) -> str:
-    """Flags as code; no other character is Markdown's."""
+    """The text in Markdown, with flags as code; no other character is Markdown's."""
     return _FLAG.sub(r"`\g<0>`", re.sub(r"([\\|*_\[\]<>])", r"\\\1", text))
 
 

@@ -1,4 +1,4 @@
-"""One strategy, configured: what closed form, Monte Carlo, SimPy and real ranks all read."""
+"""A configured strategy: what closed form, Monte Carlo, SimPy and real ranks all read."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Scenario(Shown):
 
     @property
     def tokens(self) -> Tokens:
-        """What a round does to a sequence."""
+        """The effect of a round on a sequence."""
         return self.known.tokens
 
     @property
     def steps(self) -> Mapping[str, Step]:
-        """What a round costs, with all errors."""
+        """The steps of a round and their costs, with all errors."""
         return self.priced.steps
 
     @property
@@ -70,7 +70,7 @@ class Scenario(Shown):
 
     @property
     def drawn_from(self) -> Tokens:
-        """What rounds are drawn from: the tokens, or a rule of which they are the mean."""
+        """The source of drawn rounds: the tokens, or a rule of which they are the mean."""
         return self.same_rounds or self.strategy.drawn_from(self.tokens, self.settings, self.steps, self.drafter)
 
     @property

@@ -43,17 +43,17 @@ class TokenInput:
 
     @property
     def what(self) -> str:
-        """What a person would measure to know it: acceptance, or hits."""
+        """The thing to measure in order to know it: acceptance, or hits."""
         return HITS if Group.HITS in ALL[self.name].groups else ACCEPTANCE
 
     @property
     def is_open(self) -> bool:
-        """Whether it may lie anywhere in a range."""
+        """True where it may lie anywhere in a range."""
         return self.within is not None and self.within[0] < self.within[1]
 
 
 def token_inputs(settings: Settings, read: Iterable[str]) -> tuple[TokenInput, ...]:
-    """Those among the options that were ``read``."""
+    """The token inputs among the options that were ``read``."""
     wanted = frozenset(read)
     names = [name for name in members(Group.ACCEPTANCE) if name in wanted and settings[name] is not None]
     if not names:
@@ -88,7 +88,7 @@ def _measured(name: str, settings: Settings) -> str:
 
 
 def by_standing(inputs: Iterable[TokenInput]) -> dict[Standing, list[str]]:
-    """Their names, from what is known best to what nobody knows; only the standings that there are."""
+    """Names of inputs, from what is known best to what nobody knows; only the standings that there are."""
     names_by_standing: dict[Standing, list[str]] = {standing: [] for standing in get_args(Standing)}
     for each in inputs:
         names_by_standing[each.standing].append(each.name)
@@ -96,7 +96,7 @@ def by_standing(inputs: Iterable[TokenInput]) -> dict[Standing, list[str]]:
 
 
 def of_all(inputs: Mapping[str, Sequence[TokenInput]]) -> tuple[TokenInput, ...]:
-    """Those of several strategies, by their names, each once with who reads it; in the order of the options."""
+    """The inputs of several strategies, by their names, each once with who reads it; in the order of the options."""
     token_inputs: dict[str, TokenInput] = {}
     for strategy, each in inputs.items():
         for one in each:

@@ -35,14 +35,14 @@ _SURE = 1e-6
 _HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
 
 Change = Mapping[str, Any]
-"""Options that are others, by their names."""
+"""Options that have other values, by their names."""
 
 Moves = Mapping[str, Averages]
-"""What one standard deviation adds to the averages, by direction."""
+"""Additions to the averages by one standard deviation, by direction."""
 
 
 class KnownTokens:
-    """What a strategy's round does to a sequence, on which ``inputs`` that rests, and how it moves with them.
+    """A strategy's tokens in a round, on which ``inputs`` these rest, and how they move with them.
 
     ``open`` are the inputs that may lie anywhere in a range.
     """
@@ -60,12 +60,12 @@ class KnownTokens:
 
     @property
     def is_sure(self) -> bool:
-        """Nothing about its tokens may be otherwise."""
+        """True where nothing about its tokens may be otherwise."""
         return not self.open and not self._directions
 
     @cached_property
     def moves(self) -> Moves:
-        """Empty without a measured pair."""
+        """The moves of its averages, by direction; none without a measured pair."""
         return moves(*self._of, self._directions)
 
     def over_ranges(self, errors: TimingErrors) -> Averages:
@@ -82,12 +82,12 @@ class KnownTokens:
         return self._by_looks[looks]
 
     def changes(self, errors: TimingErrors) -> Sequence[Change]:
-        """What is otherwise at each look of :meth:`by_look`."""
+        """Changes at each look of :meth:`by_look`."""
         return self._changes(looks_over(self.open, errors))
 
     @cached_property
     def changes_at_ends(self) -> Sequence[Change]:
-        """What is otherwise at each look of :attr:`ends`."""
+        """Changes at each look of :attr:`ends`."""
         return self._changes(looks_at_ends(self.open))
 
     @cached_property
@@ -98,7 +98,7 @@ class KnownTokens:
         return taken(self._stacked(distinct), np.array([distinct.index(look) for look in looks]))
 
     def under(self, change: Change) -> Averages:
-        """What rounds do where these options are others; remembered, since scenarios at other prices ask the same."""
+        """Averages of rounds where options are others; remembered, since scenarios at other prices ask the same."""
         key = tuple(change.items())
         if key not in self._under:
             self._under[key] = averages_under(*self._of, change)
@@ -114,7 +114,7 @@ class KnownTokens:
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
-    """How a strategy's rounds move with what is uncertain; ``settings`` are those that its kernel was made with."""
+    """The moves of a strategy's rounds with what is uncertain; ``settings`` are those that its kernel was made with."""
     averages: dict[str, Averages] = {}
     for each in uncertain:
         high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
@@ -152,13 +152,13 @@ def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Aver
 
 
 def _without_negatives(pmf: Array) -> Array:
-    """What a linear move left of a distribution."""
+    """The distribution that a linear move left, without its negative parts."""
     kept = np.maximum(pmf, 0.0)
     return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
 
 
 def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Change) -> Averages:
-    """What rounds do where options are others, and the outcomes that are cached are held."""
+    """Averages of rounds where options are others, and the outcomes that are cached are held."""
     return strategy.kernel(settings_under(settings, change), drafter).averages
 
 
@@ -185,7 +185,7 @@ class Direction:
 
 
 def directions(settings: Settings, sds: float) -> Iterator[Direction]:
-    """What a pair leaves uncertain, ``sds`` standard deviations up and down; nothing without a pair."""
+    """Uncertain rates of a pair, ``sds`` standard deviations up and down; nothing without a pair."""
     chosen = chosen_in(settings)
     if chosen is None:
         return

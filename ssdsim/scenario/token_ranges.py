@@ -17,7 +17,7 @@ from ssdsim.scenario.standing import TokenInput
 LOOKS = 64
 """Looks over the ranges, a stratum each: a Latin hypercube. Each meets as many draws of the timings' errors."""
 ENDS = 128
-"""Chosen by chance, alike for every seed: of four ranges they hold every corner but in a run of bad luck."""
+"""Looks at ends, chosen by chance, alike for every seed: of four ranges they hold all corners but by bad luck."""
 
 Look = tuple[float, ...]
 """A value of each input, in their order."""

@@ -451,6 +451,6 @@ class Searched(TypedDict, total=False):
 
 
 class Axes(Searched, total=False):
-    """As :class:`Searched`, of a verb that has no batch of its own."""
+    """The options of :class:`Searched`, of a verb that has no batch of its own."""
 
     b: Several[int]

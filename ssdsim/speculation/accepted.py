@@ -43,7 +43,7 @@ class Accepted:
 def accepted_by_options(
     options: Mapping[str, Any], tokens: int, first: int = 0, last_continues: bool = False
 ) -> Accepted:
-    """What ``--acceptance``, ``--alpha`` and ``--alpha-concentration`` say of a draft of ``tokens`` tokens.
+    """Accepted of a draft of ``tokens`` tokens, by ``--acceptance``, ``--alpha`` and ``--alpha-concentration``.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def accepted_by_options(
 
 
 def _continues(options: Mapping[str, Any], rates: Sequence[float], tokens: int, last_continues: bool) -> bool:
-    """Whether the last rate is that of later positions: a pair's only as far as its K, unless somebody extrapolates."""
+    """Tell whether later positions have the last rate: a pair's as far as its K, unless somebody extrapolates."""
     if options["pair"] is None or len(rates) >= tokens:
         return last_continues
     return bool(options["extrapolate"])

@@ -73,13 +73,13 @@ def hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
 
 
 def _backup_curves(options: Mapping[str, Any], curve: Curve, curve_all: Curve) -> tuple[Curve, Curve]:
-    """The same after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
+    """The curves after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
     own = _other(options, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
     return (curve, curve_all) if own is None else (own, own)
 
 
 def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | None:
-    """A curve of its own, whose law takes from the first what is not said of it; None where nothing is."""
+    """A curve of another case, whose law takes from the first what is not said of it; None where nothing is."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])
     return _law(

@@ -158,7 +158,7 @@ def drawn_long_run(
 
 
 def _quantile(below: Array, level: Array) -> NDArray[Any]:
-    """How many of the ascending ``below``, shape ``(..., K)``, are at most each level, shape ``(..., levels)``."""
+    """The number of the ascending ``below``, shape ``(..., K)``, at most each level, shape ``(..., levels)``."""
     rows = below.reshape(-1, below.shape[-1])
     distinct, which = np.unique(rows, axis=0, return_inverse=True)
     places = np.array([np.searchsorted(row, level, side="right") for row in distinct])

@@ -21,7 +21,7 @@ _KIND = "drafter card"
 
 
 class Published(Card):
-    """What was seen to be accepted of a drafter's chains of ``k`` tokens on some ``data``.
+    """Tokens that were seen to be accepted of a drafter's chains of ``k`` tokens on some ``data``.
 
     ``rates[i]`` is P(token i + 1 accepted | those before it are). Where only the mean ``tokens`` of a round (bonus
     token included) are published, the rates are the one that yields so many (``derived`` says so). ``found`` is the
@@ -55,7 +55,7 @@ class Published(Card):
 
     @property
     def about(self) -> str:
-        """What the numbers were measured on, and whose they are."""
+        """The data that the numbers were measured on, and whose they are."""
         temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
         means = " (a mean length, as one rate)" if not self.rates else ""
         return f"{self.data}{temperature}, {self.source}{means}"

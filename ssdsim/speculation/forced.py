@@ -19,7 +19,7 @@ _LAWS = ("synthetic", "multinomial")
 
 
 def is_forced(text: str) -> bool:
-    """Whether ``text`` asks for forced acceptance, rather than naming a file."""
+    """Tell whether ``text`` asks for forced acceptance, rather than naming a file."""
     return text.split(":", 1)[0] in _LAWS and ":" in text
 
 

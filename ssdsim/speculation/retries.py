@@ -49,7 +49,7 @@ class Retrying:
 
     @cached_property
     def retries(self) -> float:
-        """Share of rounds that end with one."""
+        """Share of rounds that end with a retry."""
         return float(self.long_run[-1])
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
@@ -39,10 +40,6 @@ Architecture = Literal[
     "nemotron_h",
     "transformer-shaped",
 ]
-
-
-MOST_DEVICES = 32
-"""That a model is shared by, of those that are proposed."""
 
 
 class Weights(Card):
@@ -157,7 +154,7 @@ class Transformer(Card):
 
     @property
     def whole_layers(self) -> int:
-        """Of a mixer and a feed-forward each: two layers that are one of both count as one."""
+        """Layers of a mixer and a feed-forward each: two that are one of both count as one."""
         return -(-(self.mixers + self.mlps) // 2)
 
     @property
@@ -191,7 +188,7 @@ class Transformer(Card):
 
     @property
     def active_parameters(self) -> int:
-        """Those that a token uses: all but the experts that it is not sent to. The embedding counts whole."""
+        """Weights that a token uses: all but the experts that it is not sent to. The embedding counts whole."""
         if self.experts is None:
             return self.parameters
         idle = self.experts.count - self.experts.per_token
@@ -199,14 +196,21 @@ class Transformer(Card):
 
     @property
     def expert_parameters(self) -> int:
-        """Of one routed expert of one layer."""
+        """Weights of one routed expert of one layer."""
         if self.experts is None:
             return 0
         return self.mlp_matrices * (self.experts.latent_width or self.hidden_size) * self.experts.width
 
     @property
+    def latent_projections(self) -> int:
+        """Weights before and after experts that work on fewer values; every device has them whole."""
+        return (
+            0 if self.experts is None else 2 * self.expert_layers * self.hidden_size * (self.experts.latent_width or 0)
+        )
+
+    @property
     def mlp_matrices(self) -> int:
-        """Of a feed-forward: gate, up and down, or no gate."""
+        """Matrices of a feed-forward: gate, up and down, or no gate."""
         return 3 if self.gated_mlp else 2
 
     @property
@@ -230,8 +234,8 @@ class Transformer(Card):
             by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
-            shared = self.mlp_matrices * self.experts.shared_width + 2 * (self.experts.latent_width or 0)
-            by_part["mlp"] += self.expert_layers * self.hidden_size * shared
+            shared = self.mlp_matrices * self.experts.shared_width
+            by_part["mlp"] += self.expert_layers * self.hidden_size * shared + self.latent_projections
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
             small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
             by_part["activations"] += self.expert_layers * small * self.hidden_size
@@ -340,11 +344,11 @@ class Transformer(Card):
 
 @lru_cache(maxsize=1024)  # asked at every point of a sweep, as is the next
 def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
-    by_format: dict[tuple[str, int], int] = {}
+    by_format: dict[tuple[str, int], int] = defaultdict(int)
     for part, count in card.parameters_by_part.items():
-        kept = precision.of(part)
-        devices = experts_on if part == "experts" else tp
-        by_format[kept, devices] = by_format.get((kept, devices), 0) + count
+        kept, whole = precision.of(part), card.latent_projections if part == "mlp" else 0
+        by_format[kept, 1] += whole
+        by_format[kept, experts_on if part == "experts" else tp] += count - whole
     return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
 
 
@@ -376,75 +380,6 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
 
 def _shard(kv_heads: int, tp: int) -> int:
     return max(1, kv_heads // tp)
-
-
-def check_tensor_parallel(card: Transformer, tp: int, ep: int = 1) -> None:
-    """Raise :class:`InputError` unless ``tp`` devices can share the heads and the MLPs of ``card`` evenly.
-
-    ``ep`` groups of them hold different experts.
-    """
-    check_expert_parallel(card, tp, ep)
-    if tp < 1 or not _divides(card, tp, ep):
-        widths = ", ".join(f"{what} {width}" for what, width in _widths(card).items())
-        widths = f"{card.recurrent.heads} recurrent heads, {widths}" if card.recurrent else widths
-        raise InputError(
-            f"tp {tp} does not divide {card.name} ({card.heads} heads, {card.kv_heads} kv heads, "
-            f"{widths}); allowed: {', '.join(map(str, legal_tensor_parallel(card, ep)))}"
-        )
-
-
-def check_expert_parallel(card: Transformer, tp: int, ep: int) -> None:
-    """Raise :class:`InputError` unless the experts of ``card`` can lie on ``ep`` groups of ``tp`` devices."""
-    if ep == 1:
-        return
-    if card.experts is None:
-        raise InputError(f"ep {ep}: {card.name} has no experts to spread; give ep 1")
-    count = card.experts.count
-    allowed = [degree for degree in range(1, tp + 1) if tp % degree == 0 and count % degree == 0]
-    if ep not in allowed:
-        raise InputError(
-            f"ep {ep} must divide tp {tp} and the {count} experts of {card.name}; allowed: "
-            f"{', '.join(map(str, allowed))}"
-        )
-
-
-def _widths(card: Transformer) -> dict[str, int]:
-    """Of the MLPs that are shared between devices."""
-    experts = card.experts
-    widths = {"MLP": card.intermediate_size if card.dense_layers else 0}
-    if experts is not None:
-        widths |= {"expert": experts.width, "shared expert": experts.shared_width}
-    return {what: width for what, width in widths.items() if width}
-
-
-def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:
-    """The tensor-parallel degrees that share ``card`` evenly, with its experts in ``ep`` groups of the devices."""
-    return list(_legal_tensor_parallel(card, ep))
-
-
-@lru_cache(maxsize=1024)
-def legal_expert_parallel(card: Transformer, tp: int) -> tuple[int, ...]:
-    """The numbers of groups of ``tp`` devices that may hold different experts of ``card``, 1 among them.
-
-    None at all where so many devices share it in no way; a model without experts has no other than 1.
-    """
-    count = card.experts.count if card.experts else 1
-    return tuple(ep for ep in range(1, tp + 1) if tp % ep == 0 and count % ep == 0 and _divides(card, tp, ep))
-
-
-@lru_cache(maxsize=256)
-def _legal_tensor_parallel(card: Transformer, ep: int) -> tuple[int, ...]:
-    return tuple(tp for tp in range(ep, MOST_DEVICES + 1, ep) if _divides(card, tp, ep))
-
-
-def _divides(card: Transformer, tp: int, ep: int) -> bool:
-    # Fewer kv heads than devices are replicated, as every engine does; a remainder is not. A latent cache has no heads.
-    kv_heads = [] if card.latent else [card.kv_heads] + ([card.window_heads[0]] if card.window else [])
-    kv_heads += [card.recurrent.key_heads] if card.recurrent else []
-    kv_even = all(heads % tp == 0 or tp % heads == 0 for heads in kv_heads)
-    widths = ((width, tp // ep if what == "expert" else tp) for what, width in _widths(card).items())
-    heads = (card.heads, card.recurrent.heads) if card.recurrent else (card.heads,)
-    return all(each % tp == 0 for each in heads) and kv_even and all(width % devices == 0 for width, devices in widths)
 
 
 def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") -> Transformer:

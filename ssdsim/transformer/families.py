@@ -21,7 +21,7 @@ MOST_LAYERS = 10_000
 
 @dataclass(frozen=True)
 class Family:
-    """How one ``model_type`` is read: fields that configs leave unsaid, and those that they say in their own way."""
+    """Reader of one ``model_type``: fields that configs leave unsaid, and those that they say in their own way."""
 
     architecture: str
     unsaid: Fields = field(default_factory=dict)
@@ -227,7 +227,7 @@ def _gated_delta(config: ConfigValues) -> Fields:
     return {
         "recurrent": recurrent if recurrent["layers"] else None,
         "attention_gate": config.flag("attn_output_gate", True),
-        "mtp_layers": config.some("mtp_num_hidden_layers"),
+        "mtp_layers": config.some("mtp_num_hidden_layers") or config.some("num_nextn_predict_layers"),
     }
 
 
@@ -295,7 +295,7 @@ def _kimi_linear(config: ConfigValues, layers: int) -> Fields:
 
 
 def layers_of_kimi(config: ConfigValues) -> list[str]:
-    """Which are said by their numbers, from 1 on; each must be one or the other."""
+    """Kinds of the layers, which are told by their numbers from 1 on; each must be one or the other."""
     said = ConfigValues(config.file, config.object("linear_attn_config"))
     states, full = set(said.layers_in("kda_layers")), set(said.layers_in("full_attn_layers"))
     numbers = range(1, _number_of_layers(config) + 1)
@@ -309,7 +309,7 @@ _NEMOTRON_TYPES = {"mamba": "recurrent", "attention": "attention", "mlp": "mlp",
 
 
 def layers_of_nemotron(config: ConfigValues) -> list[str]:
-    """A letter each, or a word each; a layer is one of the four and nothing else."""
+    """Kinds of the layers, by a letter or a word each; a layer is one of the four and nothing else."""
     return _nemotron_blocks(config, "hybrid_override_pattern", "layers_block_type")
 
 
@@ -356,7 +356,7 @@ def _nemotron_h(config: ConfigValues, layers: int) -> Fields:
 
 
 def _nemotron_mtp(config: ConfigValues) -> int:
-    """Its head is a layer with attention and one with experts."""
+    """The number of MTP heads, each of which is a layer with attention and one with experts."""
     heads = config.some("num_nextn_predict_layers")
     if not heads:
         return 0

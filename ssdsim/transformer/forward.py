@@ -9,10 +9,11 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
-from ssdsim.transformer.card import Transformer, check_expert_parallel, check_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard
+from ssdsim.transformer.sharing import check_expert_parallel, check_tensor_parallel
 
 Op = TypeVar("Op", bound=Operation)
 
@@ -21,7 +22,7 @@ DATA_PARALLEL = "data-parallel"
 
 
 def degrees(tp: int, ep: int, data_parallel: bool) -> str:
-    """How a model is shared by its devices, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
+    """The degrees by which devices share a model, in short: ``TP 8``, ``TP 8, EP 8``, ``DP 8, EP 8``."""
     apart = f", EP {ep}" if ep > 1 else ""
     return f"{'DP' if data_parallel else 'TP'} {tp}{apart}"
 
@@ -55,7 +56,7 @@ class ForwardPass:
 
     @property
     def attention(self) -> Attention:
-        """That of one layer, by heads, which knows the pass's sequences and the tokens of each."""
+        """The attention of one layer, by heads, which knows the pass's sequences and the tokens of each."""
         return next(op for op in self.layer if isinstance(op, Attention))
 
     def operations(self) -> Iterator[Operation]:
@@ -71,7 +72,7 @@ class ForwardPass:
         return self._counted
 
     def those(self, kind: type[Op]) -> list[tuple[Op, int]]:
-        """Of one kind, with the number of times each runs."""
+        """The operations of one kind, with the number of times each runs."""
         return self._by_kind.get(kind, [])
 
     @cached_property
@@ -110,12 +111,12 @@ class ForwardPass:
 
     @cached_property
     def over_prompts(self) -> bool:
-        """Whether parts of prompts are among its tokens."""
+        """Tell whether parts of prompts are among its tokens."""
         return bool(self.those(PrefillAttention) or self.those(PrefillRecurrence))
 
     @cached_property
     def over_trees(self) -> bool:
-        """Whether the tokens of a sequence are branches, under a mask."""
+        """Tell whether the tokens of a sequence are branches, under a mask."""
         by_heads, latent = self.those(Attention), self.those(LatentAttention)
         return any(op.masked for op, _ in by_heads) or any(op.masked for op, _ in latent)
 

@@ -127,7 +127,7 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
 
 
 def _dense_width(target: Transformer) -> int:
-    """Of the target's dense MLP; of a mixture without one, that of the experts that a token uses."""
+    """The width of the target's dense MLP; of a mixture without one, that of the experts that a token uses."""
     experts = target.experts
     if experts is None or target.dense_layers:
         return target.intermediate_size
@@ -135,13 +135,13 @@ def _dense_width(target: Transformer) -> int:
 
 
 def medusa_parameters(target: Transformer, heads: int) -> int:
-    """Of so many Medusa heads: a block h -> h and a matrix h -> V each (148 million of a 7B model)."""
+    """Weights of so many Medusa heads: a block h -> h and a matrix h -> V each (148 million of a 7B model)."""
     return heads * target.hidden_size * (target.hidden_size + target.vocab_size)
 
 
 @lru_cache(maxsize=1024)
 def medusa_heads(target: Transformer, heads: int, batch: int, tp: int, precision: Precision) -> ForwardPass:
-    """So many Medusa heads over the last accepted token of each sequence (arXiv 2401.10774), unquantised.
+    """A pass of so many Medusa heads over the last accepted token of each sequence (arXiv 2401.10774), unquantised.
 
     The block with its residual is on every device whole, the matrix to the vocabulary shared.
     """

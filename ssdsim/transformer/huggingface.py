@@ -12,7 +12,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
-from ssdsim.transformer.modules import modules_of
+from ssdsim.transformer.modules import modules_of, mtp_places
 from ssdsim.transformer.quantisation import quantised
 
 _DTYPES = ("bfloat16", "float16", "float32")
@@ -22,7 +22,7 @@ _OUTSIDE = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings"
 
 
 def is_config(path: Path) -> bool:
-    """Whether ``path`` is a ``config.json`` file or a folder that holds one."""
+    """Tell whether ``path`` is a ``config.json`` file or a folder that holds one."""
     return (isdir(path) and isfile(path / "config.json")) or (isfile(path) and path.suffix == ".json")
 
 
@@ -84,7 +84,7 @@ def _to_card(config: ConfigValues) -> Transformer:
     }
     card |= family.unsaid | family.own(config, layers) | _eagle3(config)
     modules = modules_of(card, kinds)
-    kept = quantised(config.object("quantization_config"), _beside(file), modules, file)
+    kept = quantised(config.object("quantization_config"), _beside(file), modules, mtp_places(layers), file)
     weights = kept.get("weights", {})
     if "mlp" not in modules and "experts" in weights:
         weights["mlp"] = weights["experts"]  # the model has no others
@@ -95,13 +95,13 @@ def _to_card(config: ConfigValues) -> Transformer:
 
 
 def _max_context(config: ConfigValues) -> int:
-    """Kimi Linear calls it ``model_max_length``."""
+    """The longest context, which Kimi Linear calls ``model_max_length``."""
     known = any(config.values.get(key) is not None for key in ("max_position_embeddings", "model_max_length"))
     return config.any_of("max_position_embeddings", "model_max_length") if known else _DEFAULT_CONTEXT
 
 
 def _eagle3(config: ConfigValues) -> dict[str, Any]:
-    """What a checkpoint of EAGLE-3 says of its own: the short vocabulary of its LM head, the width of its target."""
+    """Fields that only a checkpoint of EAGLE-3 has: the short vocabulary of its LM head, the width of its target."""
     short = config.some("draft_vocab_size")
     if not short:
         return {}
@@ -111,7 +111,7 @@ def _eagle3(config: ConfigValues) -> dict[str, Any]:
 
 
 def _name(config: ConfigValues) -> str:
-    """What the config calls itself, else its file; a file that is called nothing else, its folder."""
+    """The name that the config gives itself, else its file's; of a file that is called nothing else, its folder's."""
     own = config.text("_name_or_path", "")
     if own.startswith((".", "/", "~")):  # where it lay on somebody's disk
         own = Path(own).name
@@ -120,7 +120,7 @@ def _name(config: ConfigValues) -> str:
 
 
 def quantisation_file(file: Path) -> Path:
-    """Where ModelOpt says how it quantised the model of a config: beside it, with the same prefix."""
+    """The file in which ModelOpt says how it quantised the model of a config: beside it, with the same prefix."""
     return file.with_name(f"{file.name.removesuffix('config.json')}hf_quant_config.json")
 
 

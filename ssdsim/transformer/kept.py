@@ -56,7 +56,7 @@ class Held:
 
 
 def state_bytes(card: Transformer, held: Held, keeping: StateKeeping, tp: int, precision: Precision) -> int:
-    """Of the states of a sequence, and kept inputs; nothing of a model without."""
+    """Bytes of a sequence's states and kept inputs; 0 of a model without."""
     if card.recurrent is None:
         return 0
     each = card.state_bytes(tp, precision.activations)
@@ -64,13 +64,13 @@ def state_bytes(card: Transformer, held: Held, keeping: StateKeeping, tp: int, p
 
 
 def in_pages(card: Transformer, caching: Caching) -> bool:
-    """Whether a model's keys, values and states lie in pages of one size."""
+    """Tell whether a model's keys, values and states lie in pages of one size."""
     hybrid = card.recurrent is not None and bool(card.attention_layers) and card.window is None
     return caching.pages_of_states and hybrid
 
 
 def paged_bytes(card: Transformer, held: Held, caching: Caching, tp: int, precision: Precision) -> int:
-    """Of states, keys and values of a sequence, in pages of one size.
+    """Bytes of a sequence's states, keys and values, in pages of one size.
 
     vLLM's rule (``_get_kv_cache_groups_uniform_page_size``, and the model's config before it): a page of attention
     holds tokens, in sixteens, enough to be as large as a state, and a state's page is padded to it. Layers of a kind

@@ -123,7 +123,7 @@ class Recurrent(Card):
 
     @property
     def channels(self) -> int:
-        """That the convolution goes over."""
+        """Channels that the convolution goes over."""
         return 2 * self.keys + self.values
 
     @property
@@ -164,7 +164,7 @@ class Recurrent(Card):
         return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
 
     def shard(self, tp: int) -> Recurrent:
-        """That of one of ``tp`` devices, which share the heads; where there are fewer of keys, each has one."""
+        """The part of one of ``tp`` devices, which share the heads; where key heads are fewer, each has one."""
         heads = {"heads": -(-self.heads // tp), "key_heads": max(1, self.key_heads // tp)}
         return self if tp == 1 else self.model_copy(update=heads)
 

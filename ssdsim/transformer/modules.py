@@ -23,8 +23,13 @@ def modules_of(card: dict[str, Any], kinds: list[str] | None = None) -> dict[str
     return {part: names for part, names in by_part.items() if names}
 
 
+def mtp_places(layers: int) -> tuple[str, str]:
+    """Places that the first MTP layer may have: in a folder of its own, or after the last of so many layers."""
+    return "mtp.layers.0", f"model.layers.{layers}"
+
+
 def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
-    """Of a model whose layers all attend."""
+    """Names of each part of a model whose layers all attend."""
     layers, experts = min(card["layers"], MOST_LAYERS), card.get("experts")
     attention = _LATENT_ATTENTION if "latent" in card else _ATTENTION
     dense, shared = range(layers), range(0)
@@ -50,7 +55,7 @@ def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class _Hybrid:
-    """Where a family has its parts: the layers' folder, and what comes after a layer's number."""
+    """The places where a family has its parts: the layers' folder, and what comes after a layer's number."""
 
     folder: str
     attention: tuple[str, ...]
@@ -97,7 +102,7 @@ _HYBRIDS = {
 
 
 def _of_kinds(card: dict[str, Any], kinds: list[str]) -> dict[str, list[str]]:
-    """Of a model whose layers are of several kinds; those that are a mixer may have a feed-forward after it."""
+    """Names of each part of a model with layers of several kinds; a mixer may have a feed-forward after it."""
     names, experts = _HYBRIDS[card["architecture"]], card.get("experts")
     alone = bool(card.get("mlp_alone"))
     first = len(kinds) - experts["layers"] if experts else len(kinds)

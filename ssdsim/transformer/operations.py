@@ -36,7 +36,7 @@ CollectiveKind = Literal["all_reduce", "all_gather", "all_to_all"]
 
 
 class Operation(ABC):
-    """What every operation says of itself; a new one is a subclass here and a law in :mod:`ssdsim.hardware`."""
+    """The base of operations; a new one is a subclass here and a law in :mod:`ssdsim.hardware`."""
 
     __slots__ = ()
     attends: ClassVar[bool] = False
@@ -45,22 +45,22 @@ class Operation(ABC):
 
     @property
     def kernel(self) -> str:
-        """What kind of operation it is, in tables."""
+        """The kind of operation, in tables."""
         return type(self).__name__.lower()
 
     @property
     def family(self) -> str | None:
-        """Of kernels that an engine's own make faster or slower alike; None where nothing is known of them."""
+        """The kernels that an engine's own make faster or slower alike; None where nothing is known of them."""
         return None
 
     @property
     @abstractmethod
     def shape(self) -> str:
-        """As tables show it."""
+        """The sizes, as tables show them."""
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
-        """What is multiplied in, best first: a device that cannot do the first does the next. Empty of no products."""
+        """Dtypes to multiply in, best first: a device that cannot do the first does the next. Empty of no products."""
         return ()
 
     @property
@@ -70,26 +70,26 @@ class Operation(ABC):
     @property
     @abstractmethod
     def bytes(self) -> float:
-        """Read and written."""
+        """Bytes that are read and written."""
 
     @property
     def memory_bytes(self) -> float:
-        """Of them those to and from the device's own memory."""
+        """Bytes to and from the device's own memory."""
         return self.bytes
 
     @property
     def streamed_bytes(self) -> float:
-        """Of them those that come from memory in every pass, since all of the model is read in between."""
+        """Bytes that come from memory in every pass, since all of the model is read in between."""
         return 0.0
 
     @property
     def wire_bytes(self) -> float:
-        """What each device sends to the next one at least."""
+        """Bytes that each device sends to the next one at least."""
         return 0.0
 
 
 class _OfWeights(Operation):
-    """``dtype`` is the weights' format; inputs and outputs of quantised ones are of another."""
+    """A product with weights in the format ``dtype``; inputs and outputs of quantised ones are of another."""
 
     __slots__ = ()
     dtype: str
@@ -97,7 +97,7 @@ class _OfWeights(Operation):
     @property
     @abstractmethod
     def activations_dtype(self) -> str:
-        """Of inputs and outputs."""
+        """The dtype of inputs and outputs."""
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class _OfWeights(Operation):
 
     @property
     def in_4_bits(self) -> bool:
-        """Whether inputs are quantised to 4 bits, too, and multiplied as such."""
+        """Tell whether inputs are quantised to 4 bits, too, and multiplied as such."""
         return WEIGHTS_ARITHMETIC.get(self.dtype) == FOUR_BITS
 
 
@@ -171,7 +171,7 @@ class OverCache(Attends):
 
     @property
     def cache_dtype(self) -> str:
-        """Of what is cached."""
+        """The dtype of what is cached."""
         return self.kv_dtype or self.dtype
 
 
@@ -240,7 +240,7 @@ class PrefillAttention(Attends):
 
     @property
     def whole(self) -> PrefillAttention:
-        """That of the prompts from their beginning to the end of this part."""
+        """The attention of the prompts from their beginning to the end of this part."""
         return replace(self, tokens=self.prefix + self.tokens, prefix=0)
 
     @property
@@ -281,7 +281,7 @@ class LatentAttention(OverCache):
 
     @property
     def row_flops(self) -> float:
-        """Of one head of one token: scores over the whole latent, sums over what is no position."""
+        """Flops of one head of one token: scores over the whole latent, sums over what is no position."""
         return (2.0 * (self.rank + self.rope_dim) + 2.0 * self.rank) * self.context
 
     @property
@@ -351,7 +351,7 @@ class ExpertMlp(_OfWeights):
 
     @property
     def expert_bytes(self) -> float:
-        """Of one expert's weights."""
+        """Bytes of one expert's weights."""
         return float(self.matrices) * self.hidden * self.width * WEIGHT_BYTES[self.dtype]
 
     @property
@@ -366,7 +366,7 @@ class ExpertMlp(_OfWeights):
 
 
 def sent_around(kind: str, ranks: int) -> float:
-    """Of a collective's message, how much each device of a ring sends on: an all-reduce goes around twice."""
+    """The share of a collective's message that each device of a ring sends on: an all-reduce goes around twice."""
     return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
@@ -402,7 +402,7 @@ class Collective(Operation):
 
     @property
     def wire_bytes(self) -> float:
-        """Around a ring."""
+        """Bytes that each device sends on around a ring."""
         return sent_around(self.kind, self.ranks) * self.message_bytes
 
 

@@ -71,7 +71,7 @@ class Precision:
 
     @property
     def formats(self) -> tuple[str, ...]:
-        """Of all there is, each once."""
+        """The formats of all its parts, each once."""
         of_parts = (
             self.attention,
             self.of_attention_out,

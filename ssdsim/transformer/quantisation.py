@@ -11,9 +11,6 @@ from typing import Any, TypeGuard
 
 from ssdsim.base.errors import InputError, nearest, told
 
-MTP_MODULE = "mtp.layers.0.mlp.gate_proj"
-"""A matrix of a head that predicts tokens beyond the next, which is quantised as the layers are or left out whole."""
-
 METHODS = ("fp8", "compressed-tensors", "modelopt", "awq", "gptq", "mxfp4")
 """Names of ``quant_method`` that are read."""
 
@@ -42,7 +39,11 @@ _CACHE_KEYS = ("kv_cache_scheme", "kv_cache_quant_algo")
 
 
 def quantised(
-    config: Mapping[str, Any], beside: Mapping[str, Any], modules: Mapping[str, Sequence[str]], file: Path
+    config: Mapping[str, Any],
+    beside: Mapping[str, Any],
+    modules: Mapping[str, Sequence[str]],
+    mtp: Sequence[str],
+    file: Path,
 ) -> dict[str, Any]:
     """``weights`` and ``kv_dtype`` of a card.
 
@@ -51,6 +52,7 @@ def quantised(
     config : the ``quantization_config`` of a ``config.json``; empty if it has none.
     beside : the ``quantization`` of the ``hf_quant_config.json`` beside it, which completes it; empty if there is none.
     modules : names of the matrices of each part of the model. A part counts as left out only where all of it is.
+    mtp : places that the first MTP layer may have; it is quantised as the layers are, or left out whole.
     file : named in refusals.
 
     Returns
@@ -69,10 +71,11 @@ def quantised(
     cache = _cache(said, file)
     if _is_mixed(said):
         fields["weights"] = _by_layer(said, modules, file)
-        fields["mtp_plain"] = not any(name.startswith("mtp.") for name in said["quantized_layers"])
+        inside = tuple(f"{place}." for place in mtp)
+        fields["mtp_plain"] = not any(_of_text(name).startswith(inside) for name in said["quantized_layers"])
     elif (kept := _format(said, file)) is not None:
         left_out = _Names(said, file)
-        fields["mtp_plain"] = left_out.has(MTP_MODULE)
+        fields["mtp_plain"] = any(left_out.has(f"{place}.mlp.gate_proj") for place in mtp)
         weights = {part: kept for part, names in modules.items() if not left_out.whole(part, names)}
         if _names_the_head(said, left_out):
             weights["lm_head"] = kept
@@ -101,7 +104,7 @@ def _format(said: Mapping[str, Any], file: Path) -> str | None:
 
 
 def _is_mixed(said: Mapping[str, Any]) -> bool:
-    """Whether ModelOpt tells the algorithm of every layer."""
+    """Tell whether ModelOpt tells the algorithm of every layer."""
     return said.get("quant_algo") == "MIXED_PRECISION" and _is(said.get("quantized_layers"))
 
 
@@ -194,7 +197,7 @@ class _Names:
         self._expressions = [_expression(text, file) for text in expressions]
 
     def whole(self, part: str, names: Sequence[str]) -> bool:
-        """Whether all matrices of a part are left out.
+        """Tell whether all matrices of a part are left out.
 
         Raises
         ------
@@ -207,7 +210,7 @@ class _Names:
         return left_out > 0
 
     def has(self, module: str) -> bool:
-        """Whether a module, or what it lies in, is left out."""
+        """Tell whether a module, or what it lies in, is left out."""
         parts = module.split(".")
         # a name may leave out the folders that it lies in: lm_head, self_attn, layers.0.mlp
         ends = (".".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1))
@@ -263,7 +266,7 @@ def _expression(text: str, file: Path) -> re.Pattern[str]:
 
 
 def _names_the_head(said: Mapping[str, Any], left_out: _Names) -> bool:
-    """Whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that list alone."""
+    """Tell whether the LM head is quantised: tools that list what they leave out leave it in 16 bits by that alone."""
     listed = any(key in said for key in _LEFT_OUT_KEYS)
     by_list = "config_groups" in said or said.get("quant_method", "modelopt") in ("modelopt", "compressed-tensors")
     return listed and by_list and not left_out.has("lm_head")

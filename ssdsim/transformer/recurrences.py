@@ -58,12 +58,12 @@ class RecurrentStep(Attends):
 
     @property
     def state_bytes(self) -> int:
-        """Of one sequence."""
+        """Bytes of one sequence's state."""
         return self.heads * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
 
     @property
     def states_moved(self) -> float:
-        """Read and written, of each sequence.
+        """States of each sequence that are read and written.
 
         An engine that copies reads and writes the accepted one once more. One that replays writes a state when the
         inputs kept beside it are full, of drafted tokens those that are accepted, taken to be half.
@@ -81,7 +81,7 @@ class RecurrentStep(Attends):
 
     @property
     def flops(self) -> float:
-        """Decay, what the state says of the key, the outer product that is added, what it says of the query."""
+        """Flops of decay, what the state says of the key, the outer product added, what it says of the query."""
         return 8.0 * self.batch * self.queries * self.heads * self.key_dim * self.value_dim
 
     @property
@@ -127,7 +127,7 @@ class PrefillRecurrence(Operation):
 
     @property
     def flops(self) -> float:
-        """Of a token: what it reads of the state and adds to it, and of its chunk's tokens, with each other."""
+        """Flops of reading a state and adding to it, a token, and of a chunk's tokens with each other."""
         of_state = 4.0 * self.key_dim * self.value_dim
         of_chunk = 2.0 * self.CHUNK * (self.key_dim + self.value_dim)
         return self.batch * self.tokens * self.heads * (of_state + of_chunk)

@@ -87,7 +87,7 @@ def held_share(chance: Array, overlap: float) -> float:
 
 @lru_cache(maxsize=256)
 def chances(count: int, per_token: int, skew: float) -> Array:
-    """How likely a token uses each expert, most popular first; shape ``(count,)``, adding up to ``per_token``.
+    """The chance that a token uses each expert, most popular first; shape ``(count,)``, adding up to ``per_token``.
 
     The popularity of the expert of rank r is ``r ** -skew``, and a token draws by it without replacement. Expert clocks
     ring at rates of their popularity and the first ``per_token`` are taken: until some time each has rung with ``1 -
@@ -108,7 +108,7 @@ def chances(count: int, per_token: int, skew: float) -> Array:
 
 
 def busiest_over_mean(count: int, touched: float, devices: int) -> float:
-    """How many times the mean of all devices the one with most experts to read has, on average.
+    """Experts to read on the device with the most of them, over the mean of all devices.
 
     ``count`` experts lie on ``devices`` in equal parts, and any ``touched`` of them are as likely to be those used: a
     device's part is hypergeometric, and devices are taken for independent, which underrates the busiest by up to 4 %.

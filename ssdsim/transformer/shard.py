@@ -61,7 +61,7 @@ class Shard:
 
     @property
     def data_parallel(self) -> bool:
-        """Experts lie apart on devices that share nothing else."""
+        """Tell whether experts lie apart on devices that share nothing else."""
         return self.ep > self.tp
 
     def embedding(self) -> tuple[Operation, ...]:
@@ -137,7 +137,7 @@ class Shard:
     def _attention(
         self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
     ) -> tuple[Operation, ...]:
-        """``projected``: of keys and values, how many have a projection of their own."""
+        """Attention by heads; ``projected`` of keys and values have a projection of their own."""
         card, shaped = self.card, self.card.vocab_size == 0
         heads, kv_heads = card.heads // self.tp, max(1, all_kv_heads // self.tp)
         q_out, kv_out = heads * head_dim, kv_heads * head_dim
@@ -194,7 +194,7 @@ class Shard:
         ]
 
     def _latent_attention(self, latent: Latent) -> tuple[Operation, ...]:
-        """Decoding reads the latent itself: the heads' own projections are taken into queries and outputs."""
+        """Attention over a latent, which decoding reads: heads' own projections are part of queries and outputs."""
         hidden, heads = self.card.hidden_size, self.card.heads // self.tp
         weights, dtype = self.precision.attention, self.precision.activations
         q_out = heads * (latent.nope_dim + latent.rope_dim)
@@ -222,7 +222,7 @@ class Shard:
         return tuple(ops)
 
     def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
-        """Branches of a tree each have a state of their own, which begins as their parent's: a sequence each."""
+        """A recurrence; branches of a tree have states of their own, which begin as their parents': a sequence each."""
         hidden, dtype, mine = self.card.hidden_size, self.precision.activations, whole.shard(self.tp)
         sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
         weights = self.precision.of("recurrent")

@@ -42,7 +42,7 @@ _SPREAD = "confidence_spread"
 
 @dataclass(frozen=True)
 class Bench:
-    """What is run where: strategies, ranks' devices, the models, and the profile to predict with."""
+    """Plan of what runs where: strategies, ranks' devices, the models, and the profile to predict with."""
 
     strategies: tuple[str, ...]
     target_devices: tuple[str, ...]
@@ -75,12 +75,12 @@ class Bench:
 
     @property
     def shared(self) -> bool:
-        """Whether ranks take turns on a device: a prediction, for which each has its own, does not hold then."""
+        """Say whether ranks take turns on a device: a prediction, for which each has its own, does not hold then."""
         return len(set(self.devices)) < len(self.devices)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a log depends on beside the profiles, whose names may change while their content does not."""
+        """Settings that a log depends on beside the profiles, whose names may change while their content does not."""
         left_out = {"hardware", "draft_hardware"} | (
             {n for n in ("ep", "targets") if asdict(self)[n] == 1}
         )  # older logs have none
@@ -240,7 +240,7 @@ def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], 
 
 
 def executor_options(configurations: Iterable[Configuration], target_ranks: int, dtype: str) -> dict[str, Any]:
-    """What the ranks allocate once for all configurations' passes.
+    """Sizes that the ranks allocate once for all configurations' passes.
 
     Raises
     ------

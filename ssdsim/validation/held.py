@@ -80,7 +80,7 @@ def said(setting: Repeated) -> str:
 
 
 def predict_aside(held: Held, card: Runtime, seed: int = 0) -> list[Checked]:
-    """What the card says of the means of the settings that were put aside."""
+    """Predict the means of the settings that were put aside."""
     means = []
     for each in held.aside:
         row = each.rows[0]

@@ -51,7 +51,7 @@ class Checked:
 
     @property
     def holds(self) -> bool:
-        """Whether the interval holds the measured value."""
+        """Say whether the interval holds the measured value."""
         return self.low <= self.row.value <= self.high
 
     def shown(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def check_what_can_be(
 
 
 def always(card: Runtime) -> Chosen:
-    """The same card for every row."""
+    """Choose the same card for every row."""
     return lambda row: card
 
 
@@ -253,11 +253,11 @@ class ValidatedRows:
 
     @property
     def overall(self) -> Sequence[Summary]:
-        """That of all rows, or of each of several runtimes."""
+        """Summary of all rows, or of each of several runtimes."""
         return [each for each in self.summaries if each.axis == "runtime"] if self.several else self.summaries[:1]
 
     def as_json(self) -> dict[str, Any]:
-        """What is printed and kept in a run folder."""
+        """Record that is printed and kept in a run folder."""
         parts = {"schema": 1, "rows": self.checked, "skipped": self.skipped}
         parts |= {"summaries": self.summaries, "likelier_caches": self.caches}
         return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})

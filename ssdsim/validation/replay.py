@@ -1,4 +1,4 @@
-"""What a paper or an engine's benchmark published, replayed."""
+"""Replay of what a paper or an engine's benchmark published."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PaperReplay:
         return max((float(np.abs(sweep.errors).mean()) for sweep in self.sweeps), default=0.0)
 
     def holds(self, max_error: float | None) -> bool:
-        """Whether every row, and every sweep's mean, is within it."""
+        """Say whether every row, and every sweep's mean, is within ``max_error``."""
         return max(self.worst, self.worst_sweep) <= (MAX_ERROR if max_error is None else max_error)
 
 
@@ -52,7 +52,7 @@ class TreesReplay:
         return max(float(np.abs(each.errors).max()) for each in self.trees)
 
     def holds(self, max_error: float | None) -> bool:
-        """Whether every speed-up is within it, and the demo's tree is the one shipped."""
+        """Say whether every speed-up is within ``max_error``, and the demo's tree is the one shipped."""
         return self._demo_is_shipped and self.worst <= (MAX_ERROR if max_error is None else max_error)
 
     @property
@@ -75,7 +75,7 @@ class RowsReplay:
         return max(each.worst for each in self.rows)
 
     def holds(self, max_error: float | None) -> bool:
-        """Whether each is within it, or within the error that its card expects."""
+        """Say whether each row is within ``max_error``, or within the error that its card expects."""
         return all(each.worst <= (each.within if max_error is None else max_error) for each in self.rows)
 
 

@@ -39,7 +39,7 @@ _STRATEGIES = ALL["strategies"]
 
 @dataclass(frozen=True)
 class Real(OptionRecord):
-    """What runs, and on which devices of this machine.
+    """Runs on devices of this machine.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class Real(OptionRecord):
         check_runs(self.strategies, self.points, ranks, self.targets)
 
     def bench(self, hardware: str) -> Bench:
-        """Which runs with this profile."""
+        """Bench of these runs with this profile."""
         from ssdsim.validation.bench import Bench, check_profile
 
         on_target, on_draft = map(tuple, self.devices)
@@ -232,7 +232,7 @@ def _run(bench: Bench, points: Sequence[GridPoint], log: Path, where: Path | Non
 
 
 def _write_config(path: Path, options: dict[str, object]) -> None:
-    """What the first grid point's scenario is, for the report; a sweep's own is left alone."""
+    """Write the first grid point's scenario for the report; a sweep's own is left alone."""
     import tomli_w
 
     if path.exists():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibration.fit import fit_collective, fit_elementwise, fit_link, hold_out
-from calibration.fit_attention import fit_attention
+from calibration.fit_attention import ATTENTION_SHAPE, fit_attention
 from calibration.fit_corrected import fit_roofline
 from calibration.fit_gemm import fit_gemm
 from ssdsim.base.checks import Array
@@ -106,10 +106,11 @@ def attention_grid() -> list[Array]:
 
 
 def test_attention_prices_many_queries_as_more_heads() -> None:
-    batch, queries, context, heads, kv_heads, head_dim = attention_grid()
-    moved = 4 * batch * kv_heads * context * head_dim + 4 * batch * heads * head_dim
-    seconds = MACHINE.seconds(moved, 4 * batch * heads * head_dim * context)
-    model = fit_attention(batch, queries, context, heads, kv_heads, head_dim, seconds, 2, "here")
+    timed = dict(zip(ATTENTION_SHAPE, attention_grid(), strict=True))
+    of_queries = 4 * timed["batch"] * timed["heads"] * timed["head_dim"]
+    moved = 4 * timed["batch"] * timed["kv_heads"] * timed["context"] * timed["head_dim"] + of_queries
+    seconds = MACHINE.seconds(moved, of_queries * timed["context"])
+    model = fit_attention({**timed, "seconds": seconds}, 2, "here")
     assert model.report
     assert model.report.median_error < 0.02
     eight_tokens = model.seconds(4, 8, 2048, 8, 8, 128, 2)

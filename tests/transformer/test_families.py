@@ -10,9 +10,11 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.heads import mtp_head
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {
@@ -202,6 +204,15 @@ def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
 
 def operations(config: dict[str, Any], folder: Path, **of_pass: Any) -> ForwardPass:
     return forward_pass(read(config, folder), **{"batch": 2, "queries": 3, "context": 5000, **of_pass})
+
+
+def test_an_mtp_layer_that_is_left_out_by_its_number_is_not_quantised(tmp_path: Path) -> None:
+    """As NVIDIA's of DeepSeek-V3.2 leaves it out: layer 61 of a model of 61."""
+    fp4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    left_out = [fp4 | {"ignore": ["lm_head", f"model.layers.{layer}*"]} for layer in (61, 610)]
+    plain, quantised = (read(DEEPSEEK_V3 | {"quantization_config": each}, tmp_path) for each in left_out)
+    assert mtp_head(plain).precision().of_experts == "bfloat16"
+    assert mtp_head(quantised).precision().of_experts == plain.precision().of_experts == "nvfp4"
 
 
 def test_a_pass_has_every_layer_once(tmp_path: Path) -> None:

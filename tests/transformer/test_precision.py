@@ -45,7 +45,8 @@ def test_plain_attention_moves_what_it_always_did(batch: int, context: int, head
 @given(name=names, tp=st.sampled_from([1, 2, 4, 7]), dtype=plain)
 def test_a_plain_model_weighs_what_it_always_did(name: str, tp: int, dtype: str) -> None:
     card = find_transformer(name)
-    assert card.weight_bytes(tp, dtype) == -(-card.parameters // tp) * DTYPE_BYTES[dtype]
+    shared = -(-(card.parameters - card.latent_projections) // tp)
+    assert card.weight_bytes(tp, dtype) == (shared + card.latent_projections) * DTYPE_BYTES[dtype]
     assert card.weight_bytes(tp) == card.weight_bytes(tp, card.dtype)
 
 

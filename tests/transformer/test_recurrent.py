@@ -10,13 +10,14 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.transformer.card import Transformer, legal_tensor_parallel
+from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head, mtp_head
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
 from ssdsim.transformer.prefill import prefill_pass
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
+from ssdsim.transformer.sharing import legal_tensor_parallel
 
 B = 10**9
 MB = 10**6
@@ -222,6 +223,8 @@ def test_latent_experts_are_narrower_and_have_two_matrices(tmp_path: Path) -> No
     assert experts.expert_bytes == 2 * 1024 * 2688 // 2 * 2
     around = {op.name: (op.n, op.k) for op, _ in counted if isinstance(op, Gemm) and op.name.startswith("latent")}
     assert around == {"latent_down": (1024, 4096), "latent_up": (4096, 1024)}
+    whole = 2 * 40 * 1024 * 4096  # on every device, as it is run
+    assert card.weight_bytes(8) == 2 * (whole + (card.parameters - whole) // 8)
 
 
 def test_devices_share_states_by_heads(tmp_path: Path) -> None:
@@ -239,6 +242,7 @@ def test_the_mtp_head_attends_and_has_no_state(name: str, billions: float, tmp_p
     counted = forward_pass(head, batch=1, context=100).counted()
     assert [times for op, times in counted if isinstance(op, Attention)] == [1]
     assert not any(isinstance(op, RecurrentStep | Convolution) for op, _ in counted)
+    assert read("next", tmp_path, num_nextn_predict_layers=1).mtp_layers == 1
     plain = eagle_head(read(name, tmp_path))
     assert (plain.recurrent, plain.attention_gate, plain.layers) == (None, False, 1)
 

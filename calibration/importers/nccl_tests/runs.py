@@ -37,7 +37,7 @@ class Row:
 
 @dataclass
 class Run:
-    """What was said of one run, and its rows: those of use, and how many were left out for which reason."""
+    """One run's settings and its rows: those of use, and how many were left out for which reason."""
 
     operation: str | None = None
     ranks: int | None = None
@@ -93,7 +93,7 @@ class Run:
 
 
 def is_right(check: str) -> bool:
-    """Whether a row's check says that its result was right, or that nobody checked.
+    """Say whether a row's check says that its result was right, or that nobody checked.
 
     ``0`` wrong elements, an ``error`` below what rounding makes, or none at all (``N/A``).
     """

@@ -65,7 +65,7 @@ def text_runs(text: str) -> list[Run]:
 
 
 def has_rows(text: str) -> bool:
-    """Whether any line looks like a row of such a table."""
+    """Say whether any line looks like a row of such a table."""
     return _ROW.search(text) is not None
 
 

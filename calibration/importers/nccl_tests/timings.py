@@ -39,7 +39,7 @@ class Timings:
 
     @property
     def told(self) -> str:
-        """What a profile's provenance says of it."""
+        """Text of these timings in a profile's provenance."""
         of = f" of {', '.join(self.gpus)}" if self.gpus else ""
         how = f", {self.mode}" if self.mode else ""
         return f"{self.operation} over {self.ranks}{of}: {len(self.rows)} rows{how}"
@@ -151,7 +151,7 @@ def _ranks(where: str, run: Run, asked: int | None, seen: str) -> int:
 
 
 def _rates_are_of_times(run: Run) -> bool | None:
-    """Whether what is printed as rate is size over time; None where no rate is large enough to tell.
+    """Say whether what is printed as rate is size over time; None where no rate is large enough to tell.
 
     All-gather and like ones of before 2021 printed the bytes received, (ranks - 1) / ranks of the size.
     """

@@ -84,7 +84,7 @@ class Comparison(Shown):
 
 
 def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:
-    """Which strategy serves ``b`` sequences the fastest on at most ``gpus`` GPUs, and how sure that is.
+    """Compare strategies: which serves ``b`` sequences fastest on at most ``gpus`` GPUs, and how sure that is.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def check_ranges(options: Mapping[str, Any], inputs: Sequence[TokenInput]) -> No
 
 
 def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
-    """By strategy, the fastest first."""
+    """The best deployment of each strategy, the fastest first."""
     deployments = search.deployments(batch)
     best_by_name = {
         name: best((d for d in deployments if d.shape.strategy == name), "user") for name in search.request.strategies
@@ -173,7 +173,7 @@ def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
 def _sentence(
     compared: Mapping[str, Compared], held: Contest[Deployment], basis: Basis, first: Deployment, gpus: int, batch: int
 ) -> str:
-    """Which one wins, or which ones may, and how the likeliest stands against its closest rival."""
+    """The verdict: who wins, or who may, and how the likeliest stands against its closest rival."""
     where = f" at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     sure = f"P {compared[first.shape.strategy].probability_fastest:.2f} that it is the fastest"
     if not held.over:

@@ -60,7 +60,7 @@ class Dialect:
 
     @property
     def runs(self) -> Runs:
-        """What the engine runs."""
+        """The strategies and drafters that the engine runs."""
         runs = self.named or find_runtime(self.runtime).runs
         assert runs is not None  # every bundled engine says what it runs
         return runs
@@ -88,7 +88,7 @@ class Dialect:
         return fixed_options
 
     def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
-        """Those of ``names`` that it runs.
+        """The strategies of ``names`` that the engine runs.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class Dialect:
             raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, candidates: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
-        """What each strategy that the engine lacks would have brought over ``best``, which is exported."""
+        """Note what each strategy that the engine lacks would have brought over ``best``, which is exported."""
         all_of_them = candidates.best()
         own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
         for name in (name for name in candidates.strategies if name not in own):
@@ -120,7 +120,7 @@ class Dialect:
             )
 
     def tables(self, candidates: Candidates) -> bool:
-        """Whether K follows the batch size; not where devices have sequences of their own, and might choose others."""
+        """True where K follows the batch size: not where devices have sequences of their own, and may choose others."""
         return self.runs.k_by_batch and not is_data_parallel(candidates)
 
     def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
@@ -136,7 +136,7 @@ class Dialect:
         return best
 
     def note_table(self, candidates: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
-        """What it brings that each batch size has a K of its own, over the best that all share."""
+        """Note what a K of its own for each batch size brings over the best K that all share."""
         one = candidates.best(names, by=())
         both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
         gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
@@ -151,7 +151,7 @@ class Dialect:
         )
 
     def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
-        """What it costs that cells share one choice."""
+        """Note what it costs that cells share one choice."""
         worst = best.sort_values("loss").to_dict("records")[-1]
         if worst["loss"] > 0.0:
             notes.append(
@@ -161,7 +161,7 @@ class Dialect:
 
 
 LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k", TreeSpeculative.name: "k"}
-"""Of the strategies that engines serve, the option that is their number of speculative tokens."""
+"""The option, of each strategy that engines serve, which is its number of speculative tokens."""
 
 
 def lookahead(row: Mapping[Any, Any]) -> int:
@@ -197,7 +197,7 @@ def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
 
 
 def card(options: Mapping[str, Any], role: str) -> Transformer:
-    """The target's or the draft's."""
+    """The transformer card of the target or the draft."""
     if role == "draft":
         return draft_by_options(options)
     return find_transformer(options.get(role, DEFAULTS[role]))
@@ -209,12 +209,12 @@ def drafter_of(candidates: Candidates) -> str:
 
 
 def is_data_parallel(candidates: Candidates) -> bool:
-    """Whether the target's devices have sequences of their own."""
+    """True where the target's devices have sequences of their own."""
     return bool(candidates.options.get("attention") == DATA_PARALLEL)
 
 
 def checkpoint(candidates: Candidates, role: str, notes: list[str]) -> str:
-    """What the engine loads of a role: as :func:`loaded_name` has it."""
+    """The checkpoint that the engine loads for a role, as :func:`loaded_name` has it."""
     return loaded_name(str(candidates.options.get(role) or ""), card(candidates.options, role), notes)
 
 

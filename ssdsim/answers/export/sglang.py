@@ -21,7 +21,7 @@ ALGORITHMS: Mapping[str, str] = {
     "dflash": "DFLASH",
     "ngram": "NGRAM",
 }
-"""By ssdsim's drafters, what SGLang calls them (its documentation at 067ad4d; DFLASH in newer ones)."""
+"""SGLang's names of ssdsim's drafters (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
 def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
@@ -51,7 +51,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
 
 
 def names_model(drafter: str) -> bool:
-    """Whether it has a checkpoint of its own: a target's MTP layer is in the target's."""
+    """True where a drafter has a checkpoint of its own: a target's MTP layer is in the target's."""
     return drafter not in ("ngram", "mtp")
 
 

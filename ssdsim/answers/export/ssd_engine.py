@@ -49,7 +49,7 @@ def command(cell: Cell, options: Mapping[str, Any]) -> str:
 
 
 def _command(cell: Cell, options: Mapping[str, Any]) -> Iterator[str]:
-    """What every strategy takes."""
+    """The words of the command line that every strategy takes."""
     family, size = _model(card(options, "target"))
     yield from ("python", "-O", "bench/bench.py", f"--{family}", "--size", size)
     yield from ("--gpus", str(cell.gpus), "--b", str(cell.b))

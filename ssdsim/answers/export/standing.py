@@ -15,7 +15,7 @@ from ssdsim.scenario.standing import TokenInput
 
 
 def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
-    """What ``names`` assume of tokens, and in how many cells the one rule leaves open which of them is best."""
+    """Notes on what ``names`` assume of tokens, and in how many cells the one rule leaves open which is best."""
     condition = Basis(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
     cells = candidates.best(names).to_dict("records")
@@ -26,7 +26,7 @@ def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequenc
 
 
 def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
-    """Against the best of another strategy in the same cell; empty where that is decided, or nothing else fits."""
+    """The sentence on the cell's best of another strategy; empty where that is decided, or nothing else fits."""
     others = [name for name in names if name != best["strategy"]]
     rivals = candidates.best(others).to_dict("records") if others else []
     same = [row for row in rivals if (row["b"], row["context"]) == (best["b"], best["context"])]

@@ -28,7 +28,7 @@ DECODING: Mapping[str, str] = {
     "dflash": "DFlash",
     "ngram": "NGram",
 }
-"""By ssdsim's drafters, the ``decoding_type`` (Eagle: of 1.0, and an alias of Eagle3 in later versions).
+"""The ``decoding_type`` of ssdsim's drafters (Eagle: of 1.0, and an alias of Eagle3 in later versions).
 
 DraftTarget is that of 1.0 and of the documentation; the checked configuration of 2026 spells it Draft_Target, as
 :mod:`ssdsim.bench.engines` does, which starts such versions.

@@ -24,7 +24,7 @@ from ssdsim.scenario.options import DEFAULTS
 
 @dataclass(frozen=True)
 class Method:
-    """What ``method`` vLLM calls a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
+    """VLLM's ``method`` of a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
 
     ``names_model``: of a checkpoint of its own. ``varies_k``: it documents the table over batch sizes as tested.
     """
@@ -54,7 +54,7 @@ METHODS: Mapping[str, Method] = {
     ),
     "suffix": Method("suffix", "suffixes", names_model=False, has_layers=False, note=_ARCTIC),
 }
-"""By ssdsim's drafters."""
+"""VLLM's methods by ssdsim's drafters."""
 
 
 def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
@@ -87,7 +87,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
 def speculative(
     engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]
 ) -> dict[str, Any] | None:
-    """What vLLM's speculative config says: a number of drafted tokens, by ranges of batch sizes where it can."""
+    """The object of vLLM's speculative config: a number of drafted tokens, by ranges of batch sizes where it can."""
     best = engine.exported(candidates, names, notes)
     degree = candidates.options.get("tp", DEFAULTS["tp"])
     engines, tp = (degree, 1) if is_data_parallel(candidates) else (1, degree)
@@ -128,7 +128,7 @@ def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> di
 
 
 def _note_experts(candidates: Candidates, notes: list[str]) -> None:
-    """VLLM's expert-parallel degree is no number of its own: all devices of the tensor-parallel group, or none."""
+    """Note on expert parallelism: vLLM's degree is no number of its own, but all tensor-parallel devices, or none."""
     tp, ep = _degrees(candidates)
     if is_data_parallel(candidates):
         notes.append(
@@ -153,7 +153,7 @@ def _degrees(candidates: Candidates) -> tuple[int, int]:
 
 
 def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
-    """VLLM shards the draft as it does the target."""
+    """Note on the draft's devices: vLLM shards the draft as it does the target."""
     configuration = configure(**point)
     tp = configuration.settings["tp"]
     (scenario,) = configuration.scenarios.values()

@@ -20,7 +20,8 @@ from ssdsim.scenario.given import checked
 from ssdsim.scenario.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.speculation.acceptance_models import load_acceptance
 from ssdsim.speculation.forced import is_forced
-from ssdsim.transformer.card import Transformer, check_tensor_parallel, legal_expert_parallel
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")

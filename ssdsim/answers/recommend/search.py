@@ -20,7 +20,7 @@ from ssdsim.protocols.axes import PLACED, Axis, Values
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.scenario.scenario import Scenario
-from ssdsim.transformer.card import legal_expert_parallel
+from ssdsim.transformer.sharing import legal_expert_parallel
 
 Case = tuple[Shape, int]  # a shape and the sequences of one target
 ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]

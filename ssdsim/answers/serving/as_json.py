@@ -77,8 +77,21 @@ def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, 
         }
         for name, policy in serving.policies.by_name.items()
     }
-    fixed_k = {"fixed_k": point.fixed_k, "best_k": point.best_k} if point.fixed_k else {}
-    return {"rate": point.rate, "workload": point.workload.described(), "strategies": strategies, **fixed_k}
+    return {
+        "rate": point.rate,
+        "workload": point.workload.described(),
+        "strategies": strategies,
+        **(_fixed_k(point) if point.fixed_k else {}),
+    }
+
+
+def _fixed_k(point: Point) -> dict[str, Any]:
+    """Each K for good, and the best by either time."""
+    return {
+        "fixed_k": {k: pace.tpot for k, pace in point.fixed_k.items()},
+        "fixed_k_e2el": {k: pace.e2el for k, pace in point.fixed_k.items()},
+        **picked(point, "best_k", "best_k_e2el"),
+    }
 
 
 def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:

@@ -54,7 +54,8 @@ class Batching(OptionRecord):
     tax: float = asked(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
     hold: int = asked(Whole(), "rounds before a schedule switches", 1)
     k_table: KTable | str | Sequence[Sequence[int]] | None = asked(
-        OfKTable(), "SD's K by the requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, throughput, or ema (SGLang's)"
+        OfKTable(),
+        "SD's K by the requests: 1-4:5,5-:0, vLLM's list, throughput, or SGLang's ema or throughput-aware",
     )
 
     @property

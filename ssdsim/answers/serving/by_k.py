@@ -1,20 +1,24 @@
-"""K by the number of requests: SD whose K a table says, and each of the table's Ks for good beside it."""
+"""K by the number of requests: SD whose K a table or a policy says, and each of its Ks for good beside it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
+from ssdsim.answers.serving import ema_tiers, throughput_aware
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.ema_tiers import KS, EmaTiers, usual_k
-from ssdsim.answers.serving.k_table import EMA, OPEN_END, KTable
+from ssdsim.answers.serving.ema_tiers import EmaTiers
+from ssdsim.answers.serving.k_table import EMA, OPEN_END, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.answers.serving.passes import PromptTables
-from ssdsim.answers.serving.policy import Policy, Variant, of_alternatives
+from ssdsim.answers.serving.policy import Policy, Steering, Variant, of_alternatives
+from ssdsim.answers.serving.throughput_aware import ProfiledRounds, ThroughputAware
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -24,8 +28,10 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import KnownTokens
 from ssdsim.strategies.speculative import Paused
 
-_TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61)
-"""Sequences at which SGLang's tiers are tried; each slot's first among them."""
+_TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61, 96, 128, 192)
+"""Sequences at which SGLang's policies are tried; the first of each slot of its tiers among them."""
+_SEED, _ROUNDS = 7, 1_000  # of a long run, in which the usual K is found
+_KS = {EMA: ema_tiers.KS, THROUGHPUT_AWARE: throughput_aware.KS}
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class ByK:
 
 
 def by_k(asked: KTable | str, name: str, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> ByK:
-    """SD by a table; by the most tokens a second of all Ks up to ``--k`` at each batch; or by SGLang's tiers.
+    """SD by a table; by the most tokens a second of all Ks up to ``--k`` at each batch; or by a policy of SGLang's.
 
     An engine with a table counts the requests of the pass in which it drafts, those with a part of a prompt among them,
     which is the pass before the one that verifies. Who knows the prices, or what was accepted, counts those that
@@ -58,13 +64,15 @@ def by_k(asked: KTable | str, name: str, options: Mapping[str, Any], batching: B
     ks = ks_of(asked, options)
     drafting = {k: variant(_speculative(options, k), f"SD K {k}") for k in ks if k}
     every = {**drafting, 0: variant(_paused(_speculative(options, 1)), "SD K 0")} if 0 in ks else drafting
-    if asked == EMA:
-        policy = replace(_switching(name, _usual(every), every, context), steered=EmaTiers)
-    elif isinstance(asked, KTable):
+    if isinstance(asked, KTable):
         policy = replace(_switching(name, asked, every, context), counts_scheduled=True)
-    else:
+    elif asked == THROUGHPUT:
         fastest = _fastest(every, batching.max_batch, context)
         policy = _switching(name, fastest, {k: every[k] for k in fastest.ks}, context)
+    else:
+        rounds = ProfiledRounds({k: each.table for k, each in every.items()})
+        steered: Callable[[], Steering] = EmaTiers if asked == EMA else partial(ThroughputAware, rounds)
+        policy = replace(_switching(name, _usual(steered, every), every, context), steered=steered)
     alone = {k: drafting[k] if k else variant(_plain(options), "AR") for k in policy.ks}
     return ByK(policy, {k: of_alternatives([each], batching, context) for k, each in alone.items()})
 
@@ -73,7 +81,7 @@ def ks_of(asked: KTable | str, options: Mapping[str, Any]) -> Sequence[int]:
     """All Ks that may run, the largest first."""
     if isinstance(asked, KTable):
         return asked.ks
-    return KS if asked == EMA else range(options.get("k") or DEFAULTS["k"], -1, -1)
+    return _KS.get(asked) or range(options.get("k") or DEFAULTS["k"], -1, -1)
 
 
 def _switching(name: str, table: KTable, every: Mapping[int, Variant], context: int) -> Policy:
@@ -85,11 +93,20 @@ def _switching(name: str, table: KTable, every: Mapping[int, Variant], context: 
     return Policy(name, "by schedule", variants, table.firsts, (context,), cells, is_schedule=True)
 
 
-def _usual(every: Mapping[int, Variant]) -> KTable:
-    """At each number of sequences the K that SGLang's tiers have most."""
+def _usual(steered: Callable[[], Steering], every: Mapping[int, Variant]) -> KTable:
+    """At each number of sequences the K of most rounds, where these sequences never change."""
     accepted = {k: _accepted(variant.scenario.tokens) for k, variant in every.items()}
     each = pairwise([*_TRIED, OPEN_END])
-    return KTable.of([(first, after - 1, usual_k(first, accepted)) for first, after in each])
+    return KTable.of([(first, after - 1, _usual_k(steered(), first, accepted)) for first, after in each])
+
+
+def _usual_k(steering: Steering, batch: int, accepted: Mapping[int, Array]) -> int:
+    used, rng = Counter[int](), np.random.default_rng(_SEED)
+    for _ in range(_ROUNDS):
+        k = steering.k(batch)
+        used[k] += 1
+        steering.heard(accepted[k].searchsorted(rng.random(batch)).astype(float))
+    return used.most_common(1)[0][0]
 
 
 def _accepted(tokens: Tokens) -> Array:

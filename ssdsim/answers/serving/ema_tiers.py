@@ -7,8 +7,6 @@ The rule and its constants are those of sgl-project/sglang: ``adaptive_spec_para
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +17,6 @@ STARTS_AT = 3
 """K of a server to which nobody gives one: the middle of all candidates."""
 _WEIGHT = 0.2  # of the last round in the moving average
 _WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from one to the next
-_SEED, _ROUNDS = 7, 1_000  # of a long run, in which a slot's usual K is found
 
 
 @dataclass(frozen=True)
@@ -88,24 +85,9 @@ class EmaTiers:
         """Of the next round of so many sequences."""
         return self._of(batch).k
 
-    def heard(self, batch: int, accepted: float) -> bool:
-        """Drafted tokens that were accepted in a round of so many sequences, each on average; whether K moved."""
-        return self._of(batch).heard(accepted)
+    def heard(self, accepted: Array) -> bool:
+        """Drafted tokens of each sequence that were accepted in a round; whether K moved."""
+        return self._of(accepted.size).heard(float(np.add.reduce(accepted)) / accepted.size)
 
     def _of(self, batch: int) -> _InSlot:
         return self._slots[max(0, bisect_right(self._firsts, batch) - 1)]
-
-
-def usual_k(batch: int, accepted: Mapping[int, Array]) -> int:
-    """The K of most rounds of so many sequences, which never change.
-
-    Parameters
-    ----------
-    accepted : by K, P(at most so many drafted tokens of a round are accepted) of a sequence.
-    """
-    tiers, used, rng = EmaTiers(), Counter[int](), np.random.default_rng(_SEED)
-    for _ in range(_ROUNDS):
-        k = tiers.k(batch)
-        used[k] += 1
-        tiers.heard(batch, float(accepted[k].searchsorted(rng.random(batch)).mean()))
-    return used.most_common(1)[0][0]

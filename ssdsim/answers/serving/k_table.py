@@ -10,9 +10,11 @@ from typing import Any
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Whole
 
-THROUGHPUT, EMA = "throughput", "ema"
-"""The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted."""
-WORDS = (THROUGHPUT, EMA)
+THROUGHPUT, EMA, THROUGHPUT_AWARE = "throughput", "ema", "throughput-aware"
+"""The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted; and
+its scores by what was accepted over what was timed.
+"""
+WORDS = (THROUGHPUT, EMA, THROUGHPUT_AWARE)
 _LARGEST_K = 64
 OPEN_END = 1_000_000
 
@@ -67,7 +69,7 @@ class OfKTable(Kind):
     """:class:`KTable`, its text or its list, or the word for a policy that needs none."""
 
     form = "|".join(("first-last:K[,...]", *WORDS))
-    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list, or {' or '.join(WORDS)}"
+    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list, or {', '.join(WORDS)}"
 
     def checked(self, said: str, value: Any) -> KTable | str:
         if isinstance(value, KTable):

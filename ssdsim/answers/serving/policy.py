@@ -13,6 +13,7 @@ from ssdsim.answers.serving.ledger import Ledger, ledgers
 from ssdsim.answers.serving.outcome_rows import OutcomeRows
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
+from ssdsim.base.checks import Array
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
@@ -24,8 +25,8 @@ class Steering(Protocol):
     def k(self, batch: int) -> int:
         """Of the next round of so many sequences."""
 
-    def heard(self, batch: int, accepted: float) -> bool:
-        """Drafted tokens that were accepted in a round, a sequence on average; whether K moved."""
+    def heard(self, accepted: Array) -> bool:
+        """Drafted tokens of each sequence that were accepted in a round; whether K may be another now."""
 
 
 class Variant:
@@ -126,7 +127,9 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
     strategy, at = variants[0].scenario.strategy, round(context)
     if len(variants) == 1:
         return Policy(strategy.name, strategy.title, variants, (1,), (at,), {(1, at): 0})
-    batches = [b for b in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256) if b <= batching.max_batch]
+    tried = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
+    followed = {each.scenario.batch for each in variants} if strategy.follows_batch else set()
+    batches = sorted(b for b in tried | followed if b <= batching.max_batch)
 
     def fastest(b: int) -> int:
         return max(numbers_at(b, variants), key=lambda n: float(variants[n].table.mean(b, context).tokens_per_second))

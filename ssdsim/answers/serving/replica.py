@@ -119,11 +119,11 @@ class Replica:
         """One round of ``running`` sequences, with chunks of prompts of which some end."""
         rows, table = variant.rows, variant.table
         if rows.is_certain:
-            made, states, before = running * rows.tokens_of_certain, bytes(running), b""
-            self._left[:running] -= rows.tokens_of_certain
+            tokens, states, before = np.full(running, rows.tokens_of_certain), bytes(running), b""
         else:
             before = self._states(running) if variant.asks_before else b""
-            made, states = self._draw(rows, running)
+            tokens, states = self._draw(rows, running)
+        self._left[:running] -= tokens
         bits = 0
         for bit, ends, state in variant.asked:
             if state in (states if ends else before):
@@ -141,11 +141,11 @@ class Replica:
             self.drafted_s = table.drafting_s(running, context, bits, chunks)
         end = self._log(seconds, running, bits, chunks)
         if self._steering is not None:
-            self._steer(running, made)
+            self._steer(tokens)
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
-        self._cached += made
+        self._cached += int(tokens.dot(self._ones[:running]))  # sooner than their sum
         if self._surely:
             self._surely -= 1
         else:
@@ -154,11 +154,11 @@ class Replica:
             self._join(variant, ended, forced, end)
 
     def _states(self, running: int) -> bytes:
-        """Those in which the sequences are."""
+        """The states in which the sequences are."""
         return (self._row[:running] - self._kind[:running]).astype(np.uint8).tobytes()
 
-    def _draw(self, rows: OutcomeRows, running: int) -> tuple[int, bytes]:
-        """A round of each sequence: tokens of all together, and the states in which they end it."""
+    def _draw(self, rows: OutcomeRows, running: int) -> tuple[np.ndarray, bytes]:
+        """A round of each sequence: its tokens, and the states in which they end it."""
         uniform, row = self._uniforms.take(running), self._row[:running]
         chances = self._chances[self._number]
         if chances is not None:
@@ -166,16 +166,14 @@ class Replica:
             uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
         drawn = rows.cdf.searchsorted(uniform + row if rows.several else uniform, side="right")
         tokens = rows.tokens[drawn]
-        self._left[:running] -= tokens
-        made = int(tokens.dot(self._ones[:running]))  # sooner than their sum
         if len(rows.states) == 1:
-            return made, bytes(running)
+            return tokens, bytes(running)
         after = rows.state[drawn]
         if rows.kinds == 1:
             self._row[:running] = after
         else:
             np.add(self._kind[:running], after, out=row)
-        return made, after.tobytes()
+        return tokens, after.tobytes()
 
     def _alike(self, variant: Variant, running: int, horizon_s: float) -> None:
         """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
@@ -189,7 +187,7 @@ class Replica:
             self._log(variant.table.round_s(running, context + done * each, 0), running, 0, ())
             done += 1
         if self._steering is not None:
-            self._steer(running, running * each)  # where K may change, a round is alone
+            self._steer(np.full(running, each))  # where K may change, a round is alone
         self._left[:running] -= done * each
         self._cached += done * each * running
         self._surely = max(0, self._surely - done)
@@ -359,10 +357,10 @@ class Replica:
             return self.policy.number(batch, context)
         return self.policy.number_of_k(self._steering.k(batch))
 
-    def _steer(self, running: int, made: int) -> None:
+    def _steer(self, tokens: np.ndarray) -> None:
         """Tell what was accepted: of each sequence's tokens all but the last."""
         assert self._steering is not None
-        if self._steering.heard(running, made / running - 1.0):
+        if self._steering.heard(tokens - 1):
             self._settled_at = -1
 
     def _choose(self, running: int) -> None:

@@ -23,8 +23,9 @@ from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.needs import Needs, needs
+from ssdsim.answers.serving.pace import Pace
 from ssdsim.answers.serving.passes import prompt_warnings
-from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.policies import AUTO, Policies, policies
 from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replicas import Fleet
@@ -33,7 +34,7 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
-from ssdsim.base.intervals import Interval, Measured
+from ssdsim.base.intervals import Interval
 from ssdsim.base.option_record import called, taken
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
@@ -55,20 +56,32 @@ RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
 @dataclass(frozen=True)
 class Point:
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
-    there, and what a run of each measured. ``fixed_k`` is the time per output token, in ms, of each K between which a
-    table switches, for good (infinite where it is saturated).
+    there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
+    good.
     """
 
     rate: float | None
     workload: Workload
     closed: Mapping[str, Served]
     metrics: Mapping[str, Metrics]
-    fixed_k: Mapping[int, Measured] = field(default_factory=dict)
+    fixed_k: Mapping[int, Pace] = field(default_factory=dict)
 
     @property
     def best_k(self) -> int | None:
         """The fixed K of the least time per output token; None where nothing switches between Ks."""
-        return min(self.fixed_k, key=lambda k: self.fixed_k[k].value) if self.fixed_k else None
+        return min(self.fixed_k, key=lambda k: self.fixed_k[k].tpot.value) if self.fixed_k else None
+
+    @property
+    def best_k_e2el(self) -> int | None:
+        """The fixed K of the least time to the last token, which is the better judge (:class:`Pace`)."""
+        return min(self.fixed_k, key=lambda k: self.fixed_k[k].e2el.value) if self.fixed_k else None
+
+    @property
+    def switching(self) -> Pace:
+        """Of the schedule."""
+        if AUTO in self.metrics:
+            return Pace.of_run(self.metrics[AUTO])
+        return Pace.of_closed_form(self.closed[AUTO])
 
 
 @dataclass(frozen=True)
@@ -218,9 +231,9 @@ class _Asked:
                 workload=load,
                 closed=_closed(sides, load.offered, fleet.replicas),
                 metrics={name: made[at, name] for name in policies.by_name} if made else {},
-                fixed_k={k: measured_tpot(made[at, _run_of(k)]) for k in policies.fixed_k}
+                fixed_k={k: Pace.of_run(made[at, _run_of(k)]) for k in policies.fixed_k}
                 if made
-                else self._closed_tpot(load.offered),
+                else self._closed_pace(load.offered),
             )
             for at, load in enumerate(loads)
         ]
@@ -262,13 +275,12 @@ class _Asked:
             )
         self.hears_needs(said)
 
-    def _closed_tpot(self, rate: float | None) -> dict[int, Measured]:
+    def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
         """Of each fixed K by the closed form."""
         if rate is None:
             return {}
         a_replica = rate / self.how.fleet.replicas
-        each = {k: 1e3 * float(made.served(a_replica).tpot_s) for k, made in self._fixed_sharings.items()}
-        return {k: Measured(tpot_ms, np.nan, np.nan) for k, tpot_ms in each.items()}
+        return {k: Pace.of_closed_form(made.served(a_replica)) for k, made in self._fixed_sharings.items()}
 
     @cached_property
     def _fixed_sharings(self) -> Mapping[int, Sharing]:
@@ -322,12 +334,6 @@ def _warnings(policies: Policies, workload: Workload, batching: Batching) -> lis
 def _run_of(k: int) -> str:
     """What the run of a fixed K is kept by."""
     return f"K {k}"
-
-
-def measured_tpot(metrics: Metrics) -> Measured:
-    """The mean time per output token of a run, in ms; infinite where it is saturated."""
-    tpot = metrics.of_requests["tpot"]
-    return Measured(np.inf, np.nan, np.nan) if metrics.saturated or tpot is None else tpot.mean
 
 
 def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:

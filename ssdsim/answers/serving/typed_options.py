@@ -73,7 +73,7 @@ class ServeOptions(SharedOptions, total=False):
     hold: int
     """rounds before a schedule switches [default: 1]"""
     k_table: KTable | str | Sequence[Sequence[int]]
-    """SD's K by the requests, as auto: 1-4:5,5-16:3,17-:0, vLLM's list, throughput, or ema (SGLang's)"""
+    """SD's K by the requests: 1-4:5,5-:0, vLLM's list, throughput, or SGLang's ema or throughput-aware"""
     slo: Slo | str
     """what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100"""
     capacity: bool

@@ -42,7 +42,7 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
 
 
 class _Turn(BaseModel, frozen=True):
-    """What one of the two said, under one of two names."""
+    """Turn of one of the two, under one of two names."""
 
     text: Annotated[str, Field(validation_alias=AliasChoices("value", "content"))]
 

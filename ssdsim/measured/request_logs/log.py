@@ -1,4 +1,4 @@
-"""What every log of requests comes down to."""
+"""Log of requests, whatever tool wrote it."""
 
 from __future__ import annotations
 

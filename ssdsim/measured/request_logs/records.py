@@ -53,7 +53,7 @@ def _sglang(records: Sequence[Record], where: str) -> RequestLog:
 
 
 class _Benchmark(BaseModel, frozen=True):
-    """What is read of a benchmark: lists with an entry a request, in seconds."""
+    """Benchmark's results: lists with an entry a request, in seconds."""
 
     input_lens: Annotated[list[Tokens], Field(min_length=1)]
     output_lens: Annotated[list[Tokens], Field(min_length=1)]

@@ -57,7 +57,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is said beside the files: tokens a round, the model of several, and that windows or a start are whole."""
+    """Words of the user: tokens a round, the model of several, and that windows or a start are whole."""
 
     k: int | None = None
     model: str | None = None
@@ -68,7 +68,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Log:
-    """What an engine's files say of one set of requests; ``how`` is the kind of log."""
+    """Counts that an engine's files hold of one set of requests; ``how`` is the kind of log."""
 
     how: str
     counts: Sequence[Counts]
@@ -81,7 +81,7 @@ class Log:
 
 
 def joined(logs: Sequence[Log]) -> Log:
-    """What the files of one set of requests say together, a log each."""
+    """Join the logs of one set of requests, one a file."""
     return Log(
         how=logs[0].how,
         counts=[counts for log in logs for counts in log.counts],

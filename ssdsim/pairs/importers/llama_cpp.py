@@ -40,7 +40,7 @@ _EXAMPLE = {
 
 
 class _Printed(Line):
-    """What a line of the log says of a request."""
+    """Fields of a line of the log about a request."""
 
     accepted: WrittenCount
     drafted: WrittenCount
@@ -49,7 +49,7 @@ class _Printed(Line):
 
 
 class _Example(Line):
-    """What ``llama-speculative`` prints."""
+    """Counts that ``llama-speculative`` prints."""
 
     n_drafted: WrittenCount
     n_accept: WrittenCount

@@ -42,7 +42,7 @@ NO_HITS = "hit rates stay unknown: an engine without a speculation cache cannot 
 
 @dataclass(frozen=True)
 class Named:
-    """What is said of the pair that its files do not say; None where they do."""
+    """Words of the user about the pair that its files lack; None where they do."""
 
     target: str | None = None
     draft: str | None = None

@@ -32,7 +32,7 @@ _TARGET = re.compile(r"^[ \t]*Model: ([^,\s]+)", re.M)
 
 
 class _Block(Line):
-    """What is read of a run's output: its last block of metrics, its mode and its command line."""
+    """Output of a run: its last block of metrics, its mode and its command line."""
 
     length: WrittenAmount
     frequencies: dict[Index, WrittenAmount]

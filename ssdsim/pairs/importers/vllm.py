@@ -137,7 +137,7 @@ class _Interval:
 
 
 class _Printed(Line):
-    """What is read of a line of metrics."""
+    """Fields of a line of metrics."""
 
     drafted: WrittenCount
     accepted: WrittenCount
@@ -174,7 +174,7 @@ def _interval(line: str, where: str) -> _Interval | None:
 
 
 class _OldPrinted(Line):
-    """What is read of a line of the old engine's."""
+    """Fields of a line of metrics of the old engine."""
 
     k: WrittenTokens | None = None
     drafted: WrittenCount | None = None

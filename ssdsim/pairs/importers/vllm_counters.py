@@ -32,7 +32,7 @@ _LABEL = re.compile(r"['\"]\b(\w+)['\"]:\s*['\"]([^'\"]*)['\"]")
 
 
 def is_snapshot(text: str) -> bool:
-    """Whether a file is a snapshot of counters, which needs another one."""
+    """Say whether a file is a snapshot of counters, which needs another one."""
     return any(sample.name.startswith(("vllm:", "vllm_")) for sample in prometheus(text)) or bool(_in_process(text))
 
 
@@ -90,7 +90,7 @@ def of_snapshots(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def between(before: Source, after: Source, served: str) -> Counts | None:
-    """What was counted of a model between two snapshots; None of a server that does not speculate.
+    """Subtract a model's counters: what was counted between two snapshots; None of a server that does not speculate.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
 
 
 def _own_name(sample: Sample) -> str | None:
-    """What a counter is called here; None of one that says nothing of rounds."""
+    """Name of a counter here; None of one that says nothing of rounds."""
     name = sample.name.replace("vllm_spec", "vllm:spec", 1).removesuffix("_total")
     if not name.startswith(_PREFIX):
         return _BESIDE.get(name)

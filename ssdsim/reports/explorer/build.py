@@ -93,7 +93,7 @@ def _made_by(options: Mapping[str, Any], seed: int) -> str:
 
 
 def _sides(found: Explored) -> list[dict[str, Any]]:
-    """What stands side by side; one where nothing does."""
+    """The sides that stand beside each other; one where nothing does."""
     name = side_axis(found.space)
     return [{}] if name is None else [{name: value} for value in found.space.axis(name).values]
 
@@ -108,7 +108,7 @@ def _title(base: Configuration) -> str:
 
 
 def _lines(base: Configuration) -> list[str]:
-    """What the numbers rest on where the page opens."""
+    """Lines on what the numbers rest on where the page opens."""
     lines = [f"Timings of {record['profile']}: {record['summary']}" for record in base.provenance]
     if base.runtime:
         lines.append(f"Runtime {base.runtime}")

@@ -1,4 +1,4 @@
-"""What the page holds: a head in JSON, and all numbers of its tables as one run of bytes."""
+"""The content of the page: a head in JSON, and all numbers of its tables as one run of bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def content(found: Explored) -> dict[str, Any]:
 
 
 def _asked(space: Space) -> dict[str, Any]:
-    """Who is compared, and what the page's state leaves to say."""
+    """The question: who is compared, and what the page's state leaves to say."""
     return {
         "unit": "T_v" if space.unit_free else "s",
         "subject": space.subject,
@@ -100,7 +100,7 @@ def _step(axis: Axis) -> float:
 
 
 def _budgets(space: Space) -> dict[str, int] | None:
-    """Where F only says how much the draft has to do: the budget of each F and K."""
+    """The budget of each F and K, where F only says how much the draft has to do."""
     names = {axis.name for axis in space.axes}
     if not {"f", "p_hit"} <= names:
         return None

@@ -45,7 +45,7 @@ def styles() -> list[str]:
 
 
 def scripts() -> list[str]:
-    """In a scope of their own: a report has names too."""
+    """The page's scripts, in a scope of their own: a report has names too."""
     inside = "\n".join(asset(f"explorer/{name}") for name in _SCRIPTS)
     return [f'"use strict";\n{{\n{inside}\n}}']
 
@@ -104,7 +104,7 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def provenance(found: Explored, lines: Sequence[str], command: str, errors: Sequence[Error]) -> Iterator[str]:
-    """What the numbers rest on, the command that made them, and how far interpolation may be off."""
+    """The footer: what the numbers rest on, the command that made them, how far interpolation may be off."""
     yield "<h2>Provenance</h2>"
     yield f"<p>Made by <code>{escape(command)}</code>: {found.points:,} points, each worked out as by ssdsim sweep.</p>"
     yield from (f"<p>{escape(line)}</p>" for line in lines)

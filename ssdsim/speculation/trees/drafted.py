@@ -18,26 +18,22 @@ from ssdsim.speculation.trees.shape import Rates, Tree
 
 
 class Drafted(Protocol):
-    """What costs and rounds ask of the drafted tokens of a sequence."""
+    """The drafted tokens of a sequence, with what costs and rounds ask of them."""
 
     @property
     def nodes(self) -> int:
         """Drafted tokens that are verified; a verification has one row more."""
-        ...
 
     @property
     def rows(self) -> tuple[int, ...]:
         """The rows of each pass of the draft."""
-        ...
 
     @property
     def is_chain(self) -> bool:
-        """One token after the other: no pass needs a mask."""
-        ...
+        """Tell whether one token comes after the other, so that no pass needs a mask."""
 
     def accepted_pmf(self, model: RankModel) -> Array:
         """P(exactly j tokens are accepted), shape ``(depth+1,)``."""
-        ...
 
 
 @dataclass(frozen=True)

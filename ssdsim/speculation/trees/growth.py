@@ -46,7 +46,7 @@ def _grown(rates: bytes, ranks: int, nodes: int) -> Tree:
 
 
 def never_rise(rates: Rates) -> bool:
-    """No guess is likelier than the one ranked before it, at every depth."""
+    """Tell whether no guess is likelier than the one ranked before it, at every depth."""
     return bool(np.all(np.diff(rates, axis=1) <= 0.0))
 
 

@@ -69,7 +69,7 @@ class RankModel:
 
     @cached_property
     def rounds(self) -> Rates:
-        """Those of rounds, equally likely ones, shape ``(rounds, depths, ranks)``; all of one are as hard."""
+        """The rates of equally likely rounds, shape ``(rounds, depths, ranks)``; all of one are as hard."""
         if self.concentration is None:
             return self.rates[None]
         columns = [beta_rates(float(mean), self.concentration) for mean in self.first]

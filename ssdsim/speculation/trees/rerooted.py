@@ -83,7 +83,7 @@ class Rerooting:
 
     @property
     def fresh(self) -> Growing:
-        """What the draft grows while nothing is verified."""
+        """The tree that the draft grows while nothing is verified."""
         return self._grown(Growing())
 
     def outcomes(self, tree: Growing) -> Iterator[Outcome]:

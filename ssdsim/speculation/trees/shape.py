@@ -68,7 +68,7 @@ class Tree:
 
     @property
     def nodes(self) -> int:
-        """How many are drafted; a verification has one row more, the root's."""
+        """Drafted nodes; a verification has one row more, the root's."""
         return len(self.parents)
 
     @cached_property
@@ -86,7 +86,7 @@ class Tree:
 
     @cached_property
     def children(self) -> tuple[int, ...]:
-        """How many the root and every node have."""
+        """Numbers of children of the root and of every node."""
         counted = np.bincount(np.asarray(self.parents, dtype=np.int64), minlength=self.nodes + 1)
         return tuple(counted.tolist())
 

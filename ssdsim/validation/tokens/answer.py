@@ -33,7 +33,7 @@ _STRATEGIES = ALL["strategies"]
 
 @dataclass(frozen=True)
 class RealPair(OptionRecord):
-    """What the pair's models do, and where."""
+    """Work of the pair's real models, and where they do it."""
 
     requests: int = asked(Whole(), "answered", 16)
     max_new_tokens: int = asked(Whole(), "of an answer", 64)
@@ -53,7 +53,7 @@ class RealPair(OptionRecord):
     repeats: int = asked(Whole(2), "runs of each strategy", 5)
 
     def bench(self, path: Path) -> TokenBench:
-        """What is run of this pair.
+        """Bench of this pair.
 
         Raises
         ------
@@ -110,7 +110,7 @@ def _dtype(pair: Pair) -> str:
 
 
 def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
-    """Those that steps are timed on, and those that are answered: never the same."""
+    """Choose prompts that steps are timed on, and others that are answered: never the same."""
     from ssdsim.measure.prompts import read_prompts
 
     prompts = read_prompts(path, None)
@@ -122,7 +122,7 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
 
 @dataclass(frozen=True)
 class ValidatedPair:
-    """What ran, and its comparisons, one a strategy."""
+    """Run of a pair and its comparisons, one a strategy."""
 
     bench: TokenBench
     comparisons: Sequence[TokenComparison]
@@ -138,7 +138,7 @@ class ValidatedPair:
         return sum(each.greedy.bugs for each in self.comparisons)
 
     def as_json(self) -> dict[str, Any]:
-        """What is printed and kept."""
+        """Record that is printed and kept."""
         parts = {
             "schema": 1,
             **picked(self.bench, "pair"),

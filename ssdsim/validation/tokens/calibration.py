@@ -170,7 +170,7 @@ def under_way_s(sender: Timed, receiver: Timed) -> float:
 
 
 def taking_in_s(sender: Timed, receiver: Timed) -> float:
-    """The same of messages that lay there already, which cost the receiver its own time; 0 for the others."""
+    """Seconds to take in messages that lay there already, which cost the receiver its own time; 0 for the others."""
     return float(
         np.mean([until - since if since > left else 0.0 for left, (since, until) in _passages(sender, receiver)])
     )

@@ -41,7 +41,7 @@ _FOR_TOLERANCE = 3  # texts
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a rank's model is: for the check that it is the measured one, and that tokens mean the same."""
+    """Description of a rank's model: for the check that it is the measured one, and that tokens mean the same."""
 
     participant: Participant
     tokens: Mapping[str, int]

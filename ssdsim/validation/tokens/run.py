@@ -31,7 +31,7 @@ Prompts = Sequence[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class TokenBench:
-    """What is run where; ``models`` are the target and the draft as transformers takes them."""
+    """Plan of what runs where; ``models`` are the target and the draft as transformers takes them."""
 
     pair: Path
     models: tuple[str, str]
@@ -87,7 +87,7 @@ def run_tokens(
 
 
 class _Ranks:
-    """What is asked of the two ranks."""
+    """Questions to the two ranks."""
 
     def __init__(self, ranks: Ranks, bench: TokenBench) -> None:
         self._ranks, self._bench = ranks, bench
