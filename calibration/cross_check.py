@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
+from ssdsim.base.record import record
 from ssdsim.hardware.gemm import GemmModel
 
 _BANDS = ((1, 8), (9, 64), (65, 512), (513, 4096))
 
 
-@dataclass(frozen=True)
+@record
 class Band:
     """GEMMs of ``smallest <= m <= largest``: median of predicted over measured less 1, and of its absolute value.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import nnls
@@ -11,6 +10,7 @@ from scipy.optimize import nnls
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_pass
@@ -18,7 +18,7 @@ from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 from ssdsim.transformer.forward import forward_pass
 
 
-@dataclass(frozen=True)
+@record
 class DecodingSpeed:
     """Autoregressive decoding of one sequence as an engine was seen to do it."""
 

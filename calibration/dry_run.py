@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from calibration.memory import rank_bytes
 from calibration.points import Point, Workload, plan
 from calibration.visits import wanted
+from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these
@@ -27,7 +27,7 @@ _PREPARE_S = 60.0  # to start the ranks, to make both models and to connect them
 TARGET_ALONE, ALL_TARGETS, EACH, BOTH = "rank 0", "target ranks", "target ranks, then the draft", "target and draft"
 
 
-@dataclass(frozen=True)
+@record
 class PlannedBenchmark:
     """A kind of point: how many, how often each is visited, how many the fit sees, who works, about how long."""
 
@@ -39,7 +39,7 @@ class PlannedBenchmark:
     minutes: float
 
 
-@dataclass(frozen=True)
+@record
 class PlannedRank:
     """A rank: its device, what it holds, the bytes that it needs and has, and how it reaches the draft's device."""
 
@@ -54,7 +54,7 @@ class PlannedRank:
         return self.needs_bytes <= self.has_bytes
 
 
-@dataclass(frozen=True)
+@record
 class DryRun:
     """The whole plan."""
 

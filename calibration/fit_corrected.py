@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import significant
 from calibration.hinges import choose_terms, fit_terms, with_uncertainty
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.hardware.laws import Correction, Roofline
 
 SEGMENT_ROWS = 300
@@ -33,7 +33,7 @@ def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array) -> Roofline:
     return Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
 
 
-@dataclass(frozen=True)
+@record
 class CorrectedFit:
     """A roofline and its correction: ``trained`` without the held-out rows, ``final`` with them."""
 

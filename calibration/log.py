@@ -11,11 +11,12 @@ from typing import Any
 from calibration.points import Point
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
+from ssdsim.base.record import record
 
 _SCHEMA = 2
 
 
-@dataclass(frozen=True)
+@record
 class Visit:
     """One timing of a point: its middle in seconds since the epoch, and what the benchmark found."""
 
@@ -56,8 +57,8 @@ class Log:
             raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
         if None in lines or not text.endswith("\n"):  # what a kill tore goes for good: the next append starts a line
             write_records(self.path, records)
-        for record in filter(_is_visit, records[1:]):
-            self.visits.setdefault(record["key"], []).append(Visit(record["at_s"], record["result"]))
+        for visit in filter(_is_visit, records[1:]):
+            self.visits.setdefault(visit["key"], []).append(Visit(visit["at_s"], visit["result"]))
         return self
 
     def count(self, point: Point) -> int:

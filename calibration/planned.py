@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ssdsim import drafters, strategies
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.pricing.cost import Cost
@@ -25,7 +26,7 @@ _NO_DEVICE = Device(
 _NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, sources={})
 
 
-@dataclass(frozen=True)
+@record
 class Planned:
     """A pass that a calibration times: what it is called, and on how many of the ranks with its model it runs."""
 
@@ -35,7 +36,7 @@ class Planned:
     tp: int
 
 
-@dataclass(frozen=True)
+@record
 class _PlanningSite(Silent):
     """A site where nothing has a price. Every pass is planned at one context, and SD's draft on ``beside_tp`` ranks."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from calibration.planned import Planned, planned_passes
 from ssdsim import strategies
+from ssdsim.base.record import record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
@@ -28,7 +28,7 @@ Shape = tuple[int, int, bool]
 """Sequences of a pass, tokens of each, and whether they are branches under a mask."""
 
 
-@dataclass(frozen=True)
+@record
 class Point:
     """One thing to time. ``fitted`` says whether the fit may see it (whole layers and passes only check it)."""
 
@@ -48,7 +48,7 @@ class Point:
         return {"benchmark": self.benchmark, **dict(self.parameters)}
 
 
-@dataclass(frozen=True)
+@record
 class Workload:
     """The pair and the rounds that a calibration is for."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 
 import numpy as np
@@ -12,12 +11,13 @@ from scipy.stats import trim_mean
 from calibration.log import Log, Visit
 from calibration.points import Point
 from calibration.slowness import slowness
+from ssdsim.base.record import record
 from ssdsim.machine.timing import summarise
 
 _COMPUTING = ("gemm", "attention", "experts", "elementwise", "pass", "layer")  # what a slow core slows
 
 
-@dataclass(frozen=True)
+@record
 class Row:
     """A timed point with all its visits, and how many times slower than usual the machine was at each."""
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class SystemCard:
     """Numbers by section and key; text and deeper levels are left out."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +16,7 @@ from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
@@ -38,7 +38,7 @@ EXPERTS = (
 """The numbers of mixtures of experts, on a card that was fitted to dense models."""
 
 
-@dataclass(frozen=True)
+@record
 class Fit:
     """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
 
@@ -124,7 +124,7 @@ def fit_runtime(
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Numbers:
     """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import Fit, fit_runtime
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Elsewhere, Evidence, Runtime
 
 
-@dataclass(frozen=True)
+@record
 class Generations:
     """A fit for each generation that has rows, and the card of both."""
 

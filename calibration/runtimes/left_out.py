@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import bounds_95
+from ssdsim.base.record import record
 from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
@@ -18,7 +18,7 @@ from ssdsim.runtimes.card import Runtime
 DRAWS = 400
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """Errors of rows: predicted / measured - 1, and the ends of the 95 % interval over the measured value."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from calibration.runtimes.features import FIELDS, Features, features
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import options_of
 from ssdsim.measured.row import Row
@@ -28,7 +28,7 @@ CONTEXTS = (512, 8192)
 _OUTPUT = 256
 
 
-@dataclass(frozen=True)
+@record
 class Open:
     """Doubt that rows leave of all numbers: their covariance, and the noise of a row as a share of its seconds."""
 
@@ -52,7 +52,7 @@ def _wandering(base: Runtime, name: str) -> float:
     return math.hypot(*(way.get(name, 0.0) for way in base.wander))
 
 
-@dataclass(frozen=True)
+@record
 class NextRow:
     """A row that nobody measured yet, and how far predictions are open without and with it (log-sds' mean square)."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, values_of
 from calibration.runtimes.next_row import PRIOR_SD
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
 
 MOST_OVERLAP = 0.9
@@ -35,7 +35,7 @@ _FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
-@dataclass(frozen=True)
+@record
 class Solution:
     """Numbers that rows make likeliest, and how open they are: a covariance of ``fields``, and one by rows alone.
 

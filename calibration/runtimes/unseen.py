@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import work_of
@@ -72,7 +73,7 @@ def case_of(row: Row) -> Case:
     return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
 
 
-@dataclass(frozen=True)
+@record
 class Unseen:
     """Rows that a card predicted without having seen them.
 

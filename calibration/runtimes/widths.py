@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +12,7 @@ from scipy.stats import norm
 from calibration.bootstrap import significant
 from calibration.runtimes.unseen import Unseen, independent
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.covered import STEPS, Away
 
@@ -46,7 +46,7 @@ def best_constant(logs: Array) -> tuple[float, float]:
     return float(tried[best]), scores[best]
 
 
-@dataclass(frozen=True)
+@record
 class Law:
     """Log-sds besides those of kernels and numbers: of seconds beside matrices, of a mixture's, and of being away."""
 

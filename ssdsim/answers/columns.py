@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Literal
 
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
+from ssdsim.base.record import record
 from ssdsim.rounds.estimate import Estimate
 
 
-@dataclass(frozen=True)
+@record
 class Column:
     """A number of an :class:`Estimate`, by its name there.
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
 from ssdsim.base.intervals import Draws, Interval, bounds_95, median
+from ssdsim.base.record import record
 from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
@@ -26,7 +26,7 @@ def is_decided(share: float | None, everywhere: bool) -> bool:
     return (share is None or share >= DECIDED) and everywhere
 
 
-@dataclass(frozen=True)
+@record
 class Versus:
     """One side's rate over another's: the ratio, its 95 % interval, P(faster); None where nothing errs.
 
@@ -77,7 +77,7 @@ class Versus:
         return not self.loses and is_decided(self.probability_faster, not self.turns)
 
 
-@dataclass(frozen=True)
+@record
 class Contest(Generic[Key]):
     """A subject against its rivals; ``probability`` is that of its being the fastest, None where nothing errs."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.base.record import record
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
@@ -20,7 +20,7 @@ _OF_TIMES = (TIMINGS, SIMULATION)
 _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 
-@dataclass(frozen=True)
+@record
 class Doubt:
     """The error of a ratio for one reason: ``half`` of its range, relative, the others being as they are taken.
 
@@ -37,7 +37,7 @@ class Doubt:
         return f"{self.what} ±{self.half:.0%}".replace("%", " %")
 
 
-@dataclass(frozen=True)
+@record
 class Basis:
     """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
 

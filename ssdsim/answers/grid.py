@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from ssdsim.answers.predict import check_constant
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.given import GridPart
@@ -69,7 +69,7 @@ def evaluate(
     return Evaluator().frame(points, draws, seed, names)
 
 
-@dataclass(frozen=True)
+@record
 class Evaluated:
     """A table of predictions, an array a column; ``errors`` has None for a point that is possible."""
 
@@ -274,7 +274,7 @@ def _gathered(
     }
 
 
-@dataclass(frozen=True)
+@record
 class Fastest:
     """At each point the scenario of most tokens/s (the first of equals), with its estimate in columns."""
 

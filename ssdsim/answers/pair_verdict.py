@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.swings import Swing, swings
+from ssdsim.base.record import record
 from ssdsim.pairs.file import Pair
 
 BATCH = 16
 
 
-@dataclass(frozen=True)
+@record
 class Consequence:
     """The subject's tokens/s over its first rival's at a temperature, all other options being the defaults."""
 

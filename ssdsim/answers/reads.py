@@ -39,11 +39,18 @@ def check_owners(given: Mapping[str, Any]) -> None:
         if (owned := owners(name)) is None:
             continue
         chooser, theirs = owned
-        asked = said.get(chooser, DEFAULTS[chooser])
-        several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
-        chosen = [ALL[chooser].checked(each) for each in (asked if several else [asked])]
-        if not any(owner == each or owner in each for owner in theirs for each in chosen):
+        if not any(owner == each or owner in each for owner in theirs for each in _chosen(said, chooser)):
             raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(theirs)}")
+    asked = dict.fromkeys(name for names in _chosen(said, "strategies") for name in names)
+    if "drafter" in said and not any(strategies.ALL.named(name).drafts for name in asked):
+        raise InputError(f"--drafter has no effect with --strategies {','.join(asked)}: nothing drafts")
+
+
+def _chosen(said: Mapping[str, Any], chooser: str) -> list[Any]:
+    """The values of an option that chooses others, of a grid all that it lists."""
+    asked = said.get(chooser, DEFAULTS[chooser])
+    several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
+    return [ALL[chooser].checked(each) for each in (asked if several else [asked])]
 
 
 def check_read(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.scenario.many import SideBySide, rates_under
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
@@ -23,7 +23,7 @@ _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be bey
 _NONE = 1e-9
 
 
-@dataclass(frozen=True)
+@record
 class Swing:
     """A ratio's swing: ``low`` and ``high`` at the lower and upper end of where the input (``what``) may lie.
 

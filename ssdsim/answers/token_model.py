@@ -19,7 +19,7 @@ a temperature divides the noise too; measured pairs often lose acceptance as it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.answers.token_rates import ROUNDING, TokenRates, checked_axes, rates_of_contexts
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.speculation.sampling import residual, saguaro_distribution
 
@@ -35,7 +36,7 @@ _START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
 
 
-@dataclass(frozen=True)
+@record
 class TokenRounds:
     """Rounds in which tokens were really sampled: accepted lengths ``(rounds,)`` and whether the cache hit."""
 
@@ -43,7 +44,7 @@ class TokenRounds:
     hit: NDArray[np.bool_]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class TokenModel:
     """Target logits ``spread x Exp(1)`` a token; draft logits add ``sigma x Exp(1)`` a context ``x N(0, 1)`` a token.
 
@@ -174,7 +175,7 @@ class TokenModel:
             yield self.spread * logits, self.sigma * noise
 
 
-@dataclass(frozen=True)
+@record
 class PowerLawFit:
     """``1 - h(F) = c F^-r`` by least squares on logarithms, and the share of variance that it explains."""
 
@@ -217,7 +218,7 @@ def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Array, Array]:
     return x, np.log(miss)
 
 
-@dataclass(frozen=True)
+@record
 class TokenModelFit:
     """A model fitted to measured rates, and the rates that it has at the temperature of the measurement."""
 
@@ -268,7 +269,7 @@ def fit_token_model(
     return TokenModelFit(fitted, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
-@dataclass(frozen=True)
+@record
 class _Trials:
     """Trials of a fit on the same draws; ``parameters`` are logarithms of spread and sigma."""
 

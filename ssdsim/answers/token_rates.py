@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.base.checks import Array, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval, student_quantile
+from ssdsim.base.record import record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ _FEW = 50  # below so many, a count is not yet normal
 ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 
 
-@dataclass(frozen=True)
+@record
 class Means:
     """Means over contexts with the bounds of their 95 % intervals: three arrays of one shape."""
 
@@ -30,7 +30,7 @@ class Means:
     high: Array
 
 
-@dataclass(frozen=True)
+@record
 class TokenRates:
     """Rates of a token model over temperatures (axis T), Saguaro constants (axis C) and fan-outs (axis F).
 
@@ -107,7 +107,7 @@ def rates_of_contexts(
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Context:
     """Target logits and ascending noise of one context, and the draft's top tokens in order."""
 

@@ -9,7 +9,6 @@ or the draft device's memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,6 +19,7 @@ from ssdsim.answers.reads import check_owners
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import Drafter
@@ -47,7 +47,7 @@ MOST_COMBINATIONS = 100_000  # of the axes: some milliseconds each
 DRAWS = 1000
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """The content of one verification; durations in seconds, budgets in cached outcomes a sequence.
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,13 +21,14 @@ from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.base.progress import Progress, hearing_shares
+from ssdsim.base.record import record
 
 _DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class _Jobs(Whole):
     """A number of processes."""
 
@@ -41,7 +42,7 @@ class _Jobs(Whole):
         return super().checked(said, value)
 
 
-@dataclass(frozen=True)
+@record
 class _Address(Kind):
     """The address at which a Dask scheduler listens."""
 
@@ -54,7 +55,7 @@ class _Address(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Workers(OptionRecord):
     """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
     need ssdsim and every file that options name. ``progress`` hears of each piece, and of parts of one that is worked

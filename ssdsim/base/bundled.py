@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache
 from os.path import exists, expanduser, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def _bundled_file(folder: str, name: str) -> Path | None:
     return path if Path(name).name == name and isfile(path) else None
 
 
-@dataclass(frozen=True)
+@record
 class Shelf(Generic[T]):
     """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``made`` here.
 

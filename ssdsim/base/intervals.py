@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ssdsim.base.record import record
 
 Draws = NDArray[np.float64]
 
@@ -45,7 +46,7 @@ def quantiles(draws: Draws, *shares: float) -> Iterator[Draws]:
         yield np.where(unknown, np.nan, low + (place - before) * (high - low))
 
 
-@dataclass(frozen=True)
+@record
 class Interval:
     """A 95 % interval."""
 
@@ -63,7 +64,7 @@ def low_and_high(interval: Interval | None) -> dict[str, float | None]:
     return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
 
 
-@dataclass(frozen=True)
+@record
 class Measured:
     """A simulated or measured mean with the bounds of its confidence interval."""
 

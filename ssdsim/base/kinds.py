@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol
 
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.record import record
 
 _LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
 
@@ -47,7 +47,7 @@ class Kind:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@record
 class Whole(Kind):
     """A whole number. ``most`` is above any machine and any model, below what no computer could work out."""
 
@@ -76,7 +76,7 @@ class Whole(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Number(Kind):
     """A number from 0 on; a share or a probability with ``most`` 1, which ``80%`` says too."""
 
@@ -105,7 +105,7 @@ class Number(Kind):
 SHARE = Number(most=1.0)
 
 
-@dataclass(frozen=True)
+@record
 class Percent(Number):
     """A share of at least 0, also as ``10%``."""
 
@@ -119,7 +119,7 @@ class Percent(Number):
         return share
 
 
-@dataclass(frozen=True)
+@record
 class Between(Number):
     """A number, or the range in which it lies: ``0.8`` or ``0.75:0.85``."""
 
@@ -130,7 +130,7 @@ class Between(Number):
         return super().parse(text) if ":" not in text else _range(text)
 
 
-@dataclass(frozen=True)
+@record
 class OneOf(Kind):
     """A word of these; ``also`` are pairs of another spelling and the word that it means."""
 
@@ -161,7 +161,7 @@ class OneOf(Kind):
         return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
 
 
-@dataclass(frozen=True)
+@record
 class Flag(Kind):
     """Yes or no; on the command line a word that stands alone."""
 
@@ -183,7 +183,7 @@ class Registered(Protocol):
         """The thing; InputError where there is none of that name."""
 
 
-@dataclass(frozen=True)
+@record
 class Member(Kind):
     """The name of one of several registered things."""
 
@@ -201,7 +201,7 @@ class Member(Kind):
         return str(value)
 
 
-@dataclass(frozen=True)
+@record
 class Name(Kind):
     """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means."""
 
@@ -213,7 +213,7 @@ class Name(Kind):
         return self.full(text(said, value))
 
 
-@dataclass(frozen=True)
+@record
 class Text(Kind):
     """Words that are understood elsewhere."""
 
@@ -223,7 +223,7 @@ class Text(Kind):
         return text(said, value)
 
 
-@dataclass(frozen=True)
+@record
 class File(Kind):
     """The path of a file."""
 
@@ -237,7 +237,7 @@ class File(Kind):
         return Path(text(said, value))
 
 
-@dataclass(frozen=True)
+@record
 class NumberOrWord(Kind):
     """A number, or a word in its place."""
 
@@ -267,7 +267,7 @@ class NumberOrWord(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class OneOrByPosition(Kind):
     """A number for all positions of a speculation, or a list with one for each. In a grid a list is several values.
 

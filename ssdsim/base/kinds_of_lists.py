@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Member, Number, NumberOrWord, OneOf, OneOrByPosition, Registered, Whole, ends
+from ssdsim.base.record import record
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
 EVERY = "all"
 """Stands for every name that there is."""
 
 
-@dataclass(frozen=True)
+@record
 class Names(Kind):
     """Names of registered things: a list, or text with commas between them; :data:`EVERY` for all of them."""
 
@@ -38,7 +38,7 @@ class Names(Kind):
         return names
 
 
-@dataclass(frozen=True)
+@record
 class ListOf(Kind):
     """A list of numbers."""
 
@@ -67,7 +67,7 @@ class ListOf(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class HitRates(Kind):
     """Fan-outs with their measured hit rates. That rates lie in [0, 1] and never fall the curve itself checks."""
 
@@ -90,7 +90,7 @@ class HitRates(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class PassTimes(Kind):
     """Rows of a pass with the time that it takes: rows rise, times never fall."""
 
@@ -111,7 +111,7 @@ class PassTimes(Kind):
         return value
 
 
-@dataclass(frozen=True)
+@record
 class Ranges(Kind):
     """Names of numbers with the two ends of where each may lie: ``{"alpha": (0.75, 0.85)}``, or triples."""
 
@@ -134,7 +134,7 @@ class Ranges(Kind):
         return tuple((str(name), float(low), float(high)) for name, low, high in value)
 
 
-@dataclass(frozen=True)
+@record
 class Lists(Kind):
     """Values that are lists themselves, with a slash between them: ``4,3,2,1/3,3,2,2``."""
 
@@ -152,7 +152,7 @@ class Lists(Kind):
         return [self.each.parse(part) for part in text.split("/")]
 
 
-@dataclass(frozen=True)
+@record
 class Several(Kind):
     """Values of a kind in a list, an inclusive range or both: ``1,2,4``, ``1:8``, ``0.5:1:0.1``, ``1,2,4:16:4``.
 

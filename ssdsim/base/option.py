@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Literal
 
 from ssdsim.base.kinds import Kind
+from ssdsim.base.record import record
 
 Searcher = Literal["recommend", "schedule"]
 """An answer that varies options by itself."""
@@ -47,7 +47,7 @@ ALWAYS = 10
 """The prominence of what a first page of help never leaves out."""
 
 
-@dataclass(frozen=True)
+@record
 class Excludes:
     """Options that must not be given beside this one, and what is said of ``{it}`` that is.
 
@@ -68,7 +68,7 @@ class Excludes:
         return self.being is None or given[name] == self.being
 
 
-@dataclass(frozen=True)
+@record
 class Needs:
     """One of ``any_of`` must be given beside this one."""
 
@@ -76,7 +76,7 @@ class Needs:
     why: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Option:
     """An option of a scenario.
 

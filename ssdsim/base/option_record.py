@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar, TypeVar
 
 from ssdsim.base.kinds import Kind
 from ssdsim.base.option import ALWAYS, Option, Section
+from ssdsim.base.record import record
 
 R = TypeVar("R", bound="OptionRecord")
 
@@ -17,7 +18,7 @@ def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
     return field(default=default, metadata={"option": {"kind": kind, "about": about, **more}})
 
 
-@dataclass(frozen=True)
+@record
 class OptionRecord:
     """A record that checks each field that is an option, None being one that is not given; ``section`` and
     ``prominence`` are those of its options in help.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from ssdsim.base.record import record
 
 _WIDTH = 100
 
 
-@dataclass(frozen=True)
+@record
 class Told:
     """``rows`` are as long as ``header``; their first cells are names, the others numbers. Without rows no table."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.bench.connection import Connection
 from ssdsim.bench.dialects import Dialect, Prompt, Told
 from ssdsim.bench.server import Server
@@ -16,7 +16,7 @@ from ssdsim.pairs.importers.fields import Record
 _OTHER_MESSAGES = 100  # than those with tokens: a role, a count, what keeps the connection open
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """``sent_s`` and ``came_s`` are moments of one clock: of the request, and of each message with a part of it.
 

@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import httpx2
 
 from ssdsim.base.documents import parse_json
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 _CONNECT_S = 10.0
 _PAUSE_S = 0.5
@@ -24,7 +25,7 @@ class Refused(InputError):
     """Nothing listens at the address (yet)."""
 
 
-@dataclass(frozen=True)
+@record
 class Connection:
     """``at`` is the address as it is told: without a user's name and password, which are sent alone."""
 

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssdsim.answers.export import sglang, vllm
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 _FP8 = ("float8", "fp8")
 
 
-@dataclass(frozen=True)
+@record
 class Setting:
     """Setting of a server: names are those that the engine loads; ``k`` is None where nothing is drafted.
 
@@ -44,7 +45,7 @@ class Setting:
         return round(1.0 + sum(self.survival), 4)
 
 
-@dataclass(frozen=True)
+@record
 class Start:
     """A command, variables of its environment, and files that it reads, by name."""
 
@@ -53,7 +54,7 @@ class Start:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@record
 class Engine:
     """``starts`` makes the command of a setting at a port; ``forces``: it can be told what to accept."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from ssdsim.base.record import record
 
-@dataclass(frozen=True)
+
+@record
 class Point:
     """One repeat of one load: ``concurrency`` requests in flight, of ``input_tokens`` and ``output_tokens``.
 

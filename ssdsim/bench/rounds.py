@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.server import Server
 from ssdsim.pairs.importers import llama_cpp, sglang, trtllm, vllm_counters
@@ -15,7 +15,7 @@ from ssdsim.pairs.importers.counts import Asked, Counts, Source, pooled
 METRICS = "/metrics"
 
 
-@dataclass(frozen=True)
+@record
 class Seen:
     """The answers of some work, and the server's ``/metrics`` before and after it, where it has them."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ssdsim.base.files import replaced
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.bench.answer import Answer, answered
 from ssdsim.bench.connection import Connection, connected, wait_for
 from ssdsim.bench.dialects import Dialect, dialect_of
@@ -30,7 +31,7 @@ _CACHED = 0.1
 """Share of prompts that a prefix cache may know before it is said: their prefill was no work."""
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """Work for a server: ``points`` in their order, after a warm-up at the highest load.
 
@@ -83,7 +84,7 @@ class Measured:
     warnings: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
+@record
 class _Bench:
     """A server that is being measured."""
 

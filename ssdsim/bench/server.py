@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 from ssdsim.bench.connection import Connection
 from ssdsim.pairs.importers.fields import text_in
 
@@ -23,7 +24,7 @@ _INFO = ("/server_info", "/get_server_info")  # SGLang's, under its new and its 
 _PROPS = "/props"  # llama.cpp's
 
 
-@dataclass(frozen=True)
+@record
 class Server:
     """``served`` is the name that requests ask for, ``loaded`` where the model came from, as far as the server says.
 

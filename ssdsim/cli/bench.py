@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.console import echo, print_each
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.measured_files import by_column, row_options
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
@@ -31,11 +31,7 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 """Options that a script gives to each call of the verb as they are."""
 
 
-@click.command(
-    "bench",
-    cls=Verb,
-    example="ssdsim bench http://127.0.0.1:8000 --concurrency 1,8,64 -o rows.csv",
-)
+@click.command("bench", cls=Verb, example="ssdsim bench http://127.0.0.1:8000 --concurrency 1,8,64 -o rows.csv")
 @click.argument("url", required=False)
 @output_option(
     "-o", "--output", type=OutputFile(), required=True, help="rows (CSV); points that it has are not repeated"
@@ -67,7 +63,6 @@ _PASSED_ON = ("requests", "repeats", "seed", "timeout")
 def command(
     url: str | None,
     output: Path,
-    temperature: float,
     pair: Path | None,
     api_key: str | None,
     plan: str | None,
@@ -94,7 +89,7 @@ def command(
         url=url or f"http://127.0.0.1:{asked['port']}",
         points=_points(asked, asked["concurrency"], asked["input_len"]),
         given={name: value for name, value in by_column(asked).items() if value is not None},
-        temperature=temperature,
+        temperature=asked["temperature"],
         served=asked["served"],
         prompts=asked["prompts"],
         timeout_s=asked["timeout"],
@@ -113,17 +108,15 @@ def command(
     if pair is not None:
         from ssdsim.bench.pair import pair_of
 
-        pair_of(measured.rows, temperature, output.name, date.today().isoformat()).save(pair)
+        pair_of(measured.rows, work.temperature, output.name, date.today().isoformat()).save(pair)
     settings = repeated(measured.rows)
     if as_json:
-        echo_json(
-            {"schema": 1, "rows": output, "measured": measured.new, "settings": [setting_json(s) for s in settings]}
-        )
+        shown_rows = [setting_json(each) for each in settings]
+        echo_json({"schema": 1, "rows": output, "measured": measured.new, "settings": shown_rows})
         return
     print_settings(settings)
     if not quiet:
-        for warning in measured.warnings:
-            print_labelled(console(stderr=True), "warning: ", warning, "yellow")
+        print_each("warning: ", measured.warnings, "yellow")
         echo(f"{measured.new} new rows of {len(measured.rows)} in {output}", stderr=True)
 
 
@@ -169,9 +162,7 @@ def _servers(engine: str, work: Work, asked: dict[str, Any], quiet: bool) -> lis
     degrees = asked["degrees"] or [work.given.get("tp", 1)]
     loads = asked["concurrency"], asked["input_len"]
     servers = planned(engine, target, degrees, asked["lookaheads"], *loads, work.given, notes)
-    if not quiet:
-        for note in notes:
-            print_labelled(console(stderr=True), "note: ", note, "cyan")
+    print_each("note: ", () if quiet else notes, "cyan")
     return servers
 
 

@@ -82,11 +82,7 @@ class _Fish(_Named, FishComplete):
 _ZSHRC = "fpath+=~/.zfunc; autoload -Uz compinit && compinit"
 _SHELLS: dict[str, tuple[type[ShellComplete], str, str]] = {
     "bash": (_Bash, ".local/share/bash-completion/completions/ssdsim", ""),
-    "zsh": (
-        _Zsh,
-        ".zfunc/_ssdsim",
-        f"\nIf ~/.zshrc has no such line yet: {_ZSHRC}",
-    ),
+    "zsh": (_Zsh, ".zfunc/_ssdsim", f"\nIf ~/.zshrc has no such line yet: {_ZSHRC}"),
     "fish": (_Fish, ".config/fish/completions/ssdsim.fish", ""),
 }
 

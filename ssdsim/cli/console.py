@@ -50,6 +50,13 @@ def print_labelled(out: Console, label: str, text: str, style: str = "", label_s
     out.print(beside)
 
 
+def print_each(label: str, lines: Iterable[str], style: str) -> None:
+    """Print lines on stderr, each after the label."""
+    log = console(stderr=True)
+    for line in lines:
+        print_labelled(log, label, line, style)
+
+
 def print_origins(
     out: Console, timings: Iterable[Mapping[str, str]], runtime: str | None, tokens: str | None = None
 ) -> None:

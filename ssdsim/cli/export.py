@@ -12,7 +12,7 @@ from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
-from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.console import echo, print_each
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.output import print_out
@@ -59,9 +59,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     elif output is None:
         print_out(exported.text.removesuffix("\n"))
     if not quiet and not as_json:
-        log = console(stderr=True)
-        for note in exported.notes:
-            print_labelled(log, "note: ", note, "cyan")
+        print_each("note: ", exported.notes, "cyan")
         print_warnings(exported.warnings, quiet)
     if exported.refusal is not None and not as_json:
         echo(exported.refusal, stderr=True)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.runtimes.fit import Fit
-    from calibration.runtimes.next_row import NextRow
     from ssdsim.measured.row import Row
     from ssdsim.validation.held import Held
 
@@ -53,16 +52,7 @@ def command() -> None:
 @quiet_option
 @json_option
 def runtime(
-    files: tuple[Path, ...],
-    like: str | None,
-    fields: str | None,
-    name: str | None,
-    hold: float | None,
-    within: float,
-    output: Path,
-    quiet: bool,
-    as_json: bool,
-    **given: Any,
+    files: tuple[Path, ...], hold: float | None, within: float, output: Path, quiet: bool, as_json: bool, **given: Any
 ) -> int:
     """Fit what your engine adds to a hardware profile to its own benchmarks: CSV rows, or results of
     vllm bench serve, sglang.bench_serving, trtllm-bench, aiperf, guidellm or llama-bench.
@@ -76,12 +66,13 @@ def runtime(
     every = rows_of_files(files, by_column(given))
     held = _put_aside(every, hold, within) if hold is not None else None
     rows = every if held is None else list(held.fitted)
-    base = find_runtime(like or (_LIKE if _LIKE in runtime_names() else DEFAULT))
+    base = find_runtime(given["like"] or (_LIKE if _LIKE in runtime_names() else DEFAULT))
+    fields, name = given["fields"], given["name"] or output.stem
     chosen = tuple(field.strip() for field in fields.split(",")) if fields is not None else None
     engines = {row.engine for row in rows if row.engine}
     engine = engines.pop() if len(engines) == 1 else ""
     with progress.shown("fit", "", quiet):
-        fit = fit_runtime(rows, base, name or output.stem, engine, chosen, _source(files))
+        fit = fit_runtime(rows, base, name, engine, chosen, _source(files))
         checked = predict_aside(held, fit.card) if held is not None else []
     refusal = refused(checked, within, output) if held is not None else None
     if refusal is None:
@@ -187,7 +178,7 @@ def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
     from calibration.runtimes.next_row import next_row
 
     more = next_row(rows, fit.card, fit.open)
-
+    asked = {} if more is None else picked(more.row, "model", "hardware", "tp", "batch", "context", "k")
     fields = (dict(zip(("field", "value", "low", "high"), each, strict=True)) for each in _fitted(fit))
     series = (dict(zip(("series", "rows", "error", "left_out_error"), each, strict=True)) for each in by_series(fit))
     return {
@@ -197,10 +188,5 @@ def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
         "fields": [{**each, "told": each["field"] in fit.told} for each in fields],
         "series": list(series),
         **picked(fit, "alike", "unpaid", "error", "left_out_error"),
-        "next_row": None if more is None else _next_json(more),
+        "next_row": None if more is None else {**asked, "open_without": more.without, "open_with": more.with_it},
     }
-
-
-def _next_json(more: NextRow) -> dict[str, object]:
-    asked = picked(more.row, "model", "hardware", "tp", "batch", "context", "k")
-    return {**asked, "open_without": more.without, "open_with": more.with_it}

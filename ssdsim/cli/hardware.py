@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -66,6 +67,13 @@ def show_hardware(name: str, as_json: bool) -> None:
     print_profile(profile, name)
 
 
+def keep_profile(profile: HardwareProfile, output: Path) -> None:
+    """Write a profile, and print it."""
+    profile.save(output)
+    print_profile(profile, output)
+    click.echo(f"written to {output}", err=True)
+
+
 def print_profile(profile: HardwareProfile, path: str | Path = "") -> None:
     """Device, timings, provenance, and the runtime of a profile that lies at ``path``."""
     out = console()
@@ -116,12 +124,10 @@ def scale_hardware(name: str, memory_bandwidth: float, clock: float, link: str |
     if (memory_bandwidth, clock, link) == (1.0, 1.0, None):
         raise InputError("nothing to scale: give --memory-bandwidth, --clock or --link")
     scaled = scale(profile, output.stem, memory_bandwidth=memory_bandwidth, clock=clock, link=link)
-    scaled.save(output)
     own, why = runtime_of(profile, name)
     if why != BY_DEFAULT:
         save_runtime(own, output.with_suffix(SUFFIX))
-    print_profile(scaled, output)
-    click.echo(f"written to {output}", err=True)
+    keep_profile(scaled, output)
 
 
 @command.command("new", example="ssdsim hardware new --like h100-sxm --memory 141 -o h200.json")
@@ -143,9 +149,8 @@ def new_hardware(
     memory_bandwidth: float | None,
     flops: tuple[str, ...],
     link: str | None,
-    count: int | None,
-    compute_units: int | None,
     output: Path,
+    **counts: Any,
 ) -> None:
     """A hypothetical profile of a device that only has a datasheet; what is not given is as of --like."""
     sheet = Datasheet(
@@ -154,13 +159,9 @@ def new_hardware(
         memory_bandwidth=memory_bandwidth * 1e9 if memory_bandwidth else None,
         peak_flops=dict(_flops(text) for text in flops),
         link=_rate(link),
-        count=count,
-        compute_units=compute_units,
+        **counts,
     )
-    made = from_datasheet(find_hardware(like), sheet, output.stem)
-    made.save(output)
-    print_profile(made, output)
-    click.echo(f"written to {output}", err=True)
+    keep_profile(from_datasheet(find_hardware(like), sheet, output.stem), output)
 
 
 def _flops(text: str) -> tuple[str, float]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import console, print_each, print_labelled
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown
@@ -19,6 +20,8 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.pairs.file import Findings, Pair
 from ssdsim.pairs.importers.counts import Asked
 from ssdsim.pairs.importers.read import Named, import_acceptance
+
+_ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target", "draft", "temperature")
 
 
 @click.command("acceptance", cls=Verb, example="ssdsim import acceptance vllm.log --k 3 -o pair.json")
@@ -37,34 +40,15 @@ from ssdsim.pairs.importers.read import Named, import_acceptance
 @json_option
 @quiet_option
 def command(
-    engine: str,
-    files: tuple[Path, ...],
-    output: Path,
-    target: str | None,
-    draft: str | None,
-    temperature: float | None,
-    k: int | None,
-    named: tuple[str, ...],
-    model: str | None,
-    since_start: bool,
-    sampled: bool,
-    adaptive: bool,
-    as_json: bool,
-    quiet: bool,
+    engine: str, files: tuple[Path, ...], output: Path, named: tuple[str, ...], as_json: bool, quiet: bool, **said: Any
 ) -> None:
     """Import what an ENGINE (vllm, sglang, aiperf, ssd, trtllm, llama-cpp, transformers) logged of its speculation.
 
     Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
     """
+    asked, models = Asked(*(said[each] for each in _ASKED)), Named(*(said[each] for each in _NAMED))
     with shown("import", "", quiet):
-        pair = import_acceptance(
-            engine,
-            files,
-            _named_sets(named),
-            Asked(k, model, sampled, since_start, adaptive),
-            Named(target, draft, temperature),
-            date.today().isoformat(),
-        )
+        pair = import_acceptance(engine, files, _named_sets(named), asked, models, date.today().isoformat())
     pair.save(output)
     if as_json:
         echo_json(pair)
@@ -98,9 +82,7 @@ def print_pair(pair: Pair, out: Console, quiet: bool) -> None:
         return
     for note in pair.provenance.notes:
         print_labelled(out, "Note     ", note, "dim")
-    log = console(stderr=True)
-    for warning in pair.provenance.warnings:
-        print_labelled(log, "warning: ", warning, "yellow")
+    print_each("warning: ", pair.provenance.warnings, "yellow")
 
 
 def _table(sets: dict[str, Findings]) -> Table:

@@ -37,7 +37,7 @@ command.add_command(acceptance)
 @command.command("aiconfigurator", example="ssdsim import aiconfigurator h100_sxm --link send_recv.csv -o h100.json")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--name", help="of the profile [default: the output's name]")
-@click.option("--link", type=click.Path(path_type=Path), help="Vidur's send_recv.csv of the same machine")
+@click.option("--link", "link_csv", type=click.Path(path_type=Path), help="Vidur's send_recv.csv of the same machine")
 @click.option("--link-commit", default="", help="of Vidur's repository")
 @click.option("--ar", multiple=True, help="an engine's speed CARD:TP:TOKENS_PER_S, at least twice: fits a runtime")
 @click.option("--ar-context", type=click.IntRange(1), default=512, show_default=True)
@@ -45,22 +45,13 @@ command.add_command(acceptance)
 @_COMMIT
 @_OUTPUT
 def aiconfigurator(
-    folder: Path,
-    name: str | None,
-    link: Path | None,
-    link_commit: str,
-    ar: tuple[str, ...],
-    ar_context: int,
-    ar_source: str,
-    commit: str,
-    output: Path,
+    folder: Path, name: str | None, ar: tuple[str, ...], ar_context: int, ar_source: str, output: Path, **found: Any
 ) -> None:
     """A folder of aiconfigurator's tables (GEMM, decode attention, all-reduce, NCCL) and its system.yaml."""
     from calibration.decoding_speeds import fit_decoding_speeds
     from calibration.importers.aiconfigurator import import_aiconfigurator
 
     speeds = [_speed(text, ar_context) for text in ar]
-    found: dict[str, Any] = {"link_csv": link, "commit": commit, "link_commit": link_commit}
     with shown("import", "", quiet=False):
         profile = import_aiconfigurator(folder, name or output.stem, **found)
         runtime = fit_decoding_speeds(profile, speeds, ar_source, output.stem) if speeds else None
@@ -178,8 +169,6 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
 
 
 def _save(profile: HardwareProfile, output: Path) -> None:
-    from ssdsim.cli.hardware import print_profile
+    from ssdsim.cli.hardware import keep_profile
 
-    profile.save(output)
-    print_profile(profile, output)
-    click.echo(f"written to {output}", err=True)
+    keep_profile(profile, output)

@@ -36,9 +36,7 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command(
-    "measure",
-    cls=Verb,
-    example="ssdsim measure --target big --draft small --prompts mine.jsonl -o pair.json",
+    "measure", cls=Verb, example="ssdsim measure --target big --draft small --prompts mine.jsonl -o pair.json"
 )
 @click.option("--target", help="the target: a folder, a cached hub id, or a .gguf file")
 @click.option("--draft", help="the draft, likewise")
@@ -59,12 +57,7 @@ _PATH = click.Path(path_type=Path)
 @click.option("--limit-minutes", type=click.FloatRange(0.0, min_open=True), help="of collecting; run again to go on")
 @click.option("--precision", type=click.FloatRange(0.0, min_open=True), help="stop at this half-width of alpha")
 @click.option(
-    *ALL["b"].flags,
-    "b",
-    type=click.IntRange(1),
-    default=16,
-    show_default=True,
-    help="requests written at once",
+    *ALL["b"].flags, "b", type=click.IntRange(1), default=16, show_default=True, help="requests written at once"
 )
 @click.option("--dtype", type=click.Choice(["float32", "bfloat16", "float16"]), help="[default: by device]")
 @click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)

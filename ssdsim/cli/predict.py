@@ -12,11 +12,7 @@ from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
 
 
-@click.command(
-    "predict",
-    cls=Verb,
-    example="ssdsim predict --model qwen3-32b --hardware h100-sxm -b 16 --p-hit 0.85",
-)
+@click.command("predict", cls=Verb, example="ssdsim predict --model qwen3-32b --hardware h100-sxm -b 16 --p-hit 0.85")
 @scenario_options
 @rare_option("--engine", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
 @common_options

@@ -83,12 +83,7 @@ def beside_searched() -> Mapping[str, Any]:
 @click.command("recommend", cls=Verb, example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64")
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
-    *ALL["b"].flags,
-    "b",
-    type=OfKind(Batches(Whole())),
-    default="1",
-    show_default=True,
-    help="sequences in flight",
+    *ALL["b"].flags, "b", type=OfKind(Batches(Whole())), default="1", show_default=True, help="sequences in flight"
 )
 @click.option("--rank", type=click.Choice(RANKS), default="user", show_default=True, help="what counts")
 @click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
@@ -105,13 +100,7 @@ def beside_searched() -> Mapping[str, Any]:
 @chosen_options(workload, instead=beside_searched)
 @common_options
 def command(
-    as_json: bool,
-    seed: int,
-    quiet: bool,
-    rate: float | None,
-    slo: str | None,
-    output: Path | None,
-    **options: Any,
+    as_json: bool, seed: int, quiet: bool, rate: float | None, slo: str | None, output: Path | None, **options: Any
 ) -> int:
     """Say how to decode on a number of GPUs: which strategy, on which of them, with which settings, and the command.
 

@@ -22,9 +22,7 @@ from ssdsim.runs.layout import REPORT
 @output_option("-o", "--output", type=OutputFile(), help="[default: report.html in the run folder]")
 @click.option("--figure", metavar="NAME", help="One figure alone, as SVG, PDF or PNG by the name of --output.")
 @click.option(
-    "--columns",
-    type=click.Choice(["1", "2"]),
-    help="Width of --figure: 85 or 178 mm  [default: 1, wide figures 2]",
+    "--columns", type=click.Choice(["1", "2"]), help="Width of --figure: 85 or 178 mm  [default: 1, wide figures 2]"
 )
 @common_options
 def command(

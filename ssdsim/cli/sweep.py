@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, number
 from ssdsim.base.option_record import taken
 from ssdsim.base.plain import picked
+from ssdsim.base.record import record
 from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, kept_option, record_options
@@ -40,11 +41,7 @@ _TOP = 10
 @rare_option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
 @rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
 @rare_option(
-    "--draws",
-    type=click.IntRange(0, MOST_DRAWS),
-    default=0,
-    show_default=True,
-    help="of what is not known: intervals",
+    "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of what is not known: intervals"
 )
 @kept_option
 @record_options(Workers)
@@ -58,10 +55,6 @@ def command(
     top: int | None,
     as_json: bool,
     quiet: bool,
-    engine: Any,
-    precision: float | None,
-    draws: int,
-    seed: int,
     **options: Any,
 ) -> None:
     """Predict every combination of options: each takes a list or a range.
@@ -73,7 +66,7 @@ def command(
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
     workers = taken(Workers, options)
-    how = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
+    how = {name: options.pop(name) for name in ("engine", "precision", "draws", "seed")}
     plan = plan_of(preset, given_of_grid(options), **how)
     _check_shown(plan, sort, top, as_json)
     with shown("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
@@ -123,7 +116,9 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
     sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
-    possible = _with_ratios(results[results["error"].isna()], contest)
+    possible = results[results["error"].isna()]  # whose ratios are those of each strategy over the ones before it
+    pairs = [(contest.subject, rival) for rival in contest.rivals]
+    possible = possible.assign(**over(pairs, {str(name): column for name, column in possible.items()}))
     best = possible.sort_values(sort, ascending=_less_is_better(sort), kind="stable").head(top)
     if len(best):
         out.print(_table(plan, contest, best, sort))
@@ -134,17 +129,11 @@ def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> Non
         out.print(f"{len(refused)} points are not possible; {count} of them: {reason}", style="yellow")
 
 
-def _with_ratios(possible: pd.DataFrame, contest: _Sides) -> pd.DataFrame:
-    """The points with the subject's ratio to each rival: results hold each strategy over those before it only."""
-    columns = {str(name): column for name, column in possible.items()}
-    return possible.assign(**over([(contest.subject, rival) for rival in contest.rivals], columns))
-
-
 def _less_is_better(name: str) -> bool:
     return name.endswith(("_s", "_ms", "_gpus")) or name in members(Group.UNIT_FREE)
 
 
-@dataclass(frozen=True)
+@record
 class _Sides:
     """The subject, its rivals (the one that it is held against first), and whose columns there are."""
 
@@ -202,10 +191,7 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
     ratios = [header for header, column, _ in shown if "_over_" in column]
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
-    headers, first = (
-        [*plan.grid, *(header for header, _, _ in shown)],
-        (sort, *ratios[:1], *reversed(rates), *ratios[1:]),
-    )
+    headers, first = [*plan.grid, *(each[0] for each in shown)], (sort, *ratios[:1], *reversed(rates), *ratios[1:])
     table = Table((), headers, names=len(plan.grid), first=first)
     for _, row in best.iterrows():
         table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))

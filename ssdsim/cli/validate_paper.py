@@ -82,8 +82,7 @@ def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
     out.print(table)
     error = replay.ar_tokens_per_s / family.ar_tokens_per_s - 1.0
     out.print(
-        f"AR {family.ar_tokens_per_s} tok/s; the runtime, whose host time was fitted to it: {error:+.1%}",
-        style="dim",
+        f"AR {family.ar_tokens_per_s} tok/s; the runtime, whose host time was fitted to it: {error:+.1%}", style="dim"
     )
 
 

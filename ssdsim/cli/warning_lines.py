@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import click
 
-from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.console import print_each
 from ssdsim.cli.options import VERBOSE
 from ssdsim.hardware.timing import EXTRAPOLATED
 
@@ -21,14 +21,9 @@ def print_warnings(warnings: Iterable[str], quiet: bool, share: float | None = N
     """
     if quiet:
         return
-    log = console(stderr=True)
-    for line in list(warnings) if _is_verbose() else _lines(warnings, share):
-        print_labelled(log, "warning: ", line, "yellow")
-
-
-def _is_verbose() -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(VERBOSE))
+    verbose = context is not None and context.meta.get(VERBOSE)
+    print_each("warning: ", warnings if verbose else _lines(warnings, share), "yellow")
 
 
 def _lines(warnings: Iterable[str], share: float | None) -> list[str]:
@@ -51,9 +46,6 @@ def _beyond(profile: str, operations: list[str], share: float | None) -> str:
     families = ", ".join(dict.fromkeys(each.partition(":")[0] for each in operations))
     several = len(operations) > 1
     what = f"{len(operations)} operation{'s' if several else ''} ({families})"
-    part = "" if share is None else f", {_percent(share)} of the passes' time,"
+    percent = "under 1 %" if share is None or share < 0.01 else f"{share:.0%}".replace("%", " %")
+    part = "" if share is None else f", {percent} of the passes' time,"
     return f"{profile}: {what}{part} {'are' if several else 'is'} beyond what was timed (--verbose)"
-
-
-def _percent(share: float) -> str:
-    return f"{share:.0%}".replace("%", " %") if share >= 0.01 else "under 1 %"

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.engine.recorder import Recorder
 
 MOST_ROUNDS = 10_000_000
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
 
 
-@dataclass(frozen=True)
+@record
 class Stopping:
     """Stop after ``rounds``, or as soon as the 95 % interval of tokens/s is within ``precision`` of it.
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.record import record
 from ssdsim.rounds.outcomes import OutcomeBlock
 
 Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 OUTCOME_VALUES = 2
 
 
-@dataclass(frozen=True)
+@record
 class Guesses:
     """The bonus tokens that the draft guesses: ``fan_out[k]`` of them after ``k`` accepted tokens (K+1 fan-outs).
 

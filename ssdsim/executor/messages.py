@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
+from ssdsim.base.record import record
 from ssdsim.executor.cache import OUTCOME_VALUES
 from ssdsim.machine.devices import messages_lie_on, synchronised
 from ssdsim.pricing.step import Message
@@ -38,7 +38,7 @@ def read(message: torch.Tensor, batch: int) -> Any:
     return values.reshape(-1, OUTCOME_VALUES)
 
 
-@dataclass(frozen=True)
+@record
 class Route:
     """A rank's place among those of its role, and the first rank of the other one (None where there is none).
 

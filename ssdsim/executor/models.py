@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from ssdsim.base.record import record
 from ssdsim.executor.plan import RankPass
 from ssdsim.machine.devices import synchronised
 from ssdsim.machine.graph import Graph
@@ -18,7 +18,7 @@ from ssdsim.transformer.card import Transformer
 _WARM_UPS = 3  # buffers are allocated, kernels chosen
 
 
-@dataclass(frozen=True)
+@record
 class Room:
     """Room that is allocated of a model, once for all runs: for so many sequences of so much context.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from ssdsim.base.record import record
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.repeated import Repeats
@@ -19,7 +20,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.forward import ForwardPass
 
 
-@dataclass(frozen=True)
+@record
 class RankPass:
     """A forward pass of a model on ``tp`` ranks."""
 
@@ -34,7 +35,7 @@ class RankPass:
         return self.model, self.tp, forward.before, forward.blocks, forward.after
 
 
-@dataclass(frozen=True)
+@record
 class RankPiece:
     """Work that runs ``times`` in a row, or, where this is ``drawn``, as often as a round happens to need."""
 
@@ -44,7 +45,7 @@ class RankPiece:
     drawn: Repeats | None = None
 
 
-@dataclass(frozen=True)
+@record
 class RankStep:
     """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is.
 
@@ -67,7 +68,7 @@ class RankStep:
             yield from pieces
 
 
-@dataclass(frozen=True)
+@record
 class RankPlan:
     """A strategy's programs with their steps. The strategy and the drafter are pickled by where their classes lie."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
@@ -16,7 +17,7 @@ LINK_EFFICIENCY = 0.8
 """Of a datasheet's rate, one way: what messages reach."""
 
 
-@dataclass(frozen=True)
+@record
 class Datasheet:
     """The figures of a device's datasheet; what it leaves out is as on the device that it is likened to.
 

@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.errors import nearest
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
@@ -105,7 +106,7 @@ class TimingModel(Card):
         return self.model_copy(update={"source": HYPOTHETICAL, "report": None, **changes})
 
 
-@dataclass(frozen=True)
+@record
 class Scaling:
     """From one device to another: factors of memory bandwidth, of peaks by dtype, of launches, and of collectives.
 

@@ -6,12 +6,13 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, TimingModel
 from ssdsim.transformer.operations import Operation
 
@@ -30,7 +31,7 @@ SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Timing:
     """Seconds of one operation.
 

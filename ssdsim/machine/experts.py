@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ import torch.nn.functional as functional
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import chances, held_share
 
@@ -18,7 +18,7 @@ DRAWS = 64  # of routes for each shape of a pass, and less than twice as many at
 _TOKENS_DRAWN, _FEWEST, _MOST = 8192, 16, 256  # what is drawn for them: so many tokens, and so many routes
 
 
-@dataclass(frozen=True)
+@record
 class ExpertWeights:
     """A layer's weights: ``gate_up`` of shape ``(count, 2 width, hidden)``, ``down`` of ``(count, hidden, width)``."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import torch
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.machine.devices import belong_to_parent
 from ssdsim.machine.smi import SeenGpu, has_kernels, kernels_missing
 from ssdsim.transformer.operations import DTYPES
@@ -20,7 +20,7 @@ _BFLOAT16_SINCE = (8, 0)  # compute capability
 _ANSWER_S = 120.0  # to import torch and to wake the GPUs
 
 
-@dataclass(frozen=True)
+@record
 class Gpu:
     """A GPU. ``peers`` are those of the GPUs asked about whose memory it reaches directly.
 

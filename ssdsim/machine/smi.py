@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from ssdsim.base.record import record
 
 _ANSWER_S = 20.0
 _QUERY = "index,name,compute_cap,memory.total"
@@ -15,7 +16,7 @@ OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu12
 _WHEEL = "pip install 'ssdsim[torch]'"
 
 
-@dataclass(frozen=True)
+@record
 class SeenGpu:
     """A GPU as the driver tells it; ``capability`` is None where an old driver does not."""
 

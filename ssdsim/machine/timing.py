@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal
 
 import numpy as np
 import torch
 
+from ssdsim.base.record import record
 from ssdsim.machine.devices import synchronised
 
 Action = Callable[[], object]
@@ -28,7 +29,7 @@ _MOST_WARM_UPS = 20
 _OUTLIER = 1.5  # a run this many times the median is counted as one
 
 
-@dataclass(frozen=True)
+@record
 class Timed:
     """Median of the runs in seconds, their spread (robust standard deviation over the median), and the outliers.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 from zlib import crc32
 
@@ -13,6 +12,7 @@ import torch
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.models import CausalModel, keeps_a_window
 from ssdsim.measure.positions import positions_of
@@ -29,7 +29,7 @@ _GREEDY_OWN = 0.9
 _NATS_APART = 0.25
 
 
-@dataclass(frozen=True)
+@record
 class Workload:
     """Plan of what to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
 
@@ -48,7 +48,7 @@ class Workload:
     limit_s: float | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Asked:
     """A prompt as token ids, by an id that is a file's name."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from ssdsim.base.checks import Array, whole, within
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Cut:
     """The ``top_k`` likeliest tokens, and of these the fewest with a mass of ``top_p``; 1 and None leave all.
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import Answer, CachingSide, DraftSide, PlayedRound, Side, TargetSide, with_hits
@@ -25,7 +26,7 @@ APART = {"sd_draft": "separate", "targets": 1}
 Playing = Generator[Any, Any, None]
 
 
-@dataclass(frozen=True)
+@record
 class Way:
     """Way to decode: a strategy, its lookahead, and of SSD the guesses an outcome and what answers a miss.
 
@@ -108,7 +109,7 @@ class _Post:
         return self._boxes.setdefault((role, message), deque())
 
 
-@dataclass(frozen=True)
+@record
 class _Waiting:
     role: str
     message: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.verification import Rules
 
@@ -18,7 +18,7 @@ _FLOAT_GAP = 1e-6
 _MARGIN = 4.0
 
 
-@dataclass(frozen=True)
+@record
 class GreedyCheck:
     """Requests with the target's own tokens; others by whether a near tie or a bug parted them.
 
@@ -35,7 +35,7 @@ class GreedyCheck:
     first: tuple[int, int, int, int] | None
 
 
-@dataclass(frozen=True)
+@record
 class SamplingCheck:
     """Chi-square of the tokens' places in the target's distribution, in the order that shows more; p is for both."""
 

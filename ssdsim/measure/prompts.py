@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ssdsim.base.documents import parse_json, read_text
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 Message = Mapping[str, str]
 
@@ -24,7 +24,7 @@ _ANSWER_TEXTS = ("response", "output", "answer_text", "generated_text")
 _ROLES = {"human": "user", "gpt": "assistant"}
 
 
-@dataclass(frozen=True)
+@record
 class Prompt:
     """A request: token ids, a text or messages to make them of, and the answer where there is one."""
 

@@ -6,15 +6,15 @@ However their messages travel (:mod:`ssdsim.measure.loop` within a process, rank
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
+from ssdsim.base.record import record
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.verification import Speculation, Verified
 
 
-@dataclass(frozen=True)
+@record
 class PlayedRound:
     """A round: drafted and accepted tokens, whether a backup drafted them, and whether the outcome was foreseen."""
 
@@ -24,7 +24,7 @@ class PlayedRound:
     hit: bool | None
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """End of an answer: at so many tokens after the prompt, or at one that ends a text."""
 

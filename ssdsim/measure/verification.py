@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import softmax
 from ssdsim.speculation.sampling import saguaro_distribution
@@ -17,7 +17,7 @@ from ssdsim.speculation.sampling import saguaro_distribution
 Probabilities = Array
 
 
-@dataclass(frozen=True)
+@record
 class Speculation:
     """Drafted tokens, and what each was drawn from, shape ``(tokens, V)``; certain where it was looked up.
 
@@ -36,7 +36,7 @@ def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
     return probabilities
 
 
-@dataclass(frozen=True)
+@record
 class Verified:
     """Number of drafted tokens that stay, and the token after them."""
 
@@ -44,7 +44,7 @@ class Verified:
     bonus: int
 
 
-@dataclass(frozen=True)
+@record
 class Rules:
     """Draws and decides. At temperature 0 every distribution is certain, and the same rules are greedy ones.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from os.path import exists
 from typing import Any
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, told
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
 from ssdsim.transformer.card import Transformer
@@ -21,7 +21,7 @@ Given = Mapping[str, Any]
 """Values of columns of a row, for what a file does not say."""
 
 
-@dataclass(frozen=True)
+@record
 class Format:
     """One engine's result file: ``knows`` tells its records, ``rows_of`` makes rows of one (record, given, where).
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.intervals import student_quantile
+from ssdsim.base.record import record
 from ssdsim.measured.row import Row
 
 _SEEN = {"value", "repeat", "ttft_ms", "itl_ms", "output_tokens_per_s", "input_tokens", "output_tokens"}
@@ -18,7 +18,7 @@ _AS_LONG = 0.15
 """Prompts whose lengths differ by less were asked for alike."""
 
 
-@dataclass(frozen=True)
+@record
 class Repeated:
     """The rows of one setting, a repeat each."""
 

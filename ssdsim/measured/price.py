@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import of_prompts
@@ -25,7 +26,7 @@ PREFILL_CHUNK = 8192
 """Tokens of prompts that engines process in one pass."""
 
 
-@dataclass(frozen=True)
+@record
 class Work:
     """Work that was done at ``site`` behind a row's value.
 

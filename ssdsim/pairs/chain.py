@@ -6,17 +6,16 @@ counted in the chain that each fan-out leads to, not over all positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.looked_up import LookedUp
 from ssdsim.pairs.table import Table
 
 
-@dataclass(frozen=True)
+@record
 class Chain:
     """Sums over the rounds of each request by fan-out F = 1, 2, ..., shape ``(R, F)``.
 

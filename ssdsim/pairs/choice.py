@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import Findings, Pair
 
 
-@dataclass(frozen=True)
+@record
 class Chosen:
     """Findings, and the temperature that they hold for: None where the file does not say it."""
 

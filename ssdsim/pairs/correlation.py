@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.pairs.drawn import Course
 
 Hits = NDArray[np.bool_]
@@ -17,7 +17,7 @@ _Z = 1.96
 _WIDEST = 1e6  # a Beta so concentrated is a point
 
 
-@dataclass(frozen=True)
+@record
 class Lockstep:
     """P(all of ``b`` requests hit in a round), with a 95 % interval over requests; p^b of the same rounds, and the mean
     product of the requests' own rates. ``concentration`` is that of a Beta shared by the batch, of mean p, whose b-th

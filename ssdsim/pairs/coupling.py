@@ -14,13 +14,13 @@ Only rounds count that have K + 1 positions left: the others may have been cut b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from ssdsim.base.checks import Floats, whole
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pairs.table import Table
 
 Starts = Literal["first", "offsets"]
@@ -30,7 +30,7 @@ FIRST = 1
 """The position where a first round starts: position 0 is the prompt pass's token."""
 
 
-@dataclass(frozen=True)
+@record
 class Rounds:
     """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]
@@ -18,7 +19,7 @@ SCALES = np.array([1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.
 """Factors by which Saguaro's rescaling can lift the draft's tail; between them the overlap is a straight line."""
 
 
-@dataclass(frozen=True)
+@record
 class Positions:
     """``n`` positions of one answer, its first token included; token ids only where they may be kept.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.record import record
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.table import Table
 
 Whole = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@record
 class Course:
     """The rounds of one answer, one after the other: accepted tokens, and the guesses needed to hold the bonus."""
 

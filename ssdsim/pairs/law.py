@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ssdsim.base.checks import Floats
+from ssdsim.base.record import record
 
 _STEEPEST = 12.0
 _HALVINGS = 40
 
 
-@dataclass(frozen=True)
+@record
 class Fit:
     """The law, R^2 of ``log(1 - h)`` over ``log F``, and the largest absolute error of a hit rate."""
 

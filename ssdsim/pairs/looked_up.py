@@ -5,11 +5,10 @@ A proposal is accepted iff the token comes, with probability p of it: exact at e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.record import record
 from ssdsim.pairs.backups import lookup_named
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.records import Request
@@ -18,7 +17,7 @@ from ssdsim.pairs.table import Table
 Whole = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@record
 class LookedUp:
     """Rounds of a backup that start at each position, shape ``(T, R)``; counted where K + 1 positions are left.
 

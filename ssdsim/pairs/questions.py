@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ssdsim.base.checks import whole, within
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pairs.backups import lookup_named
 from ssdsim.pairs.coupling import Starts
 from ssdsim.pairs.resampling import DRAWS
@@ -15,7 +14,7 @@ LENGTH_K, SHOWN_F = 6, 3
 _MOST_K, _MOST_F = 64, 1024
 
 
-@dataclass(frozen=True)
+@record
 class Questions:
     """``ks`` and ``fan_outs`` to answer for; lengths, hits and batches are told at ``k`` and ``f``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.pairs.distributions import Positions
 
@@ -22,7 +23,7 @@ _HEADER = "measurement.json"
 _SCHEMA = 1
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """An answer and the numbers of its positions. ``prompt`` is empty where tokens may not be kept."""
 
@@ -64,7 +65,7 @@ class _About(Card):
     seed: int
 
 
-@dataclass(frozen=True)
+@record
 class RecordFolder:
     """``measurement.json`` says which models and settings; ``<temperature>/<request>.parquet`` are the answers."""
 

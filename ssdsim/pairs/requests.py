@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.pairs.drawn import Course
 from ssdsim.pairs.file import Requests
 
@@ -20,7 +20,7 @@ _LARGEST = 1e5
 _ENOUGH = 5.0  # expected rounds in a bin of the chi-square test
 
 
-@dataclass(frozen=True)
+@record
 class OneRate:
     """Chi-square of lengths against one acceptance rate at every position, and the tokens a round that it gives."""
 

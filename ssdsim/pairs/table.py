@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """``R`` answers of one temperature. Position 0 of each comes from the prompt's pass and is never speculated."""
 

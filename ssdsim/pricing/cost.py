@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 Seconds = float | Array
 
 
-@dataclass(frozen=True)
+@record
 class Cost:
     """A duration as a sum of terms, one for each timing that it rests on.
 

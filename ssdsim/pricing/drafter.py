@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.base.option import Option
+from ssdsim.base.record import record
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -17,7 +17,7 @@ from ssdsim.speculation.drafter_card import Published
 from ssdsim.transformer.card import Transformer
 
 
-@dataclass(frozen=True)
+@record
 class Draft:
     """What drafts for a target: its shape (the target's own where it has no model), and what was published of it.
 
@@ -31,7 +31,7 @@ class Draft:
     published_for: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class Proposed:
     """A drafter's proposals: the share of rounds in which a sequence has any, and how many tokens on average."""
 

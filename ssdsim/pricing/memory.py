@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.kept import PLAIN, Caching, Held, in_pages, paged_bytes, state_bytes
@@ -19,7 +18,7 @@ def usable_bytes(profile: HardwareProfile) -> int:
     return int(profile.device.memory_bytes * USABLE_SHARE)
 
 
-@dataclass(frozen=True)
+@record
 class Demand:
     """Bytes that one model asks of one device: fixed weights, and what each sequence adds to it.
 

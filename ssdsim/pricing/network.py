@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import Cost
 
 
-@dataclass(frozen=True)
+@record
 class Network:
     """A message takes ``latency_s + bytes / bytes_per_s`` (Hockney); nobody timed it, so it has no error."""
 

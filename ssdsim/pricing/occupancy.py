@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
@@ -12,7 +13,7 @@ from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.kept import in_pages
 
 
-@dataclass(frozen=True)
+@record
 class Occupancy:
     """What lies on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 Pmf = tuple[float, ...]
 """P(so many rounds), from none on."""
 
 
-@dataclass(frozen=True)
+@record
 class Repeats:
     """``each`` times in every round of the innermost of ``rounds``, which run within each other, the outermost first.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pricing.site import Site
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.sharing import legal_tensor_parallel
@@ -14,7 +13,7 @@ class NoRoom(InputError):
     """A strategy does not fit at a site; another one may."""
 
 
-@dataclass(frozen=True)
+@record
 class Devices:
     """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
 

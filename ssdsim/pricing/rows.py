@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import record
 
 if TYPE_CHECKING:
     from ssdsim.pricing.step import Pass
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6  # of rows
 
 
-@dataclass(frozen=True)
+@record
 class RowTable:
     """Passes over ``least`` to ``most`` rows, priced at ``rows``, which ascend.
 

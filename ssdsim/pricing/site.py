@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
@@ -53,7 +54,7 @@ def once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[S
     return cast("Callable[Concatenate[Site, Args], T]", update_wrapper(known, method))
 
 
-@dataclass(frozen=True)
+@record
 class Site:
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 

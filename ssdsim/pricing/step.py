@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
@@ -22,7 +23,7 @@ PassKey = tuple[str, int]
 """A pass's name and its tokens in flight: what a machine's drift is known by."""
 
 
-@dataclass(frozen=True)
+@record
 class Pass:
     """A forward pass of one of the models on ``tp`` devices of a kind.
 
@@ -45,14 +46,14 @@ class Pass:
         return self.name, self.forward.tokens
 
 
-@dataclass(frozen=True)
+@record
 class HostWork:
     """Something that keeps a rank busy for ``seconds`` without a model: a look-up of n-grams, a backup."""
 
     seconds: float
 
 
-@dataclass(frozen=True)
+@record
 class Message:
     """Bytes from one role to another; ``told_bytes`` of them go on to the receiving role's other devices."""
 
@@ -60,7 +61,7 @@ class Message:
     told_bytes: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Piece:
     """Part of a step that runs ``times`` in a row; ``cost`` is that of one time.
 
@@ -81,7 +82,7 @@ class Piece:
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """What a role's devices do in one go: nothing cuts in between its pieces.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ssdsim.base.record import record
 from ssdsim.pairs.choice import fan_outs_known, positions_known
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
@@ -19,7 +19,7 @@ _FEW = 4  # numbers that are all tried at once
 _MORE = " (--extrapolate goes on)"
 
 
-@dataclass(frozen=True)
+@record
 class Scope:
     """The question of a search: GPUs in all, the target, and the options that are given."""
 
@@ -28,7 +28,7 @@ class Scope:
     given: Mapping[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Axis:
     """An option that a search turns; as it stands, one of which every value is tried.
 
@@ -91,7 +91,7 @@ class Axis:
         return (top[self.option],)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Words(Axis):
     """A few words, all of which are tried."""
 
@@ -101,7 +101,7 @@ class Words(Axis):
         return self.words
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Numbers(Axis):
     """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
 
@@ -124,7 +124,7 @@ class Numbers(Axis):
         return numbers[max(0, at - 1) : at + 2]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Lookahead(Numbers):
     """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
 
@@ -195,7 +195,7 @@ class DraftDevices(Axis):
         return [number for number in (same - 1, same, same + 1) if number in (values or ())]
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Outcomes(Axis):
     """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
 
@@ -229,7 +229,7 @@ class Outcomes(Axis):
         return dict.fromkeys(max(1, size) for size in sizes)
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Sizes(Axis):
     """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
 

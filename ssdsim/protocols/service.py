@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Service:
     """A round's work for the draft's devices. Seconds, as numbers or columns of them.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Group, Needs, Option
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -48,7 +48,7 @@ SHARING = (TARGETS, SERVES)
 """The options of a strategy whose draft may serve several targets."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class SharedBy(Axis):
     """The number of targets that share a draft: searched where somebody says which, since no released engine does
     it.

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
+from ssdsim.base.record import record
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
-from ssdsim.reports.header import origins, site_title, strategies_table, verdict_lines
+from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.measured import measured_lines
-from ssdsim.reports.page import html
+from ssdsim.reports.page import Page
 from ssdsim.reports.serving import serving_lines, serving_title
 from ssdsim.reports.serving_compared import compared_sentence, compared_title
 from ssdsim.reports.study import Study
@@ -24,7 +25,7 @@ from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
-@dataclass(frozen=True)
+@record
 class Report:
     """One self-contained page, and what is on it."""
 
@@ -80,22 +81,10 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     if run.serving is not None:
         return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
-    unfinished = _unfinished(study.folder)
-    page = html(
-        title=_title(study),
-        unfinished=unfinished,
-        sentence=sentence,
-        colour=colour_of(study.subject),
-        lines=lines,
-        strategies=strategies_table(study),
-        figures=figures,
-        grid=grid_json(study),
-        origins=origins(study),
-        left_out=left_out,
-        made_by=made_by(study.folder) if study.folder.results is not None else None,
-        follows=swept(study),
-    )
-    return Report(page, sentence, figures, left_out, unfinished)
+    more: dict[str, Any] = {"unfinished": _unfinished(run), "follows": swept(study)}
+    more |= {"strategies": strategies_table(study), "origins": origins(study), "grid": grid_json(study)}
+    more["made_by"] = made_by(run) if run.results is not None else None
+    return _of(Page(study.configuration.place, sentence, colour_of(study.subject), figures, lines, left_out, **more))
 
 
 def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
@@ -111,40 +100,20 @@ def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
 def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
     """The page of rows that an engine ran, which belong to no one scenario."""
     sentence, lines = measured_lines(folder)
-    return _plain("An engine's benchmarks against predictions", sentence, PALETTE[0], figures, lines)
+    return _of(Page("An engine's benchmarks against predictions", sentence, PALETTE[0], figures, lines))
 
 
 def _of_serving(answer: Mapping[str, Any], figures: tuple[Figure, ...], left_out: tuple[LeftOut, ...]) -> Report:
     """The page of requests that arrive, or of a benchmark against the same requests served here."""
     if "compared" in answer:
-        return _plain(compared_title(answer), compared_sentence(answer), colour_of(answer["strategy"]), figures)
+        return _of(Page(compared_title(answer), compared_sentence(answer), colour_of(answer["strategy"]), figures))
     told = answer["verdict"]
     colour = colour_of(told["subject"])
-    return _plain(serving_title(answer), told["sentence"], colour, figures, serving_lines(answer), left_out)
+    return _of(Page(serving_title(answer), told["sentence"], colour, figures, serving_lines(answer), left_out))
 
 
-def _plain(
-    title: str,
-    sentence: str,
-    colour: str,
-    figures: tuple[Figure, ...],
-    lines: Sequence[str] = (),
-    left_out: tuple[LeftOut, ...] = (),
-) -> Report:
-    """A page without strategies beside each other, a grid or settings' origins."""
-    page = html(
-        title=title,
-        unfinished=None,
-        sentence=sentence,
-        colour=colour,
-        lines=lines,
-        strategies="",
-        figures=figures,
-        grid=None,
-        origins="",
-        left_out=left_out,
-    )
-    return Report(page, sentence, figures, left_out)
+def _of(page: Page) -> Report:
+    return Report(page.html(), page.sentence, tuple(page.figures), tuple(page.left_out), page.unfinished)
 
 
 def _unfinished(folder: RunFolder) -> str | None:
@@ -154,12 +123,3 @@ def _unfinished(folder: RunFolder) -> str | None:
         f"Unfinished: {folder.points_in:,} of {folder.points:,} points of the sweep are in; "
         "the same ssdsim sweep resumes it."
     )
-
-
-def _title(study: Study) -> str:
-    """The title of the run: what it is about."""
-    settings, site = study.configuration.settings, study.configuration.site
-    if site is None:
-        durations = (("T_SD", "t_sd"), ("T_p", "t_p"), ("T_b", "t_b"))
-        return "Unit-free: " + ", ".join(f"{what} {settings[name]:g}" for what, name in durations if name in settings)
-    return site_title(site)

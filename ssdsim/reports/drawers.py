@@ -53,25 +53,17 @@ def drawers(study: Study) -> Drawers:
     if folder.measured_alone:
         return {"measured": partial(measured, folder)}
     if study.rivals:
-        along = {f"{SPEEDUP}-{axis}": partial(_one, study, axis) for axis in speedup_axes(study)}
+        along = {f"{SPEEDUP}-{axis}": partial(speedup, study, axis) for axis in speedup_axes(study)}
     else:
-        along = {SPEEDUP: partial(_alone, study)}
+        why = f"{title_of(study.subject)} stands alone: --strategies names rivals"
+        along = {SPEEDUP: partial(list[Figure | LeftOut], [LeftOut("speedups", why)])}
     return {**along, **{name: partial(draw, study) for name, draw in _OF_A_STUDY.items()}}
-
-
-def _one(study: Study, axis: str) -> Shown:
-    return [speedup(study, axis)]
-
-
-def _alone(study: Study) -> Shown:
-    return [LeftOut("speedups", f"{title_of(study.subject)} stands alone: --strategies names rivals")]
 
 
 def _serving(answer: Mapping[str, object]) -> Shown:
     if "compared" in answer:
         return [compared_figure(answer)]
-    figures, left_out = serving(answer)
-    return [*figures, *left_out]
+    return serving(answer)
 
 
 def one_figure(drawers: Drawers, name: str) -> Figure:

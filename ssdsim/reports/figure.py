@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.base.record import record
 from ssdsim.reports.print_style import height_for_print
 
 DIGITS = 4  # significant ones: a screen shows three
 
 
-@dataclass(frozen=True)
+@record
 class Figure:
     """One figure.
 
@@ -54,7 +54,7 @@ class Figure:
         return table.to_csv(index=False, float_format="%.10g")
 
 
-@dataclass(frozen=True)
+@record
 class LeftOut:
     """A figure that this run cannot show, and why."""
 

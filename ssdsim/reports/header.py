@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
 import pandas as pd
 
-from ssdsim.answers.columns import TITLED, Column
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.verdict import called_together
 from ssdsim.pricing.room import counted
-from ssdsim.pricing.site import Site
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
-from ssdsim.rounds.estimate import Estimate
-
-
-def site_title(site: Site) -> str:
-    """Models, hardware and degrees."""
-    hardware = dict.fromkeys((site.profile.name, site.draft_profile.name))
-    return f"{site.target.name} + {site.draft.name} on {' + '.join(hardware)}, {site.degrees}"
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:
@@ -62,38 +54,18 @@ def _recommended(study: Study) -> str | None:
 
 def strategies_table(study: Study) -> str:
     """Each strategy at the base point, as HTML."""
-    prediction = study.prediction
-    rows = {name: _row(study, name) for name in prediction.estimates}
-    if not any(prediction.intervals.values()):
-        rows = {name: {k: v for k, v in row.items() if k != "95 %"} for name, row in rows.items()}
-    _, *columns = next(iter(rows.values()))
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in ("strategy", *columns))
-    body = "".join(_strategy_html(name, list(row.values())) for name, row in rows.items())
+    told = study.prediction.told
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in ("strategy", *told.header[1:]))
+    body = "".join(map(_strategy_html, study.prediction.estimates, told.rows))
     caption = "<caption>Each strategy at the base point</caption>"
     table = f'<table class="strategies">{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
     return f'<div class="scroll" tabindex="0" role="region" aria-label="strategies">{table}</div>'
 
 
-def _strategy_html(name: str, cells: list[str]) -> str:
+def _strategy_html(name: str, cells: Sequence[str]) -> str:
     first, *others = (escape(cell) for cell in cells)
     row = "".join(f"<td>{cell}</td>" for cell in others)
     return f'<tr style="--strategy: {colour_of(name)}"><th scope="row">{first}</th>{row}</tr>'
-
-
-def _row(study: Study, name: str) -> dict[str, str]:
-    """A strategy's cells by column; what it is over each of the subject's rivals is in the last."""
-    estimates, interval = study.prediction.estimates, study.prediction.intervals[name]
-    seconds = not study.unit_free
-    rate, *others = ((column.headed(seconds), _cell(column, estimates[name], seconds)) for column in TITLED)
-    bounds = f"{interval.low:.4g} to {interval.high:.4g}" if interval else ""
-    held_over = {f"vs {title_of(other)}": e for other, e in estimates.items() if other != study.subject}
-    ratios = {head: f"{estimates[name].tokens_per_second / e.tokens_per_second:.2f}×" for head, e in held_over.items()}
-    return {"": title_of(name), **dict([rate, ("95 %", bounds), *others]), **ratios}
-
-
-def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
-    value = column.value(estimate, seconds)
-    return f"{value:.2f}" if column.unit == "tokens" else f"{value:.4g}"
 
 
 def origins(study: Study) -> str:
@@ -113,19 +85,16 @@ def origins(study: Study) -> str:
         parts.append(f"<p><b>Grid</b> {escape(grid)}</p>")
     impossible = _impossible(study.folder.results)
     parts += [f"<p>{escape(impossible)}</p>"] if impossible else []
+    sources = {name: configuration.settings.source(name) for name in configuration.settings}
+    sources |= {name: "base value of the grid" for name in study.folder.grid if sources.get(name) == "given"}
     rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(_plain(value))}</td>'
-        f"<td>{escape(_source(study, name, configuration.settings.source(name)))}</td></tr>"
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(_plain(value))}</td><td>{escape(sources[name])}</td></tr>'
         for name, value in configuration.settings.items()
     )
     head = "".join(f'<th scope="col">{column}</th>' for column in ("option", "value", "origin"))
     table = f"<table><caption>Options</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     parts.append(f"<details><summary>Every option at the base point</summary>{table}</details>")
     return "\n".join(parts)
-
-
-def _source(study: Study, name: str, source: str) -> str:
-    return "base value of the grid" if source == "given" and name in study.folder.grid else source
 
 
 def _plain(value: Any) -> str:

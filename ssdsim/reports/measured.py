@@ -17,13 +17,7 @@ _METRICS = {
     "latency_s": ("latency of a batch", "s"),
     "tokens_per_s": ("output", "tokens/s"),
 }
-_AXES = {
-    "batch": "batch",
-    "tp": "tensor-parallel degree",
-    "model": "model",
-    "hardware": "GPU",
-    "runtime": "runtime",
-}
+_AXES = {"batch": "batch", "tp": "tensor-parallel degree", "model": "model", "hardware": "GPU", "runtime": "runtime"}
 _ERROR, _BIAS = PALETTE[1], PALETTE[2]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Any
@@ -21,64 +22,62 @@ _PICTURES = "\n".join(
 )
 
 
-def html(
-    *,
-    title: str,
-    unfinished: str | None,
-    sentence: str,
-    colour: str,
-    lines: Sequence[str],
-    strategies: str,
-    figures: Sequence[Figure],
-    grid: Mapping[str, Any] | None,
-    origins: str,
-    left_out: Sequence[LeftOut],
-    made_by: str | None = None,
-    follows: Swept | None = None,
-) -> str:
-    """The whole document. ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
+@dataclass(frozen=True)
+class Page:
+    """The content of a report: ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
 
-    ``made_by`` is the command behind the run; ``follows`` is what the menus of a sweep move, which comes first.
+    ``unfinished`` says how many points of a sweep are in, where they are not all; ``made_by`` is the command behind
+    the run; ``follows`` is what the menus of a sweep move, which comes first.
     """
-    header = [
-        f"<h1>{escape(title)}</h1>",
-        f"<p><code>{escape(made_by)}</code></p>" if made_by else "",
-        f'<p class="unfinished">{escape(unfinished)}</p>' if unfinished else "",
-    ]
-    base = [
-        f'<p class="verdict" style="--strategy: {colour}">{escape(sentence)}</p>',
-        *(f"<p>{escape(line)}</p>" for line in lines),
-        strategies,
-    ]
-    if follows is not None:
-        header += [f"<p>{escape(line)}</p>" for line in follows.lines]
-        base = [
-            follows.html,
-            f"<h2>At {escape(follows.base)}</h2>",
-            '<div class="base">',
-            f"<p>{escape(_stays(figures if grid else ()))}</p>",
-            *base,
-            "</div>",
-        ]
-    else:
-        header, base = [*header, *base], []
-    footer = ["<h2>Provenance</h2>", origins, _left_out(left_out), f"<p>Made by ssdsim {__version__}.</p>"]
-    return framed(
-        title=title,
-        brand="ssdsim report",
-        header="\n".join(header),
-        main="\n".join([*base, *_sections(figures, grid)]),
-        footer="\n".join(footer),
-        data={
-            "figures": [figure.plot_json() for figure in figures],
-            "tables": {figure.key: figure.csv() for figure in figures},
-            "grid": grid,
+
+    title: str
+    sentence: str
+    colour: str
+    figures: Sequence[Figure]
+    lines: Sequence[str] = ()
+    left_out: Sequence[LeftOut] = ()
+    strategies: str = ""
+    origins: str = ""
+    grid: Mapping[str, Any] | None = None
+    unfinished: str | None = None
+    made_by: str | None = None
+    follows: Swept | None = None
+
+    def html(self) -> str:
+        """The whole document."""
+        follows, (header, base) = self.follows, self._above()
+        left_out, version = _left_out(self.left_out), f"<p>Made by ssdsim {__version__}.</p>"
+        data = {
+            "figures": [figure.plot_json() for figure in self.figures],
+            "tables": {figure.key: figure.csv() for figure in self.figures},
+            "grid": self.grid,
             "print": for_pages(),
-            **({} if follows is None else {"explorer": follows.data}),
-        },
-        styles=[asset("page.css")] if follows is None else explorer_styles(),
-        scripts=[asset("page.js"), *([] if follows is None else explorer_scripts())],
-    )
+        }
+        return framed(
+            title=self.title,
+            brand="ssdsim report",
+            header="\n".join(header),
+            main="\n".join([*base, *_sections(self.figures, self.grid)]),
+            footer="\n".join(["<h2>Provenance</h2>", self.origins, left_out, version]),
+            data=data if follows is None else {**data, "explorer": follows.data},
+            styles=[asset("page.css")] if follows is None else explorer_styles(),
+            scripts=[asset("page.js"), *([] if follows is None else explorer_scripts())],
+        )
+
+    def _above(self) -> tuple[list[str], list[str]]:
+        """The header, and what stands above the figures: the answer, where the page's menus do not move it."""
+        header = [
+            f"<h1>{escape(self.title)}</h1>",
+            f"<p><code>{escape(self.made_by)}</code></p>" if self.made_by else "",
+            f'<p class="unfinished">{escape(self.unfinished)}</p>' if self.unfinished else "",
+        ]
+        verdict = f'<p class="verdict" style="--strategy: {self.colour}">{escape(self.sentence)}</p>'
+        base = [verdict, *(f"<p>{escape(line)}</p>" for line in self.lines), self.strategies]
+        if self.follows is None:
+            return [*header, *base], []
+        stays = f"<p>{escape(_stays(self.figures if self.grid else ()))}</p>"
+        at = [self.follows.html, f"<h2>At {escape(self.follows.base)}</h2>", '<div class="base">', stays]
+        return [*header, *(f"<p>{escape(line)}</p>" for line in self.follows.lines)], [*at, *base, "</div>"]
 
 
 def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iterator[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ssdsim.base.record import record
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, symbol_of, title_of
 
 _DASHES = ("solid", "dashdot", "longdash", "longdashdot")
 
 
-@dataclass(frozen=True)
+@record
 class Ratio:
     """A line of the speedup charts; those over the baseline share a panel."""
 

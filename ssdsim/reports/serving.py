@@ -20,25 +20,23 @@ _MILLISECONDS = {"tpot_ms": "time per output token (ms)", "ttft_ms": "time to th
 Answer = Mapping[str, Any]
 
 
-def serving(answer: Answer) -> tuple[tuple[Figure, ...], tuple[LeftOut, ...]]:
+def serving(answer: Answer) -> list[Figure | LeftOut]:
     """The figures of an answer of ``ssdsim serve``, and those that it cannot show."""
     if not answer["points"]:
-        return (), (LeftOut("times over the rate", "capacities alone were asked for: give --rate"),)
+        return [LeftOut("times over the rate", "capacities alone were asked for: give --rate")]
     rows = pd.DataFrame(list(_rows(answer)))
-    figures, left_out = [], []
+    shown: list[Figure | LeftOut] = []
     measured = "tpot_ms p50" in rows
     if rows["rate"].notna().sum() and rows["rate"].nunique() > 1:
-        figures += [_over_rate(answer, rows, metric) for metric in _MILLISECONDS if measured]
-        figures += [_closed(answer, rows)]
-        if "goodput" in rows and rows["goodput"].notna().any():
-            figures += [_goodput(answer, rows)]
-        else:
-            left_out.append(LeftOut("goodput and attainment over the rate", "no --slo was given"))
+        shown += [_over_rate(answer, rows, metric) for metric in _MILLISECONDS if measured]
+        shown += [_closed(answer, rows)]
+        kept = "goodput" in rows and rows["goodput"].notna().any()
+        none = LeftOut("goodput and attainment over the rate", "no --slo was given")
+        shown += [_goodput(answer, rows) if kept else none]
     else:
-        left_out.append(LeftOut("times over the rate", "one load alone: give --rate a list or a range"))
-    figures += [_fixed_k(answer)] if any(point.get("fixed_k") for point in answer["points"]) else []
-    figures += [_minute(answer)] if measured else []
-    return tuple(figures), tuple(left_out)
+        shown += [LeftOut("times over the rate", "one load alone: give --rate a list or a range")]
+    shown += [_fixed_k(answer)] if any(point.get("fixed_k") for point in answer["points"]) else []
+    return [*shown, *([_minute(answer)] if measured else [])]
 
 
 def serving_title(answer: Answer) -> str:

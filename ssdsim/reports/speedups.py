@@ -35,13 +35,13 @@ def speedup_axes(study: Study) -> tuple[str, ...]:
     return tuple({**dict.fromkeys(_ALONG, ()), **study.folder.axes})
 
 
-def speedup(study: Study, axis: str) -> Figure | LeftOut:
+def speedup(study: Study, axis: str) -> list[Figure | LeftOut]:
     """The subject over its rivals along one option, and those over the baseline."""
     try:
         values = study.folder.axes.get(axis) or _usual_values(study, axis)
-        return _chart(study, axis, values)
+        return [_chart(study, axis, values)]
     except InputError as error:
-        return LeftOut(f"speedups over {axis}", str(error))
+        return [LeftOut(f"speedups over {axis}", str(error))]
 
 
 def _usual_values(study: Study, axis: str) -> list[Any]:
@@ -111,7 +111,7 @@ def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio
     at = setter(study, axis)
     rows = []
     for value in values:
-        row: dict[str, Any] = {axis: _cell(value)}
+        row: dict[str, Any] = {axis: value if isinstance(value, int | float | str) else str(value)}
         try:
             rates = study.rates(at(value))
         except InputError as error:
@@ -132,10 +132,6 @@ def _note(study: Study, axis: str) -> str:
     if axis == "p_hit" and "p_hit" not in study.base and not study.unit_free:
         return f" The draft's work stays that of {study.configuration.settings['budget']} cached outcomes a sequence."
     return ""
-
-
-def _cell(value: Any) -> Any:
-    return value if isinstance(value, int | float | str) else str(value)
 
 
 def _title(axis: str, table: pd.DataFrame, ratio: Ratio) -> str:

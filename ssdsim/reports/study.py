@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from math import nan
 from typing import Any
@@ -16,6 +15,7 @@ from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import Group, number
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
@@ -28,7 +28,7 @@ from ssdsim.scenario.scenario import Scenario
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """Tokens/s of each strategy with room at one point, and under draws of what is not known (None without them)."""
 
@@ -57,7 +57,7 @@ class Rates:
         return refused.get(self.configuration.subject) or next(iter(refused.values()), None)
 
 
-@dataclass(frozen=True)
+@record
 class Study:
     """A run folder, and the prediction at its base point."""
 

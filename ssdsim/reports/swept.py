@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from ssdsim.answers.explore.command import spelled_value, swept_words
 from ssdsim.answers.explore.explore import explored, most_points
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.reports.explorer.content import content
 from ssdsim.reports.explorer.page import panel
 from ssdsim.reports.study import Study
@@ -20,7 +20,7 @@ from ssdsim.scenario.options import ALL
 MOST_POINTS = 20_000
 
 
-@dataclass(frozen=True)
+@record
 class Swept:
     """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them.
 

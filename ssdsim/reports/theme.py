@@ -5,13 +5,14 @@ Texts have a contrast of at least 4.5 against every background that they stand o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from ssdsim.base.record import record
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
-@dataclass(frozen=True)
+@record
 class Theme:
     """Colours of a page: behind it, behind what stands on it, of its text, of lesser text, of lines."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.base.record import record
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
@@ -29,7 +30,7 @@ _MEANING = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class _Slice:
     """A piece of work: what a track did, in seconds, and the part of a round that it belongs to."""
 
@@ -44,7 +45,7 @@ class _Slice:
         return self.start_s + self.seconds
 
 
-@dataclass(frozen=True)
+@record
 class _Group:
     """The tracks of one strategy; ``leads`` where its rounds say for how long the others are drawn."""
 

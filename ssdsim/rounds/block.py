@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import record
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
 
 
-@dataclass(frozen=True)
+@record
 class RoundBlock:
     """Outcomes of rounds, the parts of each round's time and the whole.
 

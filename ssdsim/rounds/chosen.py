@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Kernel
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Chosen(Kernel):
     """The literal rule of a kernel that is its mean in a large batch: each round chooses its rows from confidences.
 
@@ -26,7 +26,7 @@ class Chosen(Kernel):
     budget: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class ByState(Kernel):
     """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
 

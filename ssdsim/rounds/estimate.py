@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.record import record
 from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
@@ -17,7 +17,7 @@ def part_title(part: str) -> str:
     return _TITLES.get(part, part)
 
 
-@dataclass(frozen=True)
+@record
 class Estimate:
     """The mean round of a strategy; every number an array where columns of rounds were given.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Averages:
     """Averages over a sequence's rounds in the long run; numbers, or columns of them.
 
@@ -99,7 +99,7 @@ def repeated_over(averages: Averages, count: int) -> Averages:
     )
 
 
-@dataclass(frozen=True)
+@record
 class Kernel:
     """``p[s, n, t]`` = P(the round yields n tokens and leads to state t | it begins in state s).
 
@@ -204,7 +204,7 @@ def _limit(transitions: Array) -> Array:
     return np.asarray(lazy[0])
 
 
-@dataclass(frozen=True)
+@record
 class Mix:
     """Kinds of requests with their shares, a kernel each; every request is ``output_tokens`` long.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
 
 _BUCKETS = 1 << 16
@@ -33,7 +34,7 @@ MOST_TOKENS_A_ROUND = LOW  # over the batch, whose draws are added up
 Draws = NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
+@record
 class OutcomeBlock:
     """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 

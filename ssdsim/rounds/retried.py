@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Kernel
 
 PRE, POST, AGAIN = "pre", "post", "again"
 """States: without drafts to verify, with them, and with them after all of the batch without any drafted anew."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Retried(Kernel):
     """The literal rule of a kernel that is its mean: ``most_failed`` of a batch may be without drafts after a round.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Averages
 
 Seconds = float | Array
 
 
-@dataclass(frozen=True)
+@record
 class Round:
     """Batch, devices, the seconds of each of the strategy's steps by name, and what its rounds do on average.
 

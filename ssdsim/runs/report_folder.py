@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from ssdsim import strategies
 from ssdsim.base.documents import as_record, parse_json, read_json, read_text, read_toml
 from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.parquet import read_table
+from ssdsim.base.record import record
 from ssdsim.base.records import Coefficient, NotNegative, Positive
 from ssdsim.measured.row import Metric
 from ssdsim.runs.layout import (
@@ -121,7 +122,7 @@ class _Measured(_Some):
     summaries: list[_Summary] = Field(min_length=1)
 
 
-@dataclass(frozen=True)
+@record
 class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from ssdsim.base.errors import nearest
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.profile import Device
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
@@ -29,7 +29,7 @@ DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
 
 
-@dataclass(frozen=True)
+@record
 class Number:
     """Knowledge of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
 

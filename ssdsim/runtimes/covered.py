@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
@@ -56,7 +56,7 @@ OF_WHOLE = ("experts", "experts_gpu")
 """Those that make a whole pass uncertain; the others, what is beside matrices."""
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """A question to a card: as :class:`Covered`, of one batch, and of one version where it is known."""
 
@@ -101,7 +101,7 @@ def _doublings(one: float, other: float) -> float:
     return abs(math.log2(one / other))
 
 
-@dataclass(frozen=True)
+@record
 class Near:
     """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
 
@@ -113,7 +113,7 @@ class Near:
         return sum(self.squares.values())
 
 
-@dataclass(frozen=True)
+@record
 class Distance:
     """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.record import record
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -17,7 +17,7 @@ from ssdsim.scenario.points import Points, Steps, completed, warnings_of
 from ssdsim.scenario.scenario import Scenario
 
 
-@dataclass(frozen=True)
+@record
 class Asked:
     """A call's strategies and site, with every option's value.
 

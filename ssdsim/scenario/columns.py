@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 
 Rows = NDArray[np.intp]
@@ -18,7 +18,7 @@ Entry = tuple[Any, str]
 _MOST_KEYS = 2**62
 
 
-@dataclass(frozen=True)
+@record
 class _Column:
     """Distinct entries, the first of which is that nobody said anything, and the number of each point's."""
 

@@ -65,16 +65,22 @@ class Configuration(Shown):
         return ", ".join(words)
 
     @property
-    def title(self) -> str:
-        """One line that says what was asked."""
+    def place(self) -> str:
+        """The models and where they run; where these are given, the durations."""
         v = self.settings
         if self.site is None:
             numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
             units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
-            return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}; {self.shape}"
+            return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}"
         hardware = " + ".join(dict.fromkeys(v[name] for name in ("hardware", "draft_hardware") if name in v))
         models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
-        return f"{models} on {hardware}, {self.site.degrees}, context {v['context']}; {self.shape}"
+        return f"{models} on {hardware}, {self.site.degrees}"
+
+    @property
+    def title(self) -> str:
+        """One line that says what was asked."""
+        context = "" if self.site is None else f", context {self.settings['context']}"
+        return f"{self.place}{context}; {self.shape}"
 
     @property
     def told(self) -> Told:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.options import DEFAULTS
@@ -16,7 +16,7 @@ from ssdsim.scenario.points import subject_among
 UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
 
 
-@dataclass(frozen=True)
+@record
 class Engine:
     """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, centred_on, median
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import Devices
 from ssdsim.protocols.strategy import Strategy
@@ -28,7 +29,7 @@ _ChangesOf = Callable[[KnownTokens], Sequence[Change]]
 _KEPT = 2048  # prices whose drawn steps are kept
 
 
-@dataclass(frozen=True)
+@record
 class SideBySide:
     """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
 
@@ -256,7 +257,7 @@ def _moves(rows: SideBySide) -> Moves:
     }
 
 
-@dataclass(frozen=True)
+@record
 class Drawn:
     """One rate under draws of what is not known.
 

@@ -6,7 +6,7 @@ Each step from options to a scenario is taken once for all points that it reads 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
+from ssdsim.base.record import record
 from ssdsim.base.settings import Choosing, Settings, Watched
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -140,7 +141,7 @@ class OfStrategy:
         self.price = Remembered(lambda settings, site, sides: price(settings, strategy, site, sides.drafter))
 
 
-@dataclass(frozen=True)
+@record
 class Whose(Generic[T]):
     """What was made for points, and the number of each one's; -1 where nothing was."""
 
@@ -236,7 +237,7 @@ def _together(rows: Rows, whose: Sequence[Whose[Any]]) -> tuple[list[tuple[Any, 
     return [tuple(each.at(row).result for each in whose) for row in rows[first].tolist()], of
 
 
-@dataclass(frozen=True)
+@record
 class _Choice:
     """The same alternative of a strategy at many points."""
 
@@ -257,7 +258,7 @@ class _Choice:
         return frozenset().union(*(each.writes for each in self.known.made))
 
 
-@dataclass(frozen=True)
+@record
 class Scenarios:
     """Scenarios of one strategy side by side: ``rows`` are their points, those of a point in the order of its choices.
 

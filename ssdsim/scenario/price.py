@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, check_memory
@@ -27,7 +27,7 @@ from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import Change
 
 
-@dataclass(frozen=True)
+@record
 class Priced:
     """A round's steps, and the devices that it occupies.
 

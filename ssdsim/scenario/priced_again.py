@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -17,7 +18,7 @@ from ssdsim.rounds.round import Seconds
 from ssdsim.scenario.token_errors import Change, settings_under
 
 
-@dataclass(frozen=True)
+@record
 class PricedAgain:
     """A strategy's steps at a site (None: without hardware) under other options; ``reads`` are those that move them."""
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings, Watched
 from ssdsim.scenario.columns import Columns, Entry, Rows
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@record
 class Written:
     """What a step wrote into its settings, with where that came from."""
 
@@ -24,7 +24,7 @@ class Written:
     sources: Mapping[str, str]
 
 
-@dataclass(frozen=True)
+@record
 class Made(Written, Generic[T]):
     """A result; ``reads`` are the options that it rests on."""
 
@@ -32,7 +32,7 @@ class Made(Written, Generic[T]):
     reads: frozenset[str]
 
 
-@dataclass(frozen=True)
+@record
 class Found(Generic[T]):
     """What a step made of some points, or why it could not, and the number of what it made of each of them."""
 

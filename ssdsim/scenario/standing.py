@@ -6,11 +6,12 @@ One record an input, which travels with its value: to the draws behind intervals
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ssdsim.base.option import Group
+from ssdsim.base.record import record
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.measured_pair import chosen_in
@@ -24,7 +25,7 @@ _RATES = ("p_hit", "p_hit_backup")  # which follow from a curve and a fan-out wh
 _TRACES = (".csv", ".jsonl")
 
 
-@dataclass(frozen=True)
+@record
 class TokenInput:
     """An option's value with its standing.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
@@ -174,7 +174,7 @@ def settings_under(settings: Settings, change: Change) -> Settings:
     return changed
 
 
-@dataclass(frozen=True)
+@record
 class Direction:
     """Rates that move together: options with them so many standard deviations up and down. ``name`` is the file's."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from os.path import exists
 from pathlib import Path
@@ -17,6 +16,7 @@ from ssdsim.base.checks import Array, within
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.files import while_unchanged
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.contexts import context_pmf
@@ -28,7 +28,7 @@ _FILE = "acceptance card or trace"
 _LONGEST = 1_000_000  # accepted tokens in a round
 
 
-@dataclass(frozen=True)
+@record
 class RequestKinds:
     """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(kinds, K+1)``."""
 

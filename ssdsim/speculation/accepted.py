@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,13 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import RequestKinds, beta_kinds, beta_kinds_by_position, load_acceptance
 from ssdsim.speculation.forced import forced_pmf, is_forced
 
 
-@dataclass(frozen=True)
+@record
 class Accepted:
     """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``.
 

@@ -11,19 +11,19 @@ At ``s`` 0 a confidence is 0 or 1; as it grows confidences tell nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 _CELLS = 16_384  # of the logarithm of survivals
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
 _TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 
-@dataclass(frozen=True)
+@record
 class Curve:
     """A curve from a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
 

@@ -7,12 +7,12 @@ Times are those at the target: a drafted token counts from when it arrives there
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
 _FORGOTTEN = 1e-14
@@ -20,7 +20,7 @@ _MOST_PASSES = 512  # since a divergence, that are summed one by one
 FAR_AHEAD = 1e13  # tokens a pass: a draft that is faster changes nothing
 
 
-@dataclass(frozen=True)
+@record
 class Rounds:
     """Tokens and seconds of a pass in the long run, with the wait before the next one."""
 

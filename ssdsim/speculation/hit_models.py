@@ -7,7 +7,6 @@ accepted".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.checks import Array, distribution, whole, within
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 FanOut = NDArray[np.int64]
@@ -32,7 +32,7 @@ class HitCurve(Protocol):
     def __call__(self, fan_out: ArrayLike) -> Array: ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class PowerLawHits:
     """``h(F) = 1 - c F^-r`` for ``F >= 1``, ``h(0) = 0``.
 
@@ -57,7 +57,7 @@ class PowerLawHits:
         return np.where(guesses >= 1, 1 - self.c * np.maximum(guesses, 1) ** -self.r, 0.0)
 
 
-@dataclass(frozen=True)
+@record
 class MeasuredHits:
     """Measured hit rates at some fan-outs, joined by straight lines from ``h(0) = 0`` on.
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import comb
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 _NOTHING = 1e-200  # a chance below it is none: arithmetic on the smallest numbers takes a hundred times as long
 _AGREE = 1e-14  # of the rows, once the start is forgotten
 _DOUBLINGS = 64  # of the rounds after which the chain has forgotten its start: 2^64
 
 
-@dataclass(frozen=True)
+@record
 class Retrying:
     """``batch`` sequences, each with drafts to verify or with none.
 

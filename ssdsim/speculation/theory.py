@@ -6,7 +6,6 @@ numpy arrays and returns a float where all of its inputs are scalars.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array, within
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import expected_tokens
 
 Round = Literal["paper", "event"]
@@ -106,7 +106,7 @@ def sandwich_bounds(
     return float_or_array(upper * within("p_hit", p_hit, 0, 1)), float_or_array(upper)
 
 
-@dataclass(frozen=True)
+@record
 class UnitFreeGrid:
     """Speedups of every configuration of a grid, arrays of the broadcast shape (possibly read-only views)."""
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class ConfigValues:
     """The values of a file; a key that is null counts as missing, as it does to transformers.
 

@@ -7,10 +7,11 @@ out, its default there is taken.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ssdsim.base.errors import told
+from ssdsim.base.record import record
 from ssdsim.transformer.config_values import ConfigValues
 
 Fields = dict[str, Any]
@@ -19,7 +20,7 @@ MOST_LAYERS = 10_000
 """That are listed one by one; no model has as many."""
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """Reader of one ``model_type``: fields that configs leave unsaid, and those that they say in their own way."""
 

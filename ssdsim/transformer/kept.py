@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ssdsim.base.record import record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
@@ -15,7 +15,7 @@ _NEARLY_AS_MANY = 1.5
 """Of two kinds of layers: up to here groups are as large as the more frequent one, and the other's are padded."""
 
 
-@dataclass(frozen=True)
+@record
 class Caching:
     """An engine's way of keeping the caches of recurrent models.
 
@@ -31,7 +31,7 @@ class Caching:
 PLAIN = Caching()
 
 
-@dataclass(frozen=True)
+@record
 class Held:
     """Tokens held of one sequence: ``tokens`` with keys and values, ``lookahead`` of them verified, and its
     ``branches``.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ssdsim.base.record import record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation
@@ -13,7 +14,7 @@ from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeep
 from ssdsim.transformer.shard import Block
 
 
-@dataclass(frozen=True)
+@record
 class Chunk:
     """``tokens`` tokens of a prompt of which ``prefix`` are cached."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ssdsim.base.record import record
 from ssdsim.transformer.families import MOST_LAYERS
 
 _ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
@@ -53,7 +54,7 @@ def _of_layers(card: dict[str, Any]) -> dict[str, list[str]]:
     return by_part
 
 
-@dataclass(frozen=True)
+@record
 class _Hybrid:
     """The places where a family has its parts: the layers' folder, and what comes after a layer's number."""
 

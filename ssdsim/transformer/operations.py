@@ -7,8 +7,10 @@ cost model (seconds), the calibrator (what to time), the executor (what to run) 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
+
+from ssdsim.base.record import record
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -110,7 +112,7 @@ class _OfWeights(Operation):
         return WEIGHTS_ARITHMETIC.get(self.dtype) == FOUR_BITS
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Gemm(_OfWeights):
     """``(m, k) @ (k, n)`` with the weights ``(k, n)`` streamed from memory; ``m`` is the tokens in flight.
 
@@ -175,7 +177,7 @@ class OverCache(Attends):
         return self.kv_dtype or self.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Attention(OverCache):
     """Decode attention: ``batch`` sequences, each with ``queries`` new tokens over ``context`` cached tokens.
 
@@ -218,7 +220,7 @@ class Attention(OverCache):
         return DTYPE_BYTES[self.cache_dtype] * (2.0 * self.batch * self.context * self.kv_heads * self.head_dim)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class PrefillAttention(Attends):
     """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill).
 
@@ -255,7 +257,7 @@ class PrefillAttention(Attends):
         return DTYPE_BYTES[self.dtype] * (values + cached)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class LatentAttention(OverCache):
     """Decode attention over a latent cache (DeepSeek-V2): all heads read one vector of ``rank + rope_dim`` a token.
 
@@ -299,7 +301,7 @@ class LatentAttention(OverCache):
         return self.streamed_bytes + DTYPE_BYTES[self.dtype] * io
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class ExpertMlp(_OfWeights):
     """MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token``; ``count`` are on the device.
 
@@ -370,7 +372,7 @@ def sent_around(kind: str, ranks: int) -> float:
     return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Collective(Operation):
     """An all-reduce, all-gather or all-to-all over ``ranks`` devices.
 
@@ -406,7 +408,7 @@ class Collective(Operation):
         return sent_around(self.kind, self.ranks) * self.message_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Elementwise(Operation):
     """A memory-bound kernel (norm, rotary embedding, activation, residual): ``moved_bytes`` read and written."""
 

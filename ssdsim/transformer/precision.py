@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ssdsim.base.record import record
 from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES
 
 DType = Literal["float32", "bfloat16", "float16"]
@@ -31,7 +31,7 @@ SPELLINGS = {
 """What engines and checkpoints call some of them."""
 
 
-@dataclass(frozen=True)
+@record
 class Precision:
     """Formats of the weights by part, of the activations (and collectives, logits, norms), and of the cache.
 

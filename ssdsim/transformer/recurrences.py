@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
+from ssdsim.base.record import record
 from ssdsim.transformer.operations import DTYPE_BYTES, Attends, Operation
 
 Rule = Literal["gated-delta", "kimi-delta", "mamba2"]
@@ -27,7 +27,7 @@ REPLAYED_TOKENS = 16
 """Whose inputs are kept beside a state that is replayed: the state is written once they are full."""
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class RecurrentStep(Attends):
     """A recurrent layer's step: each of ``batch`` sequences reads its state, ``queries`` new tokens change it in turn.
 
@@ -96,7 +96,7 @@ class RecurrentStep(Attends):
         return self.batch * (self.states_moved * self.state_bytes + self.inputs_moved * inputs)
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class PrefillRecurrence(Operation):
     """A recurrent layer over ``batch`` prompts of ``tokens`` tokens each, in chunks whose tokens are done at once.
 
@@ -143,7 +143,7 @@ class PrefillRecurrence(Operation):
         return 2.0 * self.batch * self.heads * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
 
 
-@dataclass(frozen=True, slots=True)
+@record(slots=True)
 class Convolution(Operation):
     """A convolution over the last ``width`` tokens of ``channels``, of which those of before are read and written."""
 

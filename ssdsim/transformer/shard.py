@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from ssdsim.base.record import record
 from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import Experts, Latent, Recurrent
@@ -24,7 +24,7 @@ from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeep
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
 
 
-@dataclass(frozen=True)
+@record
 class Block:
     """Operations that a pass runs ``times`` in a row: a layer, or the part of a layer that so many layers have."""
 
@@ -32,7 +32,7 @@ class Block:
     times: int
 
 
-@dataclass(frozen=True)
+@record
 class Shard:
     """One device's share of a pass."""
 

@@ -13,6 +13,7 @@ import numpy as np
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.engine.simulate import simulate
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.drift import Drift, mean_drift, time_drift
@@ -40,7 +41,7 @@ _ANSWER_S = 300.0
 _SPREAD = "confidence_spread"
 
 
-@dataclass(frozen=True)
+@record
 class Bench:
     """Plan of what runs where: strategies, ranks' devices, the models, and the profile to predict with."""
 

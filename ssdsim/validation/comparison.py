@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim import strategies
 from ssdsim.base.intervals import Measured, student_quantile
+from ssdsim.base.record import record
 from ssdsim.validation.grid import GridPoint
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
 

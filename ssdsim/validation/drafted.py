@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
@@ -23,7 +23,7 @@ Positive = Annotated[float, Field(gt=0.0, le=1e9)]
 Lookahead = Annotated[int, Field(ge=0, le=1000)]
 
 
-@dataclass(frozen=True)
+@record
 class Replayed:
     """Published values with what is predicted of them, ``within`` which relative error they should lie.
 

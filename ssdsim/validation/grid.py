@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class GridPoint:
     """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ from ssdsim import strategies
 from ssdsim.base.documents import as_record, parse_json, read_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
+from ssdsim.base.record import record
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
 _SCHEMA = 3  # 3 says which strategies ran, and on which devices
 
 
-@dataclass(frozen=True)
+@record
 class _Entry:
     """A grid point's comparisons, one a strategy."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.plain import document, picked
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.files import rows_of_files
 from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
@@ -33,7 +33,7 @@ Chosen = Callable[[Row], Runtime]
 """Which card a row is predicted with."""
 
 
-@dataclass(frozen=True)
+@record
 class Checked:
     """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
 
@@ -71,7 +71,7 @@ AXES: Mapping[str, Callable[[Checked], str | int]] = {
 """What the summaries are by."""
 
 
-@dataclass(frozen=True)
+@record
 class Skipped:
     """A row that cannot be predicted: its number among all rows, from 1, and why not."""
 
@@ -87,7 +87,7 @@ class Skipped:
         return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
 
 
-@dataclass(frozen=True)
+@record
 class Summary:
     """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
 
@@ -195,7 +195,7 @@ def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
     return Summary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
 
 
-@dataclass(frozen=True)
+@record
 class LikelierCache:
     """A series that does not say its cache's dtype and that ``runtime`` predicts much better with ``kv_dtype``."""
 
@@ -235,7 +235,7 @@ def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     )
 
 
-@dataclass(frozen=True)
+@record
 class ValidatedRows:
     """Rows that were predicted with one runtime or with ``several``, and those that could not be."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
@@ -72,7 +72,7 @@ class Published(Card):
     sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
 
 
-@dataclass(frozen=True)
+@record
 class FamilyReplay:
     """Fitted: an acceptance rate per data set (from its SD row), the runtime's cost of a draft step, a hit rate.
 
@@ -92,7 +92,7 @@ class FamilyReplay:
         return np.asarray(self.ssd_tokens_per_s / np.array(self.family.ssd_tokens_per_s) - 1.0)
 
 
-@dataclass(frozen=True)
+@record
 class SweepReplay:
     """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K."""
 

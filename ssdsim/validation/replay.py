@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.validation.drafted import PublishedRows, Replayed
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees
@@ -16,7 +16,7 @@ HARDWARE = "h100-sxm"
 MAX_ERROR = 0.05
 
 
-@dataclass(frozen=True)
+@record
 class PaperReplay:
     """The SSD rows of a paper, and its engines' sweeps over K."""
 
@@ -39,7 +39,7 @@ class PaperReplay:
         return max(self.worst, self.worst_sweep) <= (MAX_ERROR if max_error is None else max_error)
 
 
-@dataclass(frozen=True)
+@record
 class TreesReplay:
     """The trees of a paper, and its repository's demo."""
 
@@ -63,7 +63,7 @@ class TreesReplay:
         return (found.nodes, found.levels) == (shipped.shipped_nodes, shipped.shipped_levels)
 
 
-@dataclass(frozen=True)
+@record
 class RowsReplay:
     """Rows of drafters."""
 

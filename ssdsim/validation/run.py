@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
+from ssdsim.base.record import record
 from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.machine.smi import torch_missing
@@ -37,7 +37,7 @@ _CALIBRATION_MINUTES = 5.0
 _STRATEGIES = ALL["strategies"]
 
 
-@dataclass(frozen=True)
+@record
 class Real(OptionRecord):
     """Runs on devices of this machine.
 
@@ -166,7 +166,7 @@ class Real(OptionRecord):
         return str(output)
 
 
-@dataclass(frozen=True)
+@record
 class Validated:
     """The comparisons of each grid point, one a strategy, and what makes them doubtful."""
 

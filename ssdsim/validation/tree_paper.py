@@ -5,13 +5,13 @@ The charge of a round is Sequoia's own: a draft step for every level, the root's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.shape import Tree
@@ -63,7 +63,7 @@ class PublishedTrees(Card):
     demo: Demo | None = None
 
 
-@dataclass(frozen=True)
+@record
 class TreeReplay:
     """Fitted: a verification's time over that of one token. Predicted: a speed-up a data set."""
 
@@ -76,7 +76,7 @@ class TreeReplay:
         return np.asarray(self.speedups / np.array(self.rows.speedups) - 1.0)
 
 
-@dataclass(frozen=True)
+@record
 class DemoReplay:
     """The tree of the least time a token: its nodes and levels, root included, tokens a round, and what it gains."""
 

@@ -75,6 +75,13 @@ def test_a_strategy_without_room_may_have_read_it() -> None:
     assert predict(strategies="ar,ssd", tp=8, k=5).configuration.no_room.keys() == {"ssd"}
 
 
+def test_a_drafter_is_nothing_where_nobody_drafts() -> None:
+    with pytest.raises(InputError, match=r"^--drafter has no effect with --strategies ar: nothing drafts$"):
+        predict(strategies="ar", drafter="eagle3", target="llama-3.1-8b", tp=1)
+    assert asked("sweep", "--strategies", "ar", "--drafter", "ngram").returncode == 2
+    assert predict(strategies="ar,sd", drafter="eagle3", target="llama-3.1-8b", tp=1).estimates.keys() == {"ar", "sd"}
+
+
 @pytest.mark.parametrize("given", [{"draft": "llama-3.1-8b"}, {"draft_dtype": "float8"}, {"draft_hardware": "l40s"}])
 def test_a_draft_is_nothing_where_nobody_drafts(given: dict[str, Any]) -> None:
     (name,) = given
@@ -83,5 +90,5 @@ def test_a_draft_is_nothing_where_nobody_drafts(given: dict[str, Any]) -> None:
     ):
         predict(strategies="ar", **given)
     assert predict(strategies="ar,sd", **given).estimates.keys() == {"ar", "sd"}
-    alone = predict(strategies="ar", drafter="eagle3", target="llama-3.1-8b", tp=1).configuration.settings
+    alone = predict(strategies="ar", target="llama-3.1-8b", tp=1).configuration.settings
     assert not {"draft", "draft_hardware", "draft_dtype", "alpha"} & set(alone)

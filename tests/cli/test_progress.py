@@ -25,10 +25,11 @@ def begun(*arguments: Any, **options: Any) -> None:
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was a constant a token, ten times too much at a full batch."""
     monkeypatch.setattr("ssdsim.answers.serving.serve.runs", begun)
+    monkeypatch.setattr("ssdsim.answers.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*HOURS).stderr.splitlines()
     assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, about ")
-    assert "of one core at the pace of the first ones, and 0." in cost
-    assert "Ctrl-C ends it" in cost
+    assert "of one core at the pace of the first ones, and " in cost
+    assert " GB; Ctrl-C ends it" in cost
     assert end == "error: begun"
     for arguments in ((*HOURS, "--quiet"), ("serve", "--rate", "1")):
         assert asked(*arguments).stderr == "error: begun\n"

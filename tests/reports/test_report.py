@@ -112,7 +112,7 @@ def test_the_chart_over_the_hit_rate_passes_through_the_base_point(tmp_path: Pat
     """Here the cache hits more often after a fast backup (0.95 against 0.86), and keeps doing so."""
     options = {"b": 8, "k": 4, "f": 4, "backup": backup}
     study = Study(read_run_folder(write_run(tmp_path, options, {})))
-    drawn = speedup(study, "p_hit")
+    (drawn,) = speedup(study, "p_hit")
     assert isinstance(drawn, Figure)
     table = drawn.table
     prediction = predict(**options)
@@ -338,3 +338,8 @@ def test_a_mixture_s_verification_is_drawn_over_k(tmp_path: Path) -> None:
         assert (rows["high"] >= rows["T_v/T_ar"] - 1e-9).all()
     assert (table[table["K"] == 7]["T_v/T_ar"] > 1.1).all()
     assert len(shown.plot.data) == 8
+
+
+def test_the_title_of_ar_alone_names_no_draft(tmp_path: Path) -> None:
+    made = report(write_run(tmp_path, {"strategies": ["ar"], "target": "llama-3.1-8b", "tp": 1}, {}))
+    assert "<h1>llama-3.1-8b on h100-sxm, TP 1</h1>" in made.html

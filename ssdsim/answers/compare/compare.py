@@ -22,6 +22,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
+from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
-@dataclass(frozen=True)
+@record
 class Compared:
     """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
 

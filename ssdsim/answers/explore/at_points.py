@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.space import Space
 from ssdsim.answers.grid import Evaluator
+from ssdsim.base.record import record
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.points import Scenarios
 from ssdsim.scenario.scenario import Scenario
 
 
-@dataclass(frozen=True)
+@record
 class AtPoints:
     """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
 

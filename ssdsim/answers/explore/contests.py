@@ -8,7 +8,6 @@ points from the numbers there, and no rule of verdicts is said again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from ssdsim.answers.explore.table import Table
 from ssdsim.answers.swings import Swing, inputs_of, swings_each
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import quantiles
+from ssdsim.base.record import record
 from ssdsim.scenario.scenario import Scenario
 
 THRESHOLDS: Mapping[str, tuple[float, ...]] = {
@@ -55,7 +55,7 @@ class Case(NamedTuple):
     outcome: Outcome
 
 
-@dataclass(frozen=True)
+@record
 class Contests:
     """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
 
@@ -119,7 +119,7 @@ def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> C
     )
 
 
-@dataclass(frozen=True)
+@record
 class _Numbers:
     """The subject over one rival at every point; NaN where one of them is not possible."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.explore.explore import Explored
 from ssdsim.answers.explore.interpolation import Floats
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Error:
     """Relative, of a quantity at so many random ``points``: the ``worst``, and what 99 of 100 are below."""
 

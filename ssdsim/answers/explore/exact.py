@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from ssdsim.answers.explore.sides import Errors
 from ssdsim.answers.explore.space import Space, anywhere
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import bounds_95
+from ssdsim.base.record import record
 from ssdsim.scenario.many import estimate
 
 OF_OTHERS = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
@@ -36,7 +36,7 @@ def random_places(space: Space, count: int, seed: int) -> list[Place]:
     return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]
 
 
-@dataclass(frozen=True)
+@record
 class Exact:
     """Tokens/s by strategy at ``places``, NaN where one has no room; by rival the ends of the subject's ratio to it.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +22,7 @@ from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
@@ -34,7 +35,7 @@ _PLACES = 34
 _CASES = 60  # at which the curvature is looked at
 
 
-@dataclass(frozen=True)
+@record
 class Explored:
     """All that the page holds.
 
@@ -89,7 +90,7 @@ def explored(
     return _joined(space, split, [done[number] for number in range(len(stops))], seed)
 
 
-@dataclass(frozen=True)
+@record
 class _Piece:
     """One stop of the axis that the work is split along."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.space import Axis, Space
 from ssdsim.answers.explore.table import Table
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pricing.memory import usable_bytes
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.estimate import PARTS, Estimate
@@ -24,7 +25,7 @@ from ssdsim.scenario.price import occupied
 COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 
 
-@dataclass(frozen=True)
+@record
 class Rates:
     """A strategy's ``table`` of :data:`COLUMNS`.
 

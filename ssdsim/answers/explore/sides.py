@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.space import Axis
 from ssdsim.base.intervals import bounds_95
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Rates, SideBySide, across, estimate
 
@@ -39,7 +39,7 @@ def _parts(rows: SideBySide) -> Iterator[SideBySide]:
         yield rows.taken(np.arange(start, min(start + AT_ONCE, len(rows))))
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import record
 from ssdsim.pairs.choice import chosen_by
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.asked import Asked
@@ -52,7 +53,7 @@ MOST_CONTINUOUS = 5
 SIDES = ("hardware", "runtime")  # of which two stand side by side
 
 
-@dataclass(frozen=True)
+@record
 class Axis:
     """An option's stops, or the ends and then the nodes of one that is interpolated; where the page starts.
 
@@ -70,7 +71,7 @@ class Axis:
         return ALL[self.name].axis
 
 
-@dataclass(frozen=True)
+@record
 class Space:
     """The ``fixed`` options, and an axis each of the others; who is compared, and by strategy the axes that it reads.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ssdsim.answers.explore.interpolation import Floats, interpolated
 from ssdsim.answers.explore.space import Axis
+from ssdsim.base.record import record
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """``values`` have an axis for each of ``axes``, whose own values are its places, and last the ``columns``.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, pairwise
 from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
@@ -17,6 +17,7 @@ from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.runtimes.card import Runs
@@ -40,7 +41,7 @@ Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
 """The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
 
 
-@dataclass(frozen=True)
+@record
 class Dialect:
     """An engine's words. ``name`` is the format's, ``runtime`` the bundled card of the engine.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ssdsim.answers.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.base.record import record
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.tree import TreeSpeculative
@@ -71,7 +71,7 @@ def speculative_flags(drafter: str, draft: str | None, k: int, beam: int, nodes:
     return [*words, "--speculative-num-draft-tokens", str(nodes + 1)]
 
 
-@dataclass(frozen=True)
+@record
 class _Tree:
     """Passes of the draft, nodes of each pass, and drafted nodes that are verified, without the root."""
 
@@ -98,9 +98,4 @@ def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
     return _Tree(len(rows), beam, nodes)
 
 
-DIALECT = Dialect(
-    name="sglang",
-    runtime="sglang",
-    drafters=tuple(ALGORITHMS),
-    write=command,
-)
+DIALECT = Dialect(name="sglang", runtime="sglang", drafters=tuple(ALGORITHMS), write=command)

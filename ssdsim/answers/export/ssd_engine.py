@@ -109,10 +109,4 @@ def _model(card: Transformer) -> tuple[str, str]:
     return family, size
 
 
-DIALECT = Dialect(
-    name="ssd",
-    runtime="ssd-engine",
-    write=commands,
-    check=check_models,
-    one=command,
-)
+DIALECT = Dialect(name="ssd", runtime="ssd-engine", write=commands, check=check_models, one=command)

@@ -6,15 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ssdsim.answers.export.dialect import (
-    Dialect,
-    by_batch,
-    checkpoint,
-    drafter_of,
-    is_data_parallel,
-    lookahead,
-    ranges,
-)
+from ssdsim.answers.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.scenario.options import DEFAULTS
@@ -88,9 +80,4 @@ def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: l
         yield f"  {key}: {value}"
 
 
-DIALECT = Dialect(
-    name="trtllm",
-    runtime="trtllm",
-    drafters=tuple(DECODING),
-    write=command,
-)
+DIALECT = Dialect(name="trtllm", runtime="trtllm", drafters=tuple(DECODING), write=command)

@@ -5,24 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
-from ssdsim.answers.export.dialect import (
-    Dialect,
-    by_batch,
-    checkpoint,
-    drafter_of,
-    is_data_parallel,
-    lookahead,
-    ranges,
-)
+from ssdsim.answers.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
 from ssdsim.answers.schedule.candidates import Candidates
+from ssdsim.base.record import record
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
 
 
-@dataclass(frozen=True)
+@record
 class Method:
     """VLLM's ``method`` of a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
 
@@ -162,10 +155,5 @@ def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
         notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")
 
 
-DIALECT = Dialect(
-    name="vllm",
-    runtime="vllm",
-    drafters=tuple(METHODS),
-    write=config,
-)
+DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config)
 SERVE = replace(DIALECT, name="vllm-serve", write=command)

@@ -19,6 +19,7 @@ from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.base.intervals import Interval
+from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ssdsim.scenario.typed_options import Searched
 
 
-@dataclass(frozen=True)
+@record
 class Apart:
     """What the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
 
@@ -50,7 +51,7 @@ class Apart:
         return f"with {named}, {self.lacking}: {self.worth:.2f}x"
 
 
-@dataclass(frozen=True)
+@record
 class Answer:
     """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from ssdsim.answers.recommend.search import (
     turnings,
 )
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
@@ -44,7 +45,7 @@ _NETWORK = "draft_link_gbs"
 _NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
-@dataclass(frozen=True)
+@record
 class BreakEven:
     """``value`` is the bound on ``what``; ``always``, ``never`` where the subject leads or trails over the whole range.
 
@@ -59,7 +60,7 @@ class BreakEven:
     note: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class _Contenders:
     """The subject's and the rivals' shapes that may win near the answer, in their copies; its placement is held."""
 

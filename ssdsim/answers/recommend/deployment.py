@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.base.record import record
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.options import ALL, DEFAULTS, beside
@@ -17,7 +18,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 Setting = tuple[str, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Shape:
     """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes.
 
@@ -69,7 +70,7 @@ class Shape:
         return {**beside(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
 
 
-@dataclass(frozen=True)
+@record
 class Deployment:
     """``copies`` of a shape that split ``batch`` sequences; the fullest target sets the speed of a user.
 

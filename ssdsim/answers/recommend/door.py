@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ssdsim import strategies
@@ -24,6 +23,7 @@ from ssdsim.answers.serving.serve import Serving, served
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload, synthetic
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.autoregressive import Autoregressive
@@ -34,7 +34,7 @@ _REQUESTS = 600  # of a run that searches for that rate
 NO_ENGINE = "no engine is named: --runtime vllm, sglang, trtllm or ssd-engine prints what to paste"
 
 
-@dataclass(frozen=True)
+@record
 class Command:
     """What to paste for the engine, with notes on what it cannot say."""
 
@@ -42,7 +42,7 @@ class Command:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Paying:
     """The rate up to which a copy is worth it, by ``ssdsim serve`` of the same placement.
 
@@ -58,7 +58,7 @@ class Paying:
     within_slo: Mapping[str, float]
 
 
-@dataclass(frozen=True)
+@record
 class Door:
     """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
 

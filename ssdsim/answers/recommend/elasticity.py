@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ssdsim import strategies
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.search import Search, settings_around
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
@@ -32,7 +33,7 @@ _TIMES: Mapping[str, Callable[[Step, Piece], bool]] = {
 Rates = Callable[[Sequence[float]], list[float]]  # tokens/s by factors on an input
 
 
-@dataclass(frozen=True)
+@record
 class Elasticity:
     """``elasticity`` is d ln(tokens/s) / d ln(what), over 1 % up and down; ``gain`` (a share) is that of ``better``.
 

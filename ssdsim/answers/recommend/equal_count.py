@@ -13,11 +13,12 @@ from ssdsim.answers.recommend.choice import best, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Rank, Request
 from ssdsim.answers.verdict import rivals
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Drawn
 
 
-@dataclass(frozen=True, kw_only=True)
+@record(kw_only=True)
 class Rival(Versus):
     """The subject over ``what`` else as many GPUs could do, at its best in ``deployment``."""
 
@@ -25,7 +26,7 @@ class Rival(Versus):
     deployment: Deployment
 
 
-@dataclass(frozen=True)
+@record
 class EqualCount:
     """The subject's fastest on at most ``gpus`` GPUs against each kind of rival on as many.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from ssdsim import strategies
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
@@ -32,7 +32,7 @@ MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """A checked question about ``subject`` among ``strategies``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from ssdsim import strategies
 from ssdsim.base.checks import few_enough, listed
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.protocols.axes import Axis
 from ssdsim.scenario.asked import Asked, effective
@@ -42,7 +42,7 @@ def _tabled(strategy: str) -> list[Axis]:
     return [axis for axis in strategies.ALL.named(strategy).searched if axis.tabled]
 
 
-@dataclass(frozen=True)
+@record
 class Candidates:
     """Every choice of ``strategies`` at every batch and context, with its tokens/s.
 

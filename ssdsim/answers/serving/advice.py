@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.base.intervals import Interval
+from ssdsim.base.record import record
 from ssdsim.pricing.room import counted
 
 AUTO = "auto"
 _WORTH = 0.01  # of the time per token: what a schedule must save to be named
 
 
-@dataclass(frozen=True)
+@record
 class Advice:
     """``sentence`` says up to which rate the subject is ahead of its first rival; ``above`` what to run beyond it
     (None where nothing is better), ``best`` the one of lowest time per output token at each rate asked for.

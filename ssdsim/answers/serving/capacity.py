@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.closed_form import Sharing
@@ -12,6 +11,7 @@ from ssdsim.answers.serving.metrics import Metrics, measure
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.record import record
 
 MOST_RUNS = 15
 """Of a search, about."""
@@ -19,7 +19,7 @@ _WIDTH = 0.01  # of the rate: where bisection ends
 _SLOWEST_SHARE = 0.02  # of the closed form's capacity, below which a service is taken to be without any
 
 
-@dataclass(frozen=True)
+@record
 class Capacity:
     """``rate`` requests a second a replica keep the attainment, ``too_much`` do not; ``rate`` is 0 where none does.
 

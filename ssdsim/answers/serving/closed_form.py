@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +13,7 @@ from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
+from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk
@@ -21,7 +21,7 @@ from ssdsim.transformer.mixed import Chunk
 _NODES = spaced(1, 1.25, 4)
 
 
-@dataclass(frozen=True)
+@record
 class Sharing:
     """Speeds of requests that are served together on one replica.
 
@@ -115,7 +115,7 @@ class Sharing:
         return decode_s / (self.output_tokens - 1.0) if self.output_tokens > 1.0 else 0.0 * decode_s
 
 
-@dataclass(frozen=True)
+@record
 class Served:
     """Means: requests that decode, time per output token, waiting, time to first token, and the time from there to the
     last one. Seconds; infinite where saturated.
@@ -189,7 +189,7 @@ def _fed(variant: Variant, n: int, workload: Workload, batching: Batching) -> bo
     return room >= finished * float(workload.input_tokens.mean())
 
 
-@dataclass(frozen=True)
+@record
 class _At:
     tokens_per_s: float
     lost_s: float

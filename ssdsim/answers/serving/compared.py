@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +14,14 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.measured.request_logs.log import RequestLog
 
 STATISTICS = {"mean": None, "p50": 50.0, "p90": 90.0, "p99": 99.0}
 PERCENT = (1.0, *(float(percent) for percent in range(5, 100, 5)), 99.0)
 
 
-@dataclass(frozen=True)
+@record
 class Compared:
     """One statistic of one metric, in milliseconds."""
 
@@ -36,7 +36,7 @@ class Compared:
         return self.predicted / self.measured - 1.0
 
 
-@dataclass(frozen=True)
+@record
 class Quantiles:
     """The ``percent`` percentiles of a metric, in milliseconds."""
 
@@ -45,7 +45,7 @@ class Quantiles:
     predicted: Sequence[float]
 
 
-@dataclass(frozen=True)
+@record
 class Comparison:
     """Statistics of each metric that a benchmark holds, and its whole distribution beside the predicted one."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,6 +11,7 @@ from ssdsim.answers.contest import is_decided
 from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
+from ssdsim.base.record import record
 
 Basis = Literal["replica", "gpu"]
 
@@ -20,7 +20,7 @@ _HALVINGS = 16
 _SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
 
 
-@dataclass(frozen=True)
+@record
 class Side:
     """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
     over the ranges of tokens where it rests on any.
@@ -34,7 +34,7 @@ class Side:
     across: Sharing | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Crossing:
     """``of`` has the lower mean time per output token below ``rate`` requests a second, ``over`` above it.
 

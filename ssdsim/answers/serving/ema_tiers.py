@@ -7,11 +7,11 @@ The rule and its constants are those of sgl-project/sglang: ``adaptive_spec_para
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 STARTS_AT = 3
 """K of a server to which nobody gives one: the middle of all candidates."""
@@ -19,7 +19,7 @@ _WEIGHT = 0.2  # of the last round in the moving average
 _WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from one to the next
 
 
-@dataclass(frozen=True)
+@record
 class Slot:
     """From ``first`` sequences on K is one of ``ks``; ``down`` is added to what the average falls below to go down."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +11,13 @@ import numpy as np
 from ssdsim.answers.serving.workload import Workload, of_columns
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind
+from ssdsim.base.record import record
 
 if TYPE_CHECKING:
     from ssdsim.measured.request_logs.log import RequestLog
 
 
-@dataclass(frozen=True)
+@record
 class Cut:
     """A cut of a log: the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as
     fast.
@@ -28,7 +29,7 @@ class Cut:
     faster: float = 1.0
 
 
-@dataclass(frozen=True)
+@record
 class OfSlice(Kind):
     """``A:B`` in seconds of a log, either of which may be left out; or the two numbers."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Whole
+from ssdsim.base.record import record
 
 THROUGHPUT, EMA, THROUGHPUT_AWARE = "throughput", "ema", "throughput-aware"
 """The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted; and
@@ -19,7 +19,7 @@ _LARGEST_K = 64
 OPEN_END = 1_000_000
 
 
-@dataclass(frozen=True)
+@record
 class KTable:
     """``ranges`` of requests, first and last one included, each with its K; 0 drafts nothing.
 
@@ -64,7 +64,7 @@ class KTable:
         return tuple(sorted({k for _, _, k in self.ranges}, reverse=True))
 
 
-@dataclass(frozen=True)
+@record
 class OfKTable(Kind):
     """:class:`KTable`, its text or its list, or the word for a policy that needs none."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import Kind, Whole
+from ssdsim.base.record import record
 
 MOST_TOKENS = 1_000_000
 _SHAPES = {"lognormal": 2, "geometric": 1, "uniform": 2}
 
 
-@dataclass(frozen=True)
+@record
 class Lengths:
     """``shape`` with its numbers: ``constant`` (tokens), ``lognormal`` (mean, standard deviation), ``geometric``
     (mean), ``uniform`` (first, last). Every length is at least one token.
@@ -89,7 +89,7 @@ def constant(tokens: int) -> Lengths:
     return Lengths("constant", (float(tokens),))
 
 
-@dataclass(frozen=True)
+@record
 class OfLengths(Kind):
     """:class:`Lengths`, a number of tokens, or the text of one."""
 

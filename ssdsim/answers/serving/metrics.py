@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,13 +10,14 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.summary import Summary, mean, summary, warm_up, weighted_percentile
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured
+from ssdsim.base.record import record
 
 _SHOWN = 300  # rounds of a minute
 _WAITS_LONGER = 1.5
 _KEPT_UP = 0.97  # of those who come, that must go while a queue is stable
 
 
-@dataclass(frozen=True)
+@record
 class Metrics:
     """A run in numbers. Times in milliseconds; vLLM's names and definitions:
 

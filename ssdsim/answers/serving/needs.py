@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from time import process_time
 
 from ssdsim.answers.serving.measuring import How, run
 from ssdsim.answers.serving.metrics import measure
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.record import record
 
 _LONG = 20_000_000  # tokens of all runs, which take some seconds
 _FIRST = 500  # requests of a replica that are timed
@@ -17,7 +17,7 @@ REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
 """Of memory at its peak: fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
 
 
-@dataclass(frozen=True)
+@record
 class Needs:
     """``runs`` of ``load`` take about ``core_s`` of this machine's cores in all, and each up to ``memory_bytes``."""
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ssdsim.answers.serving.closed_form import Served
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.base.intervals import Measured
+from ssdsim.base.record import record
 
 _SATURATED = Measured(np.inf, np.nan, np.nan)
 
 
-@dataclass(frozen=True)
+@record
 class Pace:
     """Means over requests, in ms: from arrival to the last token, and per output token; infinite where saturated.
 

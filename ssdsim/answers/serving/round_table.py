@@ -5,11 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
@@ -43,7 +44,7 @@ class _Probe:
         return self._answer
 
 
-@dataclass(frozen=True)
+@record
 class _Happened:
     """Answers by the bits of what was asked."""
 
@@ -68,7 +69,7 @@ class _Joined(Stationary):
         return 1.0 if state == self._state else super().any_to(state)
 
 
-@dataclass(frozen=True)
+@record
 class _Prompts:
     """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 

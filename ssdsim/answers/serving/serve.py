@@ -36,6 +36,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option_record import called, taken
+from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
@@ -53,7 +54,7 @@ RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
-@dataclass(frozen=True)
+@record
 class Point:
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
     there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
@@ -84,7 +85,7 @@ class Point:
         return Pace.of_closed_form(self.closed[AUTO])
 
 
-@dataclass(frozen=True)
+@record
 class Apart:
     """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
     best that it runs a request would have at each load (None where either is saturated).
@@ -200,7 +201,7 @@ def served(
     return asked.served(subject, load.rates)
 
 
-@dataclass(frozen=True)
+@record
 class _Asked:
     """Policies that serve a workload: ``how``, what was ``kept`` of it before, how many ``targets`` share a draft."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.record import record
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
 """Metrics of a request that a bound may be put on, in milliseconds (vLLM's names)."""
@@ -22,7 +23,7 @@ METRICS = ("ttft", "tpot", "e2el", "queue")
 _ENOUGH = 0.9  # of requests
 
 
-@dataclass(frozen=True)
+@record
 class Slo:
     """Bounds by metric, in milliseconds; a good request keeps all of them.
 
@@ -87,7 +88,7 @@ def _milliseconds(text: str) -> float:
         return float("nan")
 
 
-@dataclass(frozen=True)
+@record
 class OfSlo(Kind):
     """:class:`Slo`, or its text."""
 
@@ -98,7 +99,7 @@ class OfSlo(Kind):
         return value if isinstance(value, Slo) else Slo.parse(str(value))
 
 
-@dataclass(frozen=True)
+@record
 class Goal(OptionRecord):
     """What a good request keeps; with ``capacity`` the highest rate at which enough do is searched.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 Whole = NDArray[np.int64]
 
@@ -22,7 +23,7 @@ SLOWEST, FASTEST = 1e-6, 1e4
 _ARRIVALS_A_WINDOW = 10
 
 
-@dataclass(frozen=True)
+@record
 class Workload:
     """``arrival_s`` (sorted, from 0), ``input_tokens`` and ``output_tokens``, shape ``(requests,)`` each.
 
@@ -109,7 +110,7 @@ class Workload:
         }
 
 
-@dataclass(frozen=True)
+@record
 class Arrivals:
     """Requests that are made up: gaps of a gamma law of shape ``burstiness`` (1 is a Poisson process, less comes in
     bursts, infinite is a clock), as vLLM's benchmark has it.

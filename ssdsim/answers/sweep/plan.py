@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
@@ -21,6 +21,7 @@ from ssdsim.answers.simulated import simulate_each
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.given import GridPart
@@ -60,7 +61,7 @@ class Part(NamedTuple):
     stop: int
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """What to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Annotated
 
 import numpy as np
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 
 MOST_TOKENS = 10**8
 """The most tokens of a prompt or of an answer."""
@@ -22,7 +23,7 @@ Milliseconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False
 Seconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True)
+@record
 class RequestLog:
     """A line a request: ``arrival_s`` (None where the file does not say), ``input_tokens``, ``output_tokens``.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.fields import MOST_TOKENS
 
@@ -18,7 +19,7 @@ _ROUNDING = 0.006
 """The rounding of a share or a length that was printed with two digits."""
 
 
-@dataclass(frozen=True)
+@record
 class Counts:
     """Rounds, the drafted tokens that they accepted, and, where the log tells it, at which positions.
 
@@ -47,7 +48,7 @@ class Counts:
             raise InputError(f"{self.where}: {self.k:g} tokens drafted a round; at most {MOST_TOKENS} are read")
 
 
-@dataclass(frozen=True)
+@record
 class Source:
     """A file and its text."""
 
@@ -55,7 +56,7 @@ class Source:
     text: str
 
 
-@dataclass(frozen=True)
+@record
 class Asked:
     """Words of the user: tokens a round, the model of several, and that windows or a start are whole."""
 
@@ -66,7 +67,7 @@ class Asked:
     adaptive: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Log:
     """Counts that an engine's files hold of one set of requests; ``how`` is the kind of log."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import told
+from ssdsim.base.record import record
 
 Record = Mapping[str, Any]
 
@@ -139,7 +139,7 @@ def found_with(value: Any, names: Sequence[str], depth: int = 0) -> Iterator[Rec
             yield from found_with(each, names, depth + 1)
 
 
-@dataclass(frozen=True)
+@record
 class Sample:
     """A line of Prometheus text."""
 

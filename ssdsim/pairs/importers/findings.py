@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, wilson_interval
+from ssdsim.base.record import record
 from ssdsim.pairs.file import Findings, Length, Mean, Requests
 from ssdsim.pairs.importers.counts import Counts, total_of
 from ssdsim.pairs.requests import fit_requests
@@ -22,7 +22,7 @@ _FEW_TRIALS = 50
 _SEED = 0
 
 
-@dataclass(frozen=True)
+@record
 class Found:
     """Findings of a set of requests, the lookahead that they hold for, and what must be said about them."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ssdsim import __version__
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
@@ -16,7 +16,7 @@ from ssdsim.pairs.importers.counts import Asked, Log, Source
 from ssdsim.pairs.importers.findings import Found, findings_of
 
 
-@dataclass(frozen=True)
+@record
 class Engine:
     """``read`` makes a log of the files of one set; files that are ``together`` are never sets of their own."""
 
@@ -40,7 +40,7 @@ _ALSO |= {"trace": "transformers", "ssd-engine": "ssd"}
 NO_HITS = "hit rates stay unknown: an engine without a speculation cache cannot log them (ssdsim measure can)"
 
 
-@dataclass(frozen=True)
+@record
 class Named:
     """Words of the user about the pair that its files lack; None where they do."""
 

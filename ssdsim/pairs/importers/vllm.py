@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from pydantic import Field
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import record
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import (
     Asked,
@@ -85,11 +85,11 @@ def _one(source: Source, asked: Asked) -> Log:
 def _requests(records: Sequence[object], source: Source) -> Log:
     answers: list[tuple[Record, str]] = []
     silent, target = 0, None
-    for number_of, record in enumerate(records, 1):
+    for number_of, request in enumerate(records, 1):
         where = f"{source.path}: request {number_of}"
-        own = list(found_with(record, ("speculative_decoding", *statistics.NAMES)))
-        if isinstance(record, dict):
-            target = target or text_in(record.get("model"))
+        own = list(found_with(request, ("speculative_decoding", *statistics.NAMES)))
+        if isinstance(request, dict):
+            target = target or text_in(request.get("model"))
         statistic = [each.get("speculative_decoding", each) for each in own]
         answers += [(each, where) for each in statistic if isinstance(each, Mapping)]
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
@@ -128,7 +128,7 @@ def _log(source: Source) -> Counts:
     return of_totals(where, rounds, accepted, drafted)
 
 
-@dataclass(frozen=True)
+@record
 class _Interval:
     rounds: float
     drafted: int

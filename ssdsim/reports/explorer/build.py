@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,15 +17,15 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import record
 from ssdsim.reports.explorer.page import html
-from ssdsim.reports.header import site_title
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.typed_options import Axes
 
 RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
 
 
-@dataclass(frozen=True)
+@record
 class Explorer:
     """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
 
@@ -80,7 +80,8 @@ def explore(
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
-    page = html(found, " / ".join(dict.fromkeys(map(_title, bases))), list(lines), _made_by(options, seed), errors)
+    titles = dict.fromkeys("Unit-free" if base.site is None else base.place for base in bases)
+    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), errors)
     return Explorer(page, sentence, found.points, tuple(errors))
 
 
@@ -101,10 +102,6 @@ def _sides(found: Explored) -> list[dict[str, Any]]:
 def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of a side of the page as it opens."""
     return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
-
-
-def _title(base: Configuration) -> str:
-    return "Unit-free" if base.site is None else site_title(base.site)
 
 
 def _lines(base: Configuration) -> list[str]:

@@ -18,7 +18,7 @@ from ssdsim.answers.explore.interpolation import WIDTH
 from ssdsim.answers.explore.space import Axis, Space, side_axis
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.verdict import no_room, stands_alone
-from ssdsim.base.option import spelled
+from ssdsim.base.option import Option, spelled
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
 from ssdsim.rounds.estimate import PARTS, part_title
 from ssdsim.scenario.options import ALL
@@ -85,13 +85,18 @@ def _axis(space: Space, axis: Axis) -> dict[str, Any]:
         "flag": spelled(axis.name),
         "values": axis.values,
         "words": ["" if value is None else shlex.quote(spelled_value(value)) for value in axis.values],
-        "labels": ["not given" if value is None else spelled_value(value) for value in axis.values],
+        "labels": [_unsaid(option) if value is None else spelled_value(value) for value in axis.values],
         "continuous": axis.continuous,
         "best": axis.best,
         "start": axis.start,
         "read_by": [name for name in space.names if axis.name in space.read[name]],
         "step": _step(axis) if axis.continuous else None,
     }
+
+
+def _unsaid(option: Option) -> str:
+    """The label of an option that is not given: what it then is, where no other option says so."""
+    return option.otherwise if option.otherwise and "--" not in option.otherwise else "not given"
 
 
 def _step(axis: Axis) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
 from typing import Protocol
@@ -11,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.speculation.trees.dynamic_program import BestTrees, best_trees
 from ssdsim.speculation.trees.growth import grown, never_rise
 from ssdsim.speculation.trees.rank_model import RankModel
@@ -36,7 +36,7 @@ class Drafted(Protocol):
         """P(exactly j tokens are accepted), shape ``(depth+1,)``."""
 
 
-@dataclass(frozen=True)
+@record
 class StaticTree:
     """The same tree in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
 
@@ -58,7 +58,7 @@ class StaticTree:
         return self.tree.accepted_pmf(model.rounds)
 
 
-@dataclass(frozen=True)
+@record
 class DynamicTrees:
     """A tree for each round from the draft's confidence, which the rank model takes for the truth (EAGLE-2).
 

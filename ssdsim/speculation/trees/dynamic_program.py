@@ -6,16 +6,15 @@ are counted with the root, as there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.speculation.trees.shape import Rates, Tree
 
 
-@dataclass(frozen=True)
+@record
 class BestTrees:
     """``tokens[n, l]``: the most tokens a round of n nodes in at most l levels; minus infinity where there is no such.
 

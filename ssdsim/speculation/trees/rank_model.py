@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.speculation.acceptance_models import beta_rates
 from ssdsim.speculation.hit_models import HitCurve
 from ssdsim.speculation.trees.growth import without_rises
@@ -18,7 +18,7 @@ RANKS = 32
 """Guesses of one token that a tree may hold, where they follow from a hit curve."""
 
 
-@dataclass(frozen=True)
+@record
 class RankModel:
     """``first[d-1]`` is P(the likeliest guess at depth d is right | its parent is), shape ``(depths,)``.
 

@@ -8,16 +8,17 @@ shape alone, and from a fresh tree only finitely many shapes are reached (a lite
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from math import prod
+
+from ssdsim.base.record import record
 
 Order = tuple[float, int, tuple[int, ...]]
 
 _ROOT = 0
 
 
-@dataclass(frozen=True)
+@record
 class Growing:
     """The nodes of a tree, by their numbers, and those of them whose children were guessed already."""
 
@@ -25,7 +26,7 @@ class Growing:
     expanded: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True)
+@record
 class Outcome:
     """An outcome: its probability, the tokens accepted, and the tree that follows; None: it is lost."""
 

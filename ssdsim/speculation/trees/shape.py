@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 
 Places = NDArray[np.int64]
 
@@ -20,7 +20,7 @@ Shape ``(depths, ranks)``. Children of one parent exclude each other, so a row s
 """
 
 
-@dataclass(frozen=True)
+@record
 class Tree:
     """``m`` drafted nodes after the root, which is the last token that the target has given.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, cycle
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.record import record
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import DraftSide
@@ -26,7 +26,7 @@ Costs = dict[str, list[float]]
 """Seconds of each visit, by the step's name."""
 
 
-@dataclass(frozen=True)
+@record
 class Size:
     """Sizes: how to speculate, tokens an answer, and visits of a step that are timed at once."""
 
@@ -150,7 +150,7 @@ class Courier:
         return content
 
 
-@dataclass(frozen=True)
+@record
 class Timed:
     """A rank's mean seconds of its steps, and when its messages left and others' came (waited for from, until)."""
 

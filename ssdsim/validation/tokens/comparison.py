@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import median
 from typing import Any
 
 from ssdsim.base.plain import picked
+from ssdsim.base.record import record
 from ssdsim.measure.lossless import GreedyCheck
 from ssdsim.measure.sides import PlayedRound, with_hits
 from ssdsim.rounds.estimate import Estimate
 
 
-@dataclass(frozen=True)
+@record
 class Spoken:
     """A rank's part of an answer; seconds are those of its rounds, of the target's rank."""
 
@@ -24,7 +24,7 @@ class Spoken:
     seconds: float
 
 
-@dataclass(frozen=True)
+@record
 class Run:
     """All requests once: tokens and seconds of their rounds, the last one of each whole, and what they wrote."""
 
@@ -64,7 +64,7 @@ class Run:
         return sum(hits) / len(hits) if hits else None
 
 
-@dataclass(frozen=True)
+@record
 class TokenComparison:
     """A strategy's repeats beside two predictions: from the steps' times before all runs, and those before each run.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ssdsim import drafters, strategies
+from ssdsim.base.record import record
 from ssdsim.executor.actor import drive
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.machine.ranks import connect_pairs
@@ -39,7 +39,7 @@ TARGET, DRAFT = 0, 1
 _FOR_TOLERANCE = 3  # texts
 
 
-@dataclass(frozen=True)
+@record
 class Loaded:
     """Description of a rank's model: for the check that it is the measured one, and that tokens mean the same."""
 
