@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 from calibration.points import Point, Workload, plan
 from ssdsim.base.errors import InputError
+from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.machine.graph_memory import FLOAT32_BYTES, POOL_BYTES, attention_bytes, graph_memory
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, Attention
@@ -88,12 +87,3 @@ def check_memory(workload: Workload, devices: Sequence[str]) -> None:
                 f"{workload.target.name} with {workload.draft.name} needs {need / 2**30:.1f} GiB on {device}, "
                 f"{free / 2**30:.1f} GiB are free; give smaller cards (--target transformer-shaped-1536x4) or more GPUs"
             )
-
-
-def free_memory_bytes() -> int:
-    """Memory that the machine can still give (Linux; elsewhere all that it has)."""
-    meminfo = Path("/proc/meminfo")
-    if meminfo.exists():
-        fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import field
+from functools import partial
 from typing import Any, TypeVar
 
 from ssdsim.answers.beside import Forked, may_fork
@@ -19,7 +20,7 @@ from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.progress import Progress
+from ssdsim.base.progress import Progress, hearing_shares
 from ssdsim.base.record import record
 
 _DIED = "one of the processes died (out of memory?)"
@@ -57,7 +58,8 @@ class _Address(Kind):
 @record
 class Workers(OptionRecord):
     """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
-    need ssdsim and every file that options name; ``progress`` hears of each piece. The answer is the same to the byte.
+    need ssdsim and every file that options name. ``progress`` hears of each piece, and of parts of one that is worked
+    at here. The answer is the same to the byte.
 
     Raises
     ------
@@ -110,8 +112,19 @@ class Workers(OptionRecord):
         if self.jobs == 1 and min(idle, len(work) - 1) > 0 and may_fork():
             return _in_copies(run, work, min(idle + 1, len(work)))
         if self.jobs == 1 or len(work) < 2:
-            return (run(*arguments) for arguments in work)
+            return self._here(run, work)
         return _in_processes(run, work, self.jobs)
+
+    def _here(self, run: Callable[..., T], work: Work) -> Iterator[T]:
+        """One piece after the other, of which the one at work may tell how far it is."""
+        for number, arguments in enumerate(work):
+            with hearing_shares(partial(self._hear, number, len(work))):
+                result = run(*arguments)
+            yield result
+
+    def _hear(self, done: int, total: int, share: float) -> None:
+        if self.progress is not None:
+            self.progress(done + share, total)
 
 
 def _in_copies(run: Callable[..., T], work: Work, processes: int) -> Iterator[T]:

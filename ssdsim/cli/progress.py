@@ -16,7 +16,7 @@ _BAR_AFTER_S = 2.0  # what is over sooner needs none
 
 
 @contextmanager
-def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Callable[[int, int], None]]:
+def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Callable[[float, int], None]]:
     """A function of (done, total) that shows it on stderr: ``sweep 40/100 points``, and how long it still takes.
 
     A terminal shows that there is work, and for how long, where nobody calls it. A pipe or a file gets nothing. An
@@ -41,14 +41,14 @@ class _Bar:
 
     def __init__(self, verb: str, what: str) -> None:
         self._verb, self._what = verb, what
-        self._far: tuple[int, int] | None = None
+        self._far: tuple[float, int] | None = None
         self._shown: tuple[Progress, TaskID] | None = None
         self._ended, self._lock = False, Lock()
         self._timer = Timer(_BAR_AFTER_S, self._begin)
         self._timer.daemon = True
         self._timer.start()
 
-    def moved(self, done: int, total: int) -> None:
+    def moved(self, done: float, total: int) -> None:
         with self._lock:
             self._far = done, total
             self._update()
@@ -78,7 +78,8 @@ class _Bar:
     def _update(self) -> None:
         if self._shown is not None and self._far is not None:
             (bar, task), (done, total) = self._shown, self._far
-            bar.update(task, completed=done, total=total, far=f"{done}/{total} {self._what}")
+            so_far = f"{done:.{0 if done == int(done) else 1}f}/{total} {self._what}"
+            bar.update(task, completed=done, total=total, far=so_far)
 
 
 def kept_in(folder: Path | None, what: str) -> str:

@@ -12,18 +12,17 @@ import click
 from ssdsim.answers.serving.as_json import as_json as serving_json
 from ssdsim.answers.serving.as_json import comparison_json
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.by_k import ks_of
 from ssdsim.answers.serving.compared import compare as compare_with
 from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.measuring import run
+from ssdsim.answers.serving.needs import Needs
 from ssdsim.answers.serving.policies import AUTO, policies
 from ssdsim.answers.serving.policies import taken as taken_by_serving
 from ssdsim.answers.serving.replicas import Fleet
 from ssdsim.answers.serving.serve import Serving, served
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.timeline import timeline
-from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import File, Number
@@ -41,8 +40,7 @@ from ssdsim.runs.serving_folder import opened_for_serving
 from ssdsim.scenario.points import subject_among
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
-_TOKEN_S, _SEARCH_RUNS, _LONG_S = 3e-6, 15, 60.0
-"""Seconds of a core that a simulated token takes at most, runs of a search for a capacity, and what is long."""
+_LONG_S = 60.0  # of a core
 
 
 @click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
@@ -83,8 +81,6 @@ def command(
         _compare(compare, load, batching, options, effort.seed, output, as_json)
         return
     requests = load.arrives(effort.seed, goal.capacity)
-    if effort.runs and not quiet:
-        _say_cost(requests, most_runs(load, goal, batching, options), output)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
         answer = served(
@@ -96,6 +92,7 @@ def command(
             replace(workers, progress=progress),
             schedule=schedule,
             folder=folder,
+            hears_needs=lambda needs: None if quiet else _say_cost(needs, output),
             **options,
         )
         if folder is not None:
@@ -109,24 +106,14 @@ def command(
     print_warnings(answer.warnings, quiet)
 
 
-def most_runs(load: Load, goal: Goal, batching: Batching, options: dict[str, Any]) -> int:
-    """The most runs: of each policy at each load and in its search, and of each K for good at each load."""
-    names, ks = set(str(options["strategies"] or _STRATEGIES).split(",")), 0
-    if batching.says_k is not None:
-        names, ks = names | {AUTO}, len(ks_of(batching.says_k, options))
-    return len(load.rates or [None]) * (len(names) + ks) + (_SEARCH_RUNS * len(names) if goal.capacity else 0)
-
-
-def _say_cost(requests: Workload, count: int, output: Path | None) -> None:
+def _say_cost(needs: Needs, output: Path | None) -> None:
     """Say before long work what it is, and how it is stopped."""
-    tokens = int(requests.output_tokens.sum())
-    if count * tokens * _TOKEN_S < _LONG_S:
+    if needs.core_s < _LONG_S:
         return
-    what = f"{count} runs of {requests.requests:,} requests and {tokens:,} tokens"
-    click.echo(
-        f"serve: {what}, up to {told(count * tokens * _TOKEN_S)} of one core; Ctrl-C ends it, {kept_in(output, 'run')}",
-        err=True,
-    )
+    load, memory = needs.load, f"{needs.memory_bytes / 1e9:.1f} GB"
+    what = f"{needs.runs} runs of {load.requests:,} requests and {int(load.output_tokens.sum()):,} tokens"
+    takes = f"about {told(needs.core_s)} of one core at the pace of the first ones, and {memory}"
+    click.echo(f"serve: {what}, {takes}; Ctrl-C ends it, {kept_in(output, 'run')}", err=True)
 
 
 def _save_timeline(serving: Serving, path: Path) -> None:

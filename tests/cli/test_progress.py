@@ -21,14 +21,19 @@ def begun(*arguments: Any, **options: Any) -> None:
     raise InputError("begun")
 
 
+@pytest.mark.long
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ssdsim.cli.serve.served", begun)
+    """It was a constant a token, ten times too much at a full batch."""
+    monkeypatch.setattr("ssdsim.answers.serving.serve.runs", begun)
+    monkeypatch.setattr("ssdsim.answers.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*HOURS).stderr.splitlines()
-    assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, up to 26 min of one core;")
-    assert "Ctrl-C ends it" in cost
+    assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, about ")
+    assert "of one core at the pace of the first ones, and " in cost
+    assert " GB; Ctrl-C ends it" in cost
     assert end == "error: begun"
-    for arguments in ((*HOURS, "--quiet"), (*HOURS, "--engine", "closed"), ("serve", "--rate", "1")):
+    for arguments in ((*HOURS, "--quiet"), ("serve", "--rate", "1")):
         assert asked(*arguments).stderr == "error: begun\n"
+    assert asked(*HOURS, "--engine", "closed", "--json").stderr == ""
 
 
 def test_a_pipe_hears_nothing_of_long_work() -> None:

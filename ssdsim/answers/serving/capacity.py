@@ -13,6 +13,8 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.record import record
 
+MOST_RUNS = 15
+"""Of a search, about."""
 _WIDTH = 0.01  # of the rate: where bisection ends
 _SLOWEST_SHARE = 0.02  # of the closed form's capacity, below which a service is taken to be without any
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,10 @@ def simulate_fleet(
     batching: Batching,
     fleet: Fleet,
     seed: int = 0,
+    hears: Callable[[float], None] = lambda share: None,
 ) -> Run:
-    """Every request of a workload, by the replica that the router gives it to when it comes.
+    """Every request of a workload, by the replica that the router gives it to when it comes; who ``hears`` is told the
+    share of them that came.
 
     ``least-loaded`` is the replica with the fewest tokens in caches and queue (of equals the first), as they will be
     when its round is over. One replica makes the very run of :func:`ssdsim.answers.serving.loop.simulate`. Where a
@@ -45,7 +47,7 @@ def simulate_fleet(
     requests = Requests(workload)
     each = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
     clock = simpy.Environment()
-    _Fleet(clock, each, fleet.router, workload, batching, policy.devices).start()
+    _Fleet(clock, each, fleet.router, workload, batching, policy.devices, hears).start()
     clock.run()
     return run_of(policy, workload, requests, each)
 
@@ -89,6 +91,7 @@ class _Fleet:
         workload: Workload,
         batching: Batching,
         devices: Devices,
+        hears: Callable[[float], None],
     ) -> None:
         self._clock, self._replicas, self._router = clock, replicas, router
         targets = devices.targets
@@ -99,6 +102,7 @@ class _Fleet:
         self._times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
         self._come = [clock.event() for _ in replicas]
         self._next_s = self._times[0]
+        self._hears = hears
 
     def start(self) -> None:
         self._clock.process(self._arrivals())
@@ -112,6 +116,7 @@ class _Fleet:
             self._next_s = self._times[request + 1] if request + 1 < len(self._times) else np.inf
             number = self._choice(request)
             self._replicas[number].offer([request])
+            self._hears((request + 1) / len(self._times))
             if not self._come[number].triggered:
                 self._come[number].succeed()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ssdsim.answers.serving.batching import Batching
@@ -10,15 +12,25 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 
+_TOLD = 200  # times in a run, how far it is
 
-def simulate(policy: Policy, workload: Workload, batching: Batching, seed: int = 0) -> Run:
-    """Every request of a workload on one replica, until the last one is answered."""
+
+def simulate(
+    policy: Policy,
+    workload: Workload,
+    batching: Batching,
+    seed: int = 0,
+    hears: Callable[[float], None] = lambda share: None,
+) -> Run:
+    """Every request of a workload on one replica, until the last one is answered; who ``hears`` is told the share of
+    them that came.
+    """
     requests = Requests(workload)
     replica = Replica(policy, batching, workload, requests, seed=seed)
     if workload.concurrency is None:
-        _open(replica, workload, batching)
+        _open(replica, workload, batching, hears)
     else:
-        _closed(replica, workload, workload.concurrency)
+        _closed(replica, workload, workload.concurrency, hears)
     return run_of(policy, workload, requests, [replica])
 
 
@@ -36,10 +48,10 @@ def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: lis
     )
 
 
-def _open(replica: Replica, workload: Workload, batching: Batching) -> None:
+def _open(replica: Replica, workload: Workload, batching: Batching, hears: Callable[[float], None]) -> None:
     """Requests come when they come; one whose prompt is processed elsewhere comes when that is done."""
     times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
-    came, count = 0, len(times)
+    came, count, told = 0, len(times), 0
     while came < count or replica.is_busy:
         if not replica.is_busy:
             replica.now = max(replica.now, times[came])
@@ -48,11 +60,14 @@ def _open(replica: Replica, workload: Workload, batching: Batching) -> None:
             came += 1
         if came > first:
             replica.offer(range(first, came))
+            if (came - told) * _TOLD >= count:
+                told = came
+                hears(came / count)
         if replica.is_busy:
             replica.step(times[came] if came < count else np.inf)
 
 
-def _closed(replica: Replica, workload: Workload, concurrency: int) -> None:
+def _closed(replica: Replica, workload: Workload, concurrency: int, hears: Callable[[float], None]) -> None:
     """A new request comes as soon as one is answered."""
     came = min(concurrency, workload.requests)
     replica.requests.arrival_s[:came] = 0.0
@@ -65,3 +80,4 @@ def _closed(replica: Replica, workload: Workload, concurrency: int) -> None:
             replica.requests.arrival_s[came : came + more] = replica.now
             replica.offer(range(came, came + more))
             came += more
+            hears(came / workload.requests)

@@ -23,6 +23,7 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import tell_share
 from ssdsim.base.record import record
 
 if TYPE_CHECKING:
@@ -55,19 +56,19 @@ def key_of(name: str, workload: Workload, how: How, attainment: float | None = N
     return digest.hexdigest()[:24]
 
 
-def run(policy: Policy, workload: Workload, how: How) -> Run:
+def run(policy: Policy, workload: Workload, how: How, hears: Callable[[float], None] = lambda share: None) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
     if how.fleet.replicas == 1:
-        return simulate(policy, workload, how.batching, how.seed)
+        return simulate(policy, workload, how.batching, how.seed, hears)
     from ssdsim.answers.serving.fleet import simulate_fleet  # here, because most serve with one replica
 
-    return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed)
+    return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed, hears)
 
 
 def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:
     """A run and its numbers; one with a precision is made again with more requests until its pace is known to that."""
     while True:
-        made = run(policy, workload, how)
+        made = run(policy, workload, how, tell_share)
         metrics = measure(made, how.slo)
         more = 1.0 if how.precision is None or metrics.saturated else _more(metrics, how.precision)
         if more <= 1.0 or workload.requests >= MOST_FOR_PRECISION:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from ssdsim import strategies
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.advice import Advice, advice
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.capacity import Capacity
+from ssdsim.answers.serving.capacity import MOST_RUNS, Capacity
 from ssdsim.answers.serving.closed_form import Served, Sharing, sharing
 from ssdsim.answers.serving.crossing import Crossing, Side, crossing
 from ssdsim.answers.serving.effort import Effort
@@ -22,6 +22,7 @@ from ssdsim.answers.serving.kept import Kept
 from ssdsim.answers.serving.load import Load
 from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
+from ssdsim.answers.serving.needs import Needs, needs
 from ssdsim.answers.serving.pace import Pace
 from ssdsim.answers.serving.passes import prompt_warnings
 from ssdsim.answers.serving.policies import AUTO, Policies, policies
@@ -32,6 +33,7 @@ from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
+from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option_record import called, taken
 from ssdsim.base.record import record
@@ -173,9 +175,13 @@ def served(
     *,
     schedule: str | Path | None = None,
     folder: ServingFolder | None = None,
+    hears_needs: Callable[[Needs], None] = lambda needs: None,
     **options: Any,
 ) -> Serving:
-    """:func:`serve`, whose options but for a scenario's are records. Capacities and crossings are of one replica."""
+    """:func:`serve`, whose options but for a scenario's are records. Capacities and crossings are of one replica.
+
+    Who ``hears_needs`` is told what long runs take before they begin.
+    """
     fleet, batching, goal, effort = fleet or Fleet(), batching or Batching(), goal or Goal(), effort or Effort()
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
@@ -191,7 +197,7 @@ def served(
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
         kept = Kept(folder, chosen.configuration.settings, text)
-    asked = _Asked(chosen, workload, how, goal, effort, workers or Workers(), kept, options["targets"])
+    asked = _Asked(chosen, workload, how, goal, effort, workers or Workers(), kept, options["targets"], hears_needs)
     return asked.served(subject, load.rates)
 
 
@@ -207,6 +213,7 @@ class _Asked:
     workers: Workers
     kept: Kept | None
     targets: int | None
+    hears_needs: Callable[[Needs], None]
 
     def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
         """At each of the rates, and beyond which a queue grows without end."""
@@ -216,6 +223,8 @@ class _Asked:
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
         fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
         each_policy = {**policies.by_name, **fixed_k}
+        if self.effort.runs:
+            self._check_needs(each_policy, loads)
         made = runs(each_policy, loads, self.how, self.kept, self.workers) if self.effort.runs else {}
         points = [
             Point(
@@ -251,6 +260,21 @@ class _Asked:
             },
             requests=None if self.kept is None or not made else lines(policies.by_name, loads, self.how, self.kept),
         )
+
+    def _check_needs(self, policies: Mapping[str, Policy], loads: Sequence[Workload]) -> None:
+        """Raise :class:`InputError` where a run needs more memory than is free; tell what long ones take."""
+        runs_each = len(loads) + (MOST_RUNS if self.goal.capacity else 0)
+        said = needs(policies, runs_each, loads[0] if loads else self.workload, self.how)
+        if said is None:
+            return
+        free = free_memory_bytes()
+        if said.memory_bytes > free:
+            raise InputError(
+                f"a run of {said.load.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB, and "
+                f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
+                "--engine closed, which runs nothing"
+            )
+        self.hears_needs(said)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
         """Of each fixed K by the closed form."""

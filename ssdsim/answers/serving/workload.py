@@ -82,6 +82,11 @@ class Workload:
         assert self.made is not None
         return replace(self.made(requests).at_rate(self.rate), made=self.made)
 
+    def first(self, requests: int) -> Workload:
+        """The first so many."""
+        columns = ("arrival_s", "input_tokens", "output_tokens", "kind")
+        return replace(self, **{name: getattr(self, name)[:requests] for name in columns})
+
     def faster(self, factor: float) -> Workload:
         """Time compressed by a factor."""
         return replace(self, arrival_s=self.arrival_s / factor)

@@ -1,0 +1,59 @@
+"""Long runs say what they take, and how far they are; what does not fit is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssdsim.answers.serving import needs as of_needs
+from ssdsim.answers.serving import serve as of_serve
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.measuring import How, run
+from ssdsim.answers.serving.needs import needs
+from ssdsim.answers.serving.serve import serve
+from ssdsim.base.errors import InputError
+from tests.serving.sample_runs import SMALL, policies_of, requests
+
+
+@pytest.fixture
+def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_needs, "_LONG", 0)
+    monkeypatch.setattr(of_needs, "_FIRST", 50)
+
+
+@pytest.mark.usefixtures("short_is_long")
+def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
+    load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
+    policies = policies_of(load, how.batching, **SMALL, strategies="ar,sd").by_name
+    said = needs(policies, 3, load, how)
+    assert said is not None
+    assert said.runs == 6
+    assert said.core_s > 0.0
+    most = max(run(policy, load, how).columns.shape[1] for policy in policies.values())
+    rounds = (said.memory_bytes - 1000 * of_needs.REQUEST_BYTES) / of_needs.ROUND_BYTES
+    assert rounds == pytest.approx(most, rel=0.3)
+
+
+def test_short_runs_are_not_measured_before() -> None:
+    load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
+    assert needs(policies_of(load, how.batching, **SMALL).by_name, 1, load, how) is None
+
+
+@pytest.mark.usefixtures("short_is_long")
+def test_what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(of_serve, "free_memory_bytes", lambda: 10_000)
+    with pytest.raises(InputError, match=r"^a run of 400 requests takes about .* GB, and .* are free: give fewer") as e:
+        serve(rate=4.0, requests=400, strategies="ar", **SMALL)
+    assert "\n" not in str(e.value)
+    assert "--requests" in str(e.value)
+    serve(rate=4.0, requests=400, strategies="ar", engine="closed", **SMALL)
+
+
+@pytest.mark.parametrize("how", [{"rate": 4.0}, {"concurrency": 4}, {"rate": 4.0, "replicas": 2}])
+def test_one_long_run_tells_how_far_it_is(how: dict[str, float]) -> None:
+    """It said nothing until it was done."""
+    heard: list[float] = []
+    options = {**SMALL, **how}
+    serve(requests=300, strategies="ar", progress=lambda done, of: heard.append(done / of), **options)  # type: ignore[arg-type]
+    assert len(heard) > 50
+    assert heard == sorted(heard)
+    assert heard[-1] == 1.0
