@@ -68,7 +68,7 @@ def speedup(answer: Answer, axis: str, seed: int = 0) -> go.Figure:
 
 
 def boundary(answer: Answer) -> go.Figure:
-    """Where the subject is faster than its first rival, over two options."""
+    """Map of where the subject is faster than its first rival, over two options."""
     return figure(answer, "boundary")
 
 
@@ -83,12 +83,12 @@ def cache_shapes(answer: Answer) -> go.Figure:
 
 
 def fallback(answer: Answer, seed: int = 0) -> go.Figure:
-    """Which backup at which batch, with Theorem 17's batch."""
+    """Backups by batch, with Theorem 17's batch."""
     return figure(answer, "fallback", seed)
 
 
 def all_hit(answer: Answer) -> go.Figure:
-    """How often a whole batch hits."""
+    """Chance that a whole batch hits."""
     return figure(answer, "all-hit")
 
 
@@ -103,7 +103,7 @@ def roofline(answer: Answer) -> go.Figure:
 
 
 def verification(answer: Answer, seed: int = 0) -> go.Figure:
-    """What verifying K + 1 tokens costs over decoding one, where the target is a mixture of experts."""
+    """Cost of verifying K + 1 tokens over decoding one, where the target is a mixture of experts."""
     return figure(answer, "verification", seed)
 
 
@@ -123,7 +123,7 @@ def pair_acceptance(answer: Answer) -> go.Figure:
 
 
 def pair_batches(answer: Answer) -> go.Figure:
-    """How often whole batches of a pair hit, measured in lockstep, against independent sequences."""
+    """Share of a pair's whole batches that hit, measured in lockstep, against independent sequences."""
     return figure(answer, "pair-batches")
 
 
@@ -143,7 +143,7 @@ def serving_ttft(answer: Answer) -> go.Figure:
 
 
 def serving_crossing(answer: Answer) -> go.Figure:
-    """Where strategies change places over the rate, by the closed form."""
+    """Crossings of strategies over the rate, by the closed form."""
     return figure(answer, "serving-crossing")
 
 
@@ -178,12 +178,12 @@ def validation(answer: Answer) -> go.Figure:
 
 
 def window(frame: pd.DataFrame) -> go.Figure:
-    """How much drafting fits into one verification: of :func:`ssdsim.window`, over the one option that varies."""
+    """Drafting that fits into one verification: of :func:`ssdsim.window`, over the one option that varies."""
     return _on_white(window_plot(frame))
 
 
 def miss_curves(rates: TokenRates) -> go.Figure:
-    """How often F guesses miss in a token model, by temperature."""
+    """Misses of F guesses in a token model, by temperature."""
     return _on_white(_miss_curves(rates))
 
 
@@ -211,7 +211,7 @@ def _folder(answer: Answer) -> RunFolder:
 
 
 def _on_white(plot: go.Figure) -> go.Figure:
-    """As notebooks show it, whose pages may be of any colour."""
+    """Copy a plot as notebooks show it, whose pages may be of any colour."""
     made = theme.LIGHT.template()
     made["layout"] |= {"paper_bgcolor": theme.LIGHT.card, "plot_bgcolor": theme.LIGHT.card}
     return plot.update_layout(template=made)

@@ -20,7 +20,7 @@ _held: Any = None  # by a process of these
 
 
 def may_fork() -> bool:
-    """True where a copy of this process can find no lock that a thread of ours holds."""
+    """Say whether a copy of this process can find no lock that a thread of ours holds."""
     return sys.platform == "linux" and threading.active_count() == 1
 
 

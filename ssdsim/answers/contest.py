@@ -49,7 +49,7 @@ class Versus:
 
     @property
     def as_fast(self) -> bool:
-        """True where the interval rounds to 1, which leaves nothing open."""
+        """Say whether the interval rounds to 1, which leaves nothing open."""
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
@@ -62,7 +62,7 @@ class Versus:
 
     @property
     def turns(self) -> bool:
-        """True where the other one is faster somewhere in the ranges of token inputs, at the predicted timings."""
+        """Say whether the other one is faster somewhere in the ranges of token inputs, at the predicted timings."""
         return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest
 
     @property

@@ -114,7 +114,7 @@ class Evaluator:
     def frame(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
     ) -> pd.DataFrame:
-        """What :func:`evaluate` returns."""
+        """Table that :func:`evaluate` returns."""
         import pandas as pd  # takes longer to load than small grids to evaluate
 
         results = self.evaluate(points, draws, seed, names)
@@ -134,7 +134,7 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 
 class _Table:
-    """What was found at points, in their order: of each strategy the fastest of its alternatives."""
+    """Results at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
         found = {name: points.of_strategy(name, points.asking(name)) for name in points.names}
@@ -188,7 +188,7 @@ class _Table:
                 yield row, each.scenarios[number]
 
     def rates(self) -> dict[int, float]:
-        """Of each point the tokens/s of its strategy."""
+        """Tokens/s of each point's strategy."""
         rates = (zip(each.scenarios.rows.tolist(), each.rates.tolist(), strict=True) for each in self._fastest.values())
         return dict(pair for each in rates for pair in each)
 
@@ -276,7 +276,7 @@ def _gathered(
 
 @record
 class Fastest:
-    """At each point the scenario of most tokens/s (the first of equals), with its estimate in columns."""
+    """Fastest of points: at each the scenario of most tokens/s (the first of equals), with its estimate in columns."""
 
     scenarios: Scenarios
     estimate: Estimate
@@ -304,7 +304,7 @@ class OfOneStrategy:
         self.errors = table.errors
 
     def side_by_side(self, name: str) -> Scenarios | None:
-        """Those of one strategy, of the points that ask for it; None where it is possible at none."""
+        """Sides of one strategy, of the points that ask for it; None where it is possible at none."""
         return self._table.of_strategy(name)
 
     @cached_property

@@ -45,7 +45,7 @@ def _received(key: str, data: bytes) -> Shared:
 
 
 def with_shared(work: Work) -> list[tuple[Any, ...]]:
-    """The same pieces, whose first arguments travel once."""
+    """Copy pieces so that their first arguments travel once."""
     shared = {id(first): Shared(first) for first, *_ in work}
     return [(shared[id(first)], *rest) for first, *rest in work]
 

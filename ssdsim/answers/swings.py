@@ -48,7 +48,7 @@ class Swing:
 
     @property
     def moves(self) -> FloatOrArray:
-        """Whether it moves the ratio at all."""
+        """Say whether it moves the ratio at all."""
         return self.width > _NONE
 
     def at(self, row: int) -> Swing:

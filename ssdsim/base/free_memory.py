@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def free_memory_bytes() -> int:
-    """On Linux; elsewhere all that the machine has."""
+    """Free memory on Linux; elsewhere all that the machine has."""
     meminfo = Path("/proc/meminfo")
     if meminfo.exists():
         fields = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

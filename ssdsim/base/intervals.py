@@ -79,7 +79,7 @@ class Measured:
 
     @property
     def of_a_share(self) -> Measured:
-        """The same with bounds that a probability may have."""
+        """Copy it with bounds that a probability may have."""
         return Measured(self.value, float(np.clip(self.low, 0.0, 1.0)), float(np.clip(self.high, 0.0, 1.0)))
 
     def as_mean(self, scale: float = 1.0) -> dict[str, float]:

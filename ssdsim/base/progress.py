@@ -13,7 +13,7 @@ _hears_share: ContextVar[Callable[[float], None] | None] = ContextVar("hears_sha
 
 
 def tell_share(done: float) -> None:
-    """What share is done of the piece that this process works at, to whoever listens."""
+    """Tell whoever listens what share is done of the piece that this process works at."""
     heard = _hears_share.get()
     if heard is not None:
         heard(done)

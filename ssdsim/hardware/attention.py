@@ -30,7 +30,7 @@ _BEYOND = 64.0
 
 
 class DecodeAttention(ModelOfVariables):
-    """What models of decode attention share: the variables that they are made of.
+    """Base of models of decode attention: the variables that they are made of.
 
     Imported tables have one query token per sequence. Kernels pack the queries that share keys and values,
     so ``q`` tokens of ``heads`` heads are the same work as one token of ``q * heads`` heads. The variables:
@@ -86,7 +86,7 @@ class DecodeAttention(ModelOfVariables):
         return self.variables(*shape, packed=self.packed)
 
     def seconds(self, *shape: Any) -> Array:
-        """Of ``batch, queries, context, heads, kv_heads, head_dim``, which broadcast together, and an element's bytes.
+        """Seconds by ``batch, queries, context, heads, kv_heads, head_dim``, which broadcast, and an element's bytes.
 
         Set right on the nodes of each head dimension.
         """
@@ -122,7 +122,7 @@ class DecodeAttention(ModelOfVariables):
         return ()
 
     def _with_more_rows(self, seconds: Array, axes: tuple[Array, ...], head_dim: float, element_bytes: float) -> Array:
-        """Where a sequence has more query rows than were timed: as much longer for them as with fewer kv heads.
+        """Lengthen the times of more query rows than were timed: as much longer for them as with fewer kv heads.
 
         These belong to as many more sequences, which makes no difference to a kernel.
         """
@@ -169,7 +169,7 @@ class AttentionNodes:
     several: Lattice
 
     def seconds(self, *shape: Any) -> Array:
-        """Of ``batch, queries, context, heads, kv_heads``, which broadcast together."""
+        """Seconds by ``batch, queries, context, heads, kv_heads``, which broadcast together."""
         batch, queries, context, heads, kv_heads = shape
         kv_heads = kv_heads if self.packed else heads
         sequences, of_each = batch * np.maximum(kv_heads / _MOST_KV_HEADS, 1.0), np.minimum(kv_heads, _MOST_KV_HEADS)
@@ -201,7 +201,7 @@ class AttentionModel(CorrectedRoofline, DecodeAttention):
 
     @property
     def coefficients(self) -> int:
-        """How many numbers were fitted: the roofline's four, the correction's."""
+        """Number of fitted numbers: the roofline's four, the correction's."""
         return 5 + len(self.correction.terms) + (self.single.coefficients if self.single else 0)
 
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:
@@ -246,7 +246,7 @@ class GroupLaw(Card):
 
     @staticmethod
     def counts(values: Mapping[str, Array]) -> Array:
-        """What the four coefficients multiply, shape ``(4, ...)``: one, kv heads, blocks, bytes."""
+        """Factors of the four coefficients, shape ``(4, ...)``: one, kv heads, blocks, bytes."""
         of_heads = values["blocks"] / values["batch"]
         return np.stack(np.broadcast_arrays(np.ones(()), of_heads, values["blocks"], values["kv"]))
 
@@ -255,12 +255,12 @@ class GroupLaw(Card):
         return np.tensordot(coefficients, self.counts(values), axes=1)
 
     def wander(self, values: Mapping[str, Array]) -> list[float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         counts, seconds = self.counts(values), float(self.seconds(values))
         return [float(np.dot(direction, counts)) / seconds for direction in self.uncertainty]
 
     def scaled(self, scaling: Scaling) -> Self:
-        """On another device."""
+        """Carry the model over to another device."""
         return scaling.of(self, "launch_s", "head_s", "block_s", uncertainty=())
 
 
@@ -290,7 +290,7 @@ class AdditiveAttentionModel(DecodeAttention):
 
     @property
     def coefficients(self) -> int:
-        """How many numbers were fitted: four a law."""
+        """Number of fitted numbers: four a law."""
         return 4 * len(self.laws)
 
     def _seconds(self, values: Mapping[str, Array], element_bytes: float) -> Array:

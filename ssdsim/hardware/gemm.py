@@ -81,7 +81,7 @@ class GemmSegment(Card):
         return np.asarray(roofline + self.correction.log_factor(gemm_variables(m, n, k, domain)))
 
     def wander(self, m: float, n: float, k: float) -> list[float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         return self.correction.wander(gemm_variables(m, n, k, self.correction.domain))
 
 
@@ -108,7 +108,7 @@ class GemmModel(TimingModel):
         return self
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
-        """Of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""
+        """Seconds of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""
         m, n, k = np.broadcast_arrays(*(np.asarray(size, float) for size in (m, n, k)))
         seconds = np.empty(m.shape)
         for matrix in {(float(n_), float(k_)) for n_, k_ in zip(n.flat, k.flat, strict=True)}:
@@ -127,7 +127,7 @@ class GemmModel(TimingModel):
         return self._set_right(lambda segment, m: segment.log_seconds(m, *size, self.element_bytes), most)
 
     def rooflines_on_nodes(self, n: float, k: float, weight_bytes: float, value_bytes: float) -> Lattice:
-        """What the rooflines alone say of a matrix whose weights and values are of other bytes than those timed."""
+        """Times by the rooflines alone of a matrix whose weights and values are of other bytes than those timed."""
 
         def log_seconds(segment: GemmSegment, m: Array) -> Array:
             moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
@@ -136,14 +136,14 @@ class GemmModel(TimingModel):
         return self._set_right(log_seconds, np.inf)
 
     def _set_right(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
-        """On nodes of ``m``; beyond ``most`` rows along the line through the last."""
+        """Set times right on nodes of ``m``; beyond ``most`` rows along the line through the last."""
         m, steps = _row_nodes(self.tiled)
         seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, 0, m <= most)
         return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
 
     @property
     def tiled(self) -> bool:
-        """Whether its kernels take longer where tokens do not fill tiles."""
+        """Say whether its kernels take longer where tokens do not fill tiles."""
         return any("rows" in segment.correction.domain for segment in self.segments)
 
     def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
@@ -161,7 +161,7 @@ class GemmModel(TimingModel):
         return self.segments[sum(crossed > 0.5 for crossed in _crossed_at(self.blends, m))]
 
     def wander(self, m: float, n: float, k: float) -> dict[str, float]:
-        """How much each direction of each segment's uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of each segment's uncertainty moves the logarithm of the time."""
         if not any(segment.correction.uncertainty for segment in self.segments):
             return {}
         crossed = [1.0, *_crossed_at(self.blends, m), 0.0]
@@ -203,14 +203,14 @@ def _row_nodes(tiled: bool) -> tuple[Array, tuple[int, ...]]:
 
 
 def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:
-    """How far ``m`` has crossed a blend: 0 before it, 1 after it, linear in log m."""
+    """Share of a blend that ``m`` has crossed: 0 before it, 1 after it, linear in log m."""
     start, end = map(math.log, blend)
     return clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
 
 
 @lru_cache(maxsize=4096)
 def _crossed_at(blends: tuple[tuple[float, float], ...], m: float) -> tuple[float, ...]:
-    """Of each blend; remembered, since the products of a pass have ``m`` in common."""
+    """Shares of each blend; remembered, since the products of a pass have ``m`` in common."""
     return tuple(float(_crossed(blend, m)) for blend in blends)
 
 
@@ -234,14 +234,14 @@ class GemmLaw(Law[Gemm]):
         return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
 
     def _on_nodes(self, taken: str, n: int, k: int) -> Lattice:
-        """Of a matrix, worked out once: batches differ in ``m`` alone."""
+        """Times of a matrix on nodes, worked out once: batches differ in ``m`` alone."""
         lattice = self._nodes.get((taken, n, k))
         if lattice is None:
             lattice = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
         return lattice
 
     def model(self, dtype: str) -> GemmModel:
-        """That of one format; InputError where none were timed."""
+        """Model of one format; InputError where none were timed."""
         return of_dtype(self.profile, "gemm", self.profile.gemm, dtype)
 
     def _timed_as(self, dtype: str) -> str | None:

@@ -64,7 +64,7 @@ class FitReport(Card):
 
 
 class TimingModel(Card):
-    """What all timing models carry: the name of their source in the profile, their domain and their error.
+    """Base of all timing models: the name of their source in the profile, their domain and their error.
 
     ``dimensions`` are the variables that a model's domain may name.
     """
@@ -86,7 +86,7 @@ class TimingModel(Card):
         return self.report.log_sd if self.report else DATASHEET_LOG_SD
 
     def beyond(self, values: Mapping[str, Any]) -> str | None:
-        """Which variable leaves the domain, as short text; ``None`` inside it."""
+        """Name the variable that leaves the domain, as short text; ``None`` inside it."""
         for name, (smallest, largest) in self.domain.items():
             if values[name] < smallest:
                 return f"{name} below the smallest timed, {smallest:g}"
@@ -102,13 +102,13 @@ class TimingModel(Card):
         """
 
     def unfitted(self, **changes: Any) -> Self:
-        """With ``changes``, of a device that nobody timed."""
+        """Copy it with ``changes``, for a device that nobody timed."""
         return self.model_copy(update={"source": HYPOTHETICAL, "report": None, **changes})
 
 
 @record
 class Scaling:
-    """From one device to another: factors of memory bandwidth, of peaks by dtype, of launches, and of collectives.
+    """Scaling between two devices: factors of memory bandwidth, of peaks by dtype, of launches, and of collectives.
 
     ``rings`` is, by the number of ranks, how many of the old links a collective ran over, where the new one is a
     device's only one.
@@ -122,16 +122,16 @@ class Scaling:
     rings: Mapping[int, float] = field(default_factory=dict)
 
     def knows(self, dtype: str) -> bool:
-        """Whether the device has arithmetic of it."""
+        """Say whether the device has arithmetic of it."""
         return dtype in self.arithmetic
 
     def multiplies(self, weights: str) -> bool:
-        """Whether weights of this format are multiplied: as they are, or turned back into 16 bits first."""
+        """Say whether weights of this format are multiplied: as they are, or turned back into 16 bits first."""
         return self.knows(weights) or WEIGHTS_ARITHMETIC.get(weights) is None
 
     @property
     def wide(self) -> float:
-        """Of attention, whose queries have 16 bits whatever the cache has."""
+        """Peak of attention, whose queries have 16 bits whatever the cache has."""
         some = (self.arithmetic[d] for d in ("bfloat16", "float16") if d in self.arithmetic)
         return next(some, max(self.arithmetic.values()))
 
@@ -155,7 +155,7 @@ def directions_of(coefficients: int) -> Callable[[Directions], Directions]:
 
 
 def numbered(wander: Iterable[float]) -> dict[str, float]:
-    """By the number of the direction."""
+    """Name directions by their number."""
     return {str(way): moved for way, moved in enumerate(wander)}
 
 
@@ -189,7 +189,7 @@ class Roofline(Card):
         return np.asarray((self.launch_s**p + streaming + arithmetic) ** (1 / p))
 
     def scaled(self, scaling: Scaling, arithmetic: float) -> Roofline:
-        """On another device, whose peak is ``arithmetic`` times as high."""
+        """Carry it over to another device, whose peak is ``arithmetic`` times as high."""
         return scaling.of(self, "launch_s", peak_flops=self.peak_flops * arithmetic)
 
 
@@ -240,7 +240,7 @@ class _Hinges:
 
 
 class Correction(Card):
-    """What a roofline misses, as a piecewise-linear function of the logarithms of the shape.
+    """Correction of what a roofline misses, a piecewise-linear function of the logarithms of the shape.
 
     ``log_factor = intercept + sum(coefficient * term)`` where a term is a hinge or a product of two, written
     ``"n<4096"`` for ``max(0, log(4096 / n))`` and ``"n<4096 * k>512"`` for a product (Friedman, Multivariate
@@ -285,7 +285,7 @@ class Correction(Card):
         return self.intercept + (np.tensordot(coefficients, features, axes=1) if many else coefficients @ features)
 
     def wander(self, values: Mapping[str, ArrayLike]) -> list[float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         if not self.uncertainty:
             return []
         features = self.features(values) if self.terms else np.zeros(0)
@@ -298,7 +298,7 @@ def clamped(values: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
 
 
 class ModelOfVariables(TimingModel):
-    """In variables that are made of a shape, the last number of which are the bytes of an element."""
+    """Model in variables that are made of a shape, whose last number are the bytes of an element."""
 
     @abstractmethod
     def values(self, *shape: Any) -> dict[str, FloatOrArray]:
@@ -311,17 +311,17 @@ class ModelOfVariables(TimingModel):
     def _wander(self, values: Mapping[str, Array]) -> dict[str, float]: ...
 
     def seconds(self, *shape: Any) -> Array:
-        """Of shapes that broadcast together."""
+        """Seconds of shapes that broadcast together."""
         return self._seconds(self.values(*shape), shape[-1])
 
     def wander(self, *shape: float) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         return self._wander(self.values(*shape))
 
     def timed(
         self, shape: Sequence[float], element_bytes: float, seconds: Array | None = None
     ) -> tuple[Array, str | None, dict[str, float]]:
-        """Of one shape: its seconds, unless given, how it leaves the timed domain, how much each direction moves it."""
+        """Time a shape: its seconds, unless given, how it leaves the timed domain, how much each direction moves it."""
         values = self.values(*shape, element_bytes)
         outside = self.beyond(values)
         return self._seconds(values, element_bytes) if seconds is None else seconds, outside, self._wander(values)
@@ -372,11 +372,11 @@ class Line(Card):
     def fixed_s(self) -> float: ...
 
     def seconds(self, size: FloatOrArray) -> FloatOrArray:
-        """Of so many bytes."""
+        """Seconds of so many bytes."""
         return self.fixed_s + size / self.bandwidth
 
     def moved(self, size: float) -> list[float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         seconds = self.seconds(size)
         return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty]
 
@@ -385,7 +385,7 @@ class LineModel(Line, TimingModel):
     """A timing model that is a line."""
 
     def wander(self, size: float) -> dict[str, float]:
-        """How much each direction of the uncertainty moves the logarithm of the time."""
+        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         return numbered(self.moved(size))
 
 
@@ -400,7 +400,7 @@ class FixedCosts(Card):
 
 
 class SlowDown(Card):
-    """By what share a pass gets slower beside another one, for the four ways in which the two can keep busy.
+    """Shares by which a pass gets slower beside another one, for the four ways in which the two can keep busy.
 
     A pass streams from memory for a share ``u`` of its time and computes for the rest; the other one streams for ``v``.
     Its time is multiplied by ``1 + both_stream u v + streams_other_computes u (1-v) + ...``, bilinear in both shares.
@@ -417,13 +417,13 @@ class SlowDown(Card):
         return u * v, u * (1.0 - v), (1.0 - u) * v, (1.0 - u) * (1.0 - v)
 
     def factor(self, u: float, v: float) -> float:
-        """At least 1, for streaming shares ``u`` (own) and ``v`` (the other's) in [0, 1]."""
+        """Factor of at least 1, for streaming shares ``u`` (own) and ``v`` (the other's) in [0, 1]."""
         ways = (self.both_stream, self.streams_other_computes, self.computes_other_streams, self.both_compute)
         return 1.0 + sum(share * way for share, way in zip(self.shares(u, v), ways, strict=True))
 
 
 class Interference(Card):
-    """How devices slow each other while both compute: through shared memory, power, links. None by default."""
+    """Slow-downs of devices while both compute: through shared memory, power, links. None by default."""
 
     target: SlowDown = SlowDown()
     draft: SlowDown = SlowDown()

@@ -70,7 +70,7 @@ _NAMED: dict[str, tuple[str, ...]] = {"collectives": (), "links": ("link",)}
 
 
 class Provenance(Card):
-    """Where numbers came from. ``source`` names the machine, the project or the document."""
+    """Origin of numbers. ``source`` names the machine, the project or the document."""
 
     kind: ProvenanceKind
     source: str
@@ -109,7 +109,7 @@ class Device(Card):
 
     @property
     def multiplies_4_bits(self) -> bool:
-        """Whether its peak of 4-bit products is known: Blackwell and later."""
+        """Say whether its peak of 4-bit products is known: Blackwell and later."""
         return FOUR_BITS in self.peak_flops
 
     def multiplies_in(self, op: Operation) -> str | None:
@@ -120,16 +120,16 @@ class Device(Card):
         return None
 
     def compute_s(self, op: Operation) -> float:
-        """Its flops at the peak; 0 of an unknown one."""
+        """Seconds of its flops at the peak; 0 of an unknown one."""
         dtype = self.multiplies_in(op)
         return op.flops / self.peak_flops[dtype] if dtype else 0.0
 
     def memory_s(self, op: Operation) -> float:
-        """Its bytes at the memory's bandwidth."""
+        """Seconds of its bytes at the memory's bandwidth."""
         return op.memory_bytes / self.memory_bandwidth
 
     def streaming_s(self, op: Operation) -> float:
-        """Those of its bytes at the memory's bandwidth that no cache holds."""
+        """Seconds at the memory's bandwidth of the bytes that no cache holds."""
         kept = op.memory_bytes - op.streamed_bytes
         spilled = max(0.0, kept - self.cache_bytes) if self.cache_bytes else 0.0
         return (op.streamed_bytes + spilled) / self.memory_bandwidth
@@ -234,7 +234,7 @@ class HardwareProfile(Shown, Card):
 
     @cached_property
     def _placed(self) -> dict[tuple[int, ...], HardwareProfile]:
-        """By the order of the devices, so that each remembers what it has priced."""
+        """Profiles by the order of the devices, so that each remembers what it has priced."""
         return {}
 
     def __copy__(self) -> HardwareProfile:
@@ -245,7 +245,7 @@ class HardwareProfile(Shown, Card):
         return copied
 
     def law(self, op: Operation) -> Law[Any]:
-        """What prices ``op`` here.
+        """Law that prices ``op`` here.
 
         Raises
         ------
@@ -278,7 +278,7 @@ class HardwareProfile(Shown, Card):
         return timing
 
     def prices(self, dtype: str) -> bool:
-        """Whether products in a plain dtype are: they were timed, or those of one that is as fast."""
+        """Say whether products in a plain dtype are priced: they were timed, or those of one that is as fast."""
         return dtype in self.gemm or dtype in self._stand_ins
 
     def _timing(self, op: Operation) -> Timing:
@@ -299,7 +299,7 @@ class HardwareProfile(Shown, Card):
 
     @cached_property
     def _stand_ins(self) -> dict[str, str]:
-        """Of the two 16-bit floats, the one that was not timed and the other, which the device multiplies as fast."""
+        """Pairs of 16-bit floats: the one that was not timed and the other, which the device multiplies as fast."""
         peaks = self.device.peak_flops
         return {
             own: other
@@ -319,7 +319,7 @@ class HardwareProfile(Shown, Card):
         return self.law(read).launch_s(read)
 
     def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
-        """What a message between two devices of the node pays, and its name; of any two without a ``pair``.
+        """Link between two devices of the node, and its name; of any two without a ``pair``.
 
         Raises
         ------

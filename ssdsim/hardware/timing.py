@@ -94,13 +94,13 @@ class Law(ABC, Generic[Op]):
         return 0.0
 
     def floor_s(self, op: Op) -> float:
-        """What physics leaves at best: its bytes at the rate of memory or link, its flops at the device's peak."""
+        """Seconds that physics leaves: its bytes at the rate of memory or link, its flops at the device's peak."""
         device, link = self.profile.device, self.profile.link
         wire_s = op.wire_bytes / link.bandwidth if link else 0.0
         return max(device.memory_s(op), device.compute_s(op), wire_s)
 
     def least_s(self, op: Op) -> float:
-        """What no kernel beats within a pass: its flops at the device's peak, its bytes at memory's rate.
+        """Seconds that no kernel beats within a pass: its flops at the device's peak, its bytes at memory's rate.
 
         Of these all that no cache holds: weights, keys and values, since the whole model is read in between, and what
         the activations are larger than the cache.
@@ -109,7 +109,7 @@ class Law(ABC, Generic[Op]):
         return max(device.streaming_s(op), device.compute_s(op))
 
     def waiting_s(self, op: Op, seconds: float) -> float:
-        """Of the ``seconds`` that it takes alone, those in which kernels beside it could run: it works no more."""
+        """Part of the ``seconds`` that it takes alone in which kernels beside it could run: it works no more."""
         return max(0.0, seconds - self.floor_s(op))
 
 
@@ -127,7 +127,7 @@ def timed(
     where: str | None = None,
     log_sd: float | None = None,
 ) -> Timing:
-    """What a model says of one operation.
+    """Time one operation by a model.
 
     ``outside`` widens the error and is the warning; ``wander`` is how far the model's coefficients move the time, in
     directions named by ``where``, the key if not given; ``log_sd`` is the model's if not given.
@@ -156,7 +156,7 @@ def of_dtype(profile: HardwareProfile, what: str, models: Mapping[str, Model], d
 
 
 def lacks(profile: HardwareProfile, what: str, has: str, remedy: str) -> InputError:
-    """That nothing like it was timed, in one line."""
+    """Complaint in one line that nothing like it was timed."""
     return InputError(
         f"profile {profile.name} has no {what} timings (it has {has or 'none'}); {remedy} or choose another profile"
     )

@@ -20,7 +20,7 @@ _SMALLEST_BYTES = 1
 
 
 def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kernels: Kernels) -> float:
-    """By what an operation that takes ``seconds`` alone is multiplied in the engine."""
+    """Factor of the engine on an operation that takes ``seconds`` alone."""
     if op.family is None:
         return 1.0
     factor: float = getattr(kernels, op.family)
@@ -77,7 +77,7 @@ Units = Mapping[str, float]
 
 
 def units(forward: ForwardPass, model: Model) -> Units:
-    """How often a pass pays the host's numbers."""
+    """Count how often a pass pays the host's numbers."""
     layers, tokens = forward.expert_work
     paid = {
         "per_layer_s": forward.layers,
@@ -93,7 +93,7 @@ def units(forward: ForwardPass, model: Model) -> Units:
 
 
 def units_of_step(sequences: int, speculated_layers: int = 0) -> Units:
-    """How often the host's numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
+    """Count how often host numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
     step = {"per_step_s": 1, "per_sequence_s": sequences}
     of_round = {"per_round_s": 1, "per_round_sequence_s": sequences, "per_round_layer_s": speculated_layers}
     return step | (of_round if speculated_layers else {})
@@ -119,7 +119,7 @@ def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: 
 
 
 def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
-    """What the host adds to the ``kernels`` of a pass, and what is open of both."""
+    """Price what the host adds to the ``kernels`` of a pass, and what is open of both."""
     paid = units(forward, model)
     host = _host_cost(runtime, paid)
     return host + Cost.of(0.0, partial(_open, forward, kernels, runtime, model, paid, host.seconds))
@@ -157,7 +157,7 @@ def _host_cost(runtime: Runtime, paid: Units) -> Cost:
 
 
 def _wandering(runtime: Runtime, paid: Units) -> Cost:
-    """What each of the card's directions moves, from the seconds that each of its numbers moves by."""
+    """Work out what each of the card's directions moves, from the seconds that each of its numbers moves by."""
     return _moved(
         {
             f"wander {number}@{runtime.name}": sum(sd * paid.get(name, 0.0) for name, sd in direction.items())
@@ -167,7 +167,7 @@ def _wandering(runtime: Runtime, paid: Units) -> Cost:
 
 
 def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: bool = False) -> Cost:
-    """What kernels and host work miss of an engine's structure: all target passes and their steps are wrong together.
+    """Error of an engine's structure beyond kernels and host: all target passes and their steps are wrong together.
 
     ``beside_s``, which multiply no matrices, have one more error: an engine's factors and gaps in one setting are not
     quite those of another.
@@ -189,7 +189,7 @@ def _moved(seconds: Mapping[str, float]) -> Cost:
 
 
 def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: float) -> Cost:
-    """What a round waits for the host, which launches ``drafted`` passes of a draft of so many layers one by one.
+    """Price a round's waits for the host, which launches ``drafted`` passes of a draft of so many layers one by one.
 
     ``devices_s`` is what the devices take for the round.
     """

@@ -7,7 +7,7 @@ from ssdsim.pricing.step import Pass
 
 
 def slow_downs(site: Site, one: tuple[Pass, float], other: tuple[Pass, float]) -> tuple[float, float]:
-    """How many times slower each of two passes, given with its seconds, is while both run.
+    """Factors by which each of two passes, given with its seconds, is while both run.
 
     Two profiles do not know of each other: devices of different kinds share nothing.
     """
@@ -18,7 +18,7 @@ def slow_downs(site: Site, one: tuple[Pass, float], other: tuple[Pass, float]) -
 
 
 def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> tuple[float, float]:
-    """By what factors a verification and drafting are stretched when they start together.
+    """Factors by which a verification and drafting are stretched when they start together.
 
     While both run each is slower by its factor (``target``, ``draft``); when the shorter one is done the other goes on
     undisturbed.

@@ -15,7 +15,7 @@ Seconds = float | Array
 
 
 class Terms(NamedTuple):
-    """What a cost rests on, as :class:`Cost` says."""
+    """Terms that a cost rests on, as :class:`Cost` says."""
 
     terms: Mapping[str, tuple[float, float]]
     shared: Mapping[str, float]
@@ -91,7 +91,7 @@ class Cost:
         return self if times == 1.0 else Cost.total(((self, times),))
 
     def off_by(self, direction: str, log_sd: float) -> Cost:
-        """The same seconds, all of which one more error moves together."""
+        """Add an error that moves all seconds together."""
         moved = self.shared.get(direction, 0.0) + log_sd * self.seconds
         return Cost(self.terms, self.warnings, {**self.shared, direction: moved})
 
@@ -128,7 +128,7 @@ def _merged(counted: tuple[tuple[Cost, float], ...]) -> Terms:
 
 
 def _factor(moved: Array) -> Array:
-    """What multiplies seconds that move by so many times themselves: above 0, and 1 + ``moved`` where that is small.
+    """Factor of seconds that move by so many times themselves: above 0, and 1 + ``moved`` where that is small.
 
     As the exponential to second order, but it grows no faster than what moved: an error of a millisecond in a step
     that takes a tenth of one stays milliseconds.

@@ -19,7 +19,7 @@ from ssdsim.transformer.card import Transformer
 
 @record
 class Draft:
-    """What drafts for a target: its shape (the target's own where it has no model), and what was published of it.
+    """Drafter of a target: its shape (the target's own where it has no model), and what was published of it.
 
     ``published_for`` is the model that was published of, where it is another one of the target's family.
     ``ranks[d]`` are P(its guess of rank r of the token d + 1 is right), where those of several guesses are known.
@@ -61,7 +61,7 @@ class Drafter(ABC):
 
     @abstractmethod
     def draft(self, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-        """What drafts for ``target``: what ``--draft`` named, or its own where nothing was.
+        """Find what drafts for ``target``: what ``--draft`` named, or its own where nothing was.
 
         The name of what it gave itself is found again.
 
@@ -82,14 +82,14 @@ class Drafter(ABC):
         raise NotImplementedError(f"{self.title} drafts beside its target only")
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        """How many of ``tokens`` drafted tokens are accepted, over all rounds.
+        """Acceptance of ``tokens`` drafted tokens, over all rounds.
 
         ``unseen``: tokens before the first of them that it drafted itself and whose verification it has not seen.
         """
         return accepted_by_options(options, tokens)
 
     def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        """How much there is to verify where ``tokens`` tokens are asked for."""
+        """Tokens to verify where ``tokens`` tokens are asked for."""
         return Proposed(1.0, tokens)
 
     @abstractmethod

@@ -14,7 +14,7 @@ USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmenta
 
 
 def usable_bytes(profile: HardwareProfile) -> int:
-    """Of each device, for weights and caches."""
+    """Bytes of each device for weights and caches."""
     return int(profile.device.memory_bytes * USABLE_SHARE)
 
 
@@ -30,7 +30,7 @@ class Demand:
     devices: int = 1
 
     def total_bytes(self, batch: int) -> int:
-        """Of ``batch`` sequences, on the fullest device."""
+        """Bytes of ``batch`` sequences on the fullest device."""
         return self.weights_bytes + -(-batch // self.devices) * self.sequence_bytes
 
 
@@ -78,7 +78,7 @@ def draft_demand(
 def _cached_bytes(
     card: Transformer, context: int, lookahead: int, branches: int, tp: int, precision: Precision, caching: Caching
 ) -> int:
-    """Of a sequence with a slot for every token in flight, those of branches among them."""
+    """Bytes of a sequence with a slot for every token in flight, those of branches among them."""
     more = lookahead + 1 + branches * lookahead
     held = Held(context + more, lookahead, branches)
     if in_pages(card, caching):

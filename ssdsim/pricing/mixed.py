@@ -16,12 +16,12 @@ Counted = list[tuple[Operation, int]]
 
 
 def over_cache(counted: Iterable[tuple[Operation, int]]) -> Counted:
-    """Of a pass's operations those that see sequences and prompts one by one."""
+    """Keep a pass's operations that see sequences and prompts one by one."""
     return [(op, times) for op, times in counted if op.attends]
 
 
 def over_tokens(counted: Iterable[tuple[Operation, int]]) -> Counted:
-    """Of a pass's operations those that see all its tokens at once."""
+    """Keep a pass's operations that see all its tokens at once."""
     return [(op, times) for op, times in counted if not op.attends]
 
 

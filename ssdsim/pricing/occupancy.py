@@ -15,7 +15,7 @@ from ssdsim.transformer.kept import in_pages
 
 @record
 class Occupancy:
-    """What lies on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
+    """Memory in use on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
 
     what: str
     demands: Sequence[Demand]
@@ -23,7 +23,7 @@ class Occupancy:
     advice: str = ""
 
     def needs_bytes(self, batch: int) -> int:
-        """Of each device."""
+        """Bytes that each device needs."""
         return sum(demand.total_bytes(batch) for demand in self.demands)
 
     @property
@@ -34,7 +34,7 @@ class Occupancy:
         return room // each * self.demands[0].devices if room > 0 else 0
 
     def shortage(self, batch: int) -> str:
-        """What the devices lack for a batch, and the nearest one that they hold."""
+        """Text of what the devices lack for a batch, and the nearest one that they hold."""
         largest = self.largest_batch
         fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
         return (
@@ -53,7 +53,7 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
 
 
 def _in_the_targets_pages(site: Site) -> bool:
-    """Of a head whose keys and values are shaped as the target's, where these lie in pages with states."""
+    """Say whether a head's keys and values are shaped as the target's, which lie in pages with states."""
     alike = all(getattr(site.draft, name) == getattr(site.target, name) for name in ("kv_heads", "head_dim", "latent"))
     return site.draft.head is not None and alike and in_pages(site.target, site.runtime.caching)
 

@@ -32,7 +32,7 @@ class Repeats:
         return self.each * prod(float(np.arange(len(pmf)) @ pmf) for pmf in self.rounds)
 
     def times(self, counts: Sequence[Any]) -> Any:
-        """How often it runs, by how many rounds of each level there are: numbers, or arrays of them."""
+        """Count how often it runs, by how many rounds of each level there are: numbers, or arrays of them."""
         return self.each * counts[len(self.rounds) - 1]
 
 
@@ -42,7 +42,7 @@ def deepest(drawn: Iterable[Repeats | None]) -> tuple[Pmf, ...]:
 
 
 def drawn_rounds(rounds: Sequence[Pmf], rng: np.random.Generator, steps: int) -> list[Array]:
-    """How many rounds of each level so many steps have, those of all rounds around them together."""
+    """Draw how many rounds of each level so many steps have, those of all rounds around them together."""
     found: list[Array] = []
     around = np.ones(steps, dtype=np.int64)
     for pmf in rounds:

@@ -28,23 +28,23 @@ class Devices:
 
     @property
     def total(self) -> int:
-        """Of all that share the draft."""
+        """GPUs of all that share the draft."""
         return self.targets * self.target + self.draft
 
     def of_all(self, kind: str) -> int:
-        """Of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
+        """GPUs of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
         return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
 
     @property
     def sharing(self) -> str | None:
-        """Of a draft that several targets share, in a few words."""
+        """Words for a draft that several targets share."""
         if self.targets == 1:
             return None
         return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
 
     @property
     def of_a_target(self) -> float:
-        """With the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
+        """GPUs of a target, with the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
         return self.target + self.draft if self.targets == 1 else self.total / self.targets
 
 
@@ -55,7 +55,7 @@ def counted(gpus: float) -> str:
 
 @once
 def check_dtypes(site: Site, drafts: bool) -> None:
-    """Where a profile lacks a model's dtype (the activations', where weights are quantised), name one that all have.
+    """Check dtypes: where a profile lacks a model's, name one that all have (of activations, if weights are quantised).
 
     Raises
     ------

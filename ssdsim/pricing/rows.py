@@ -43,7 +43,7 @@ class RowTable:
         return sorted({self.width(rows) for rows in range(self.least, self.most + 1)})
 
     def width(self, rows: int) -> int:
-        """What runs for so many rows."""
+        """Width of what runs for so many rows."""
         return int(self.rows[self._next(rows)]) if rows <= self.captured else rows
 
     def between(self, rows: float) -> tuple[int, int, float]:
@@ -56,7 +56,7 @@ class RowTable:
         return int(self.rows[low]), int(self.rows[high]), float(share)
 
     def scaled(self, by: float) -> RowTable:
-        """The same passes when they take ``by`` times as long."""
+        """Stretch the passes: they take ``by`` times as long."""
         return replace(self, seconds=self.seconds * by)
 
     def _next(self, rows: FloatOrArray) -> Array:

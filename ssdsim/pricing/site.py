@@ -44,7 +44,7 @@ Args = ParamSpec("Args")
 
 
 def once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
-    """What reads none of a site's options, a method or a function: worked out once for all settings of a site."""
+    """Remember, for all settings of a site, a method or function that reads none of its options."""
 
     def known(self: Site, *args: Args.args, **kwargs: Args.kwargs) -> T:
         asked = (method.__name__, args, tuple(kwargs.items()))
@@ -92,50 +92,50 @@ class Site:
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
-        """The same site for other settings of what is done there."""
+        """Copy the site for other settings of what is done there."""
         site = copy(self)  # with all that is known of it, none of which reads an option
         object.__setattr__(site, "options", options)
         return site
 
     def of_batch(self, batch: int) -> Site:
-        """The same site with other sequences in a pass."""
+        """Copy the site with other sequences in a pass."""
         site = replace(self, batch=batch)
         object.__setattr__(site, "_known", self._known.setdefault(("of_batch", batch), {}))
         return site
 
     @property
     def has_experts(self) -> bool:
-        """Whether one of the models is a mixture of experts."""
+        """Say whether one of the models is a mixture of experts."""
         return self.target.experts is not None or self.draft.experts is not None
 
     @property
     def has_windows(self) -> bool:
-        """Whether layers of one of the models see a window of their context."""
+        """Say whether layers of one of the models see a window of their context."""
         return self.target.window is not None or self.draft.window is not None
 
     @property
     def rules(self) -> frozenset[Rule]:
-        """Of recurrent layers of the models."""
+        """Rules of recurrent layers of the models."""
         return frozenset(card.recurrent.rule for card in (self.target, self.draft) if card.recurrent)
 
     @property
     def sharing(self) -> int:
-        """Of the target's devices, how many share its attention and a sequence."""
+        """Number of the target's devices that share its attention and a sequence."""
         return 1 if self.data_parallel else self.tp
 
     @property
     def degrees(self) -> str:
-        """How the target is shared by its devices, in short."""
+        """Short text of how devices share the target."""
         return degrees(self.tp, self.ep, self.data_parallel)
 
     @property
     def own_sequences(self) -> int:
-        """Of the fullest of the target's devices."""
+        """Sequences of the fullest of the target's devices."""
         return -(-self.batch * self.sharing // self.tp)
 
     @cached_property
     def case(self) -> Case:
-        """What is asked of the runtime."""
+        """Case that the runtime is asked about."""
         device, profile = self.profile.device, self.profile.name
         return Case.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
 
@@ -198,7 +198,7 @@ class Site:
 
     @property
     def draft_degrees(self) -> list[int]:
-        """On how many of the target's devices a draft beside it may run; all where each has its own sequences."""
+        """Numbers of the target's devices on which a draft beside it may run; all where each has its own sequences."""
         if self.data_parallel:
             return [self.tp]
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
@@ -220,7 +220,7 @@ class Site:
 
     @cached_property
     def _drafting(self) -> Site:
-        """The same site with the draft's own format in the place of both models'."""
+        """Copy the site with the draft's own format in the place of both models'."""
         return replace(self, dtype=self.draft_dtype) if self.draft_dtype else self
 
     def _forward(
@@ -259,7 +259,7 @@ class Site:
         return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
-        """What a round of ``tokens`` drafts beside the target waits for their launches; nothing where it does not."""
+        """Waits of a round of ``tokens`` drafts beside the target for their launches; none where it does not wait."""
         if self.runtime.launches is None:
             return ()
         busy_s = self.target_pass("verify", tokens + 1).cost.seconds + self.sampling_step().seconds
@@ -322,7 +322,7 @@ class Site:
 
     @once
     def outcome_message(self, verified: int = 1) -> Step:
-        """Which tokens of each sequence were accepted, and the bonus token, to the draft.
+        """Message to the draft: which tokens of each sequence were accepted, and the bonus token.
 
         A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
@@ -340,7 +340,7 @@ class Site:
         return _message("speculation", cost, Message(sent, told))
 
     def telling(self, tokens: int, drafting: Pass | None) -> Step:
-        """What one of the target's devices drafted, to the others; nothing where all of them draft."""
+        """Message to the target's other devices of what one drafted; nothing where all of them draft."""
         told = self.token_bytes(tokens)
         needed = drafting is not None and drafting.tp < self.tp
         cost = self.cost_of_telling(tokens) if needed else Cost()
@@ -353,7 +353,7 @@ class Site:
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
 
     def _cost_of_reaching(self, message_bytes: int) -> Cost:
-        """Of a message between the target's first device and a draft's own."""
+        """Cost of a message between the target's first device and a draft's own."""
         if self.network is not None:
             return self.network.cost_of(message_bytes)
         return cost_of_message(message_bytes, self.draft_profile, self.draft_pair)
@@ -368,7 +368,7 @@ class Site:
         return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
 
     def feature_bytes(self, tokens: int) -> int:
-        """What the draft reads of the target's: hidden states of ``tokens`` tokens a sequence, or keys and values."""
+        """Bytes that a draft reads of its target: states of ``tokens`` tokens a sequence, or keys and values."""
         head = self.draft.head
         if head is None:
             return 0

@@ -78,13 +78,13 @@ class Piece:
 
     @property
     def units(self) -> Units:
-        """How often one time pays the numbers of the runtime's host."""
+        """Count how often one time pays the numbers of the runtime's host."""
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
 
 
 @record
 class Step:
-    """What a role's devices do in one go: nothing cuts in between its pieces.
+    """Step of a role's devices, done in one go: nothing cuts in between its pieces.
 
     ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
     share the step, the slowest of them ends it. ``message`` is what a message carries. ``structure`` are errors that
@@ -127,7 +127,7 @@ class Step:
         return frozenset().union(*(piece.cost.warnings for piece in self.pieces))
 
     def warning(self, of: str) -> Step:
-        """The same step, with a warning."""
+        """Add a warning."""
         return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
 
     def sample(self, errors: TimingErrors) -> Array:
@@ -140,12 +140,12 @@ class Step:
         return drawn
 
     def off_by(self, direction: str, log_sd: float) -> Step:
-        """The same step with one more error, which moves all that has the direction."""
+        """Add an error, which moves all that has the direction."""
         structure = {**self.structure, direction: log_sd}
         return replace(self, structure=structure)
 
     def stretched(self, factor: float) -> Step:
-        """The same step when it takes ``factor`` times as long."""
+        """Stretch the step by ``factor``."""
         if factor == 1.0:
             return self
         pieces = tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces)

@@ -105,7 +105,7 @@ class Neighbours(Axis):
     """Numbers of which those next to the best are tried."""
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """The same, and one up and down."""
+        """Values at ``top``, and one up and down."""
         same: int = top[self.option]
         return [number for number in (same - 1, same, same + 1) if number in (values or ())]
 
@@ -224,7 +224,7 @@ class Outcomes(Axis):
         return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """The same number an accepted length as at ``top``, and a step up and down, whatever the K there."""
+        """Values of as many an accepted length as at ``top``, and a step up and down, whatever the K there."""
         if values is not None:
             return values
         lengths = before[self.lookahead] + 1
@@ -244,7 +244,7 @@ class Sizes(Axis):
         return self.first if values is None else values
 
     def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """The same, and a step up and down."""
+        """Values at ``top``, and a step up and down."""
         return _spaced(top[self.option], step) if values is None else values
 
 

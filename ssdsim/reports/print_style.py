@@ -37,7 +37,7 @@ _ON_PAPER = {
 
 
 def for_print(plot: go.Figure, columns: int) -> go.Figure:
-    """The same figure as it is laid out for a column of a page, or for two."""
+    """Lay a figure out for a column of a page, or for two."""
     text = plot.to_json()
     for screen, paper in _replacements():
         text = text.replace(screen, paper)

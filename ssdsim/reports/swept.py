@@ -34,7 +34,7 @@ class Swept:
 
 
 def swept(study: Study) -> Swept | None:
-    """None where there is no grid of the closed form, or where the strategies themselves are an axis."""
+    """Page of a sweep; None where there is no grid of the closed form, or where strategies themselves are an axis."""
     folder = study.folder
     if folder.results is None or folder.engine != "closed" or not folder.axes:
         return None

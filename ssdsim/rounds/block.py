@@ -34,6 +34,6 @@ def total(parts_s: Mapping[str, FloatOrArray], rounds: int) -> Array:
 
 
 def with_rest(part: str, block: RoundBlock) -> RoundBlock:
-    """The same rounds, where ``part`` is what the other parts leave of each."""
+    """Copy rounds where ``part`` is what the other parts leave of each."""
     others = sum(seconds for name, seconds in block.parts_s.items() if name != part)
     return replace(block, parts_s={**block.parts_s, part: block.round_s - others})

@@ -75,7 +75,7 @@ def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
 
 
 def repeated_over(averages: Averages, count: int) -> Averages:
-    """The same numbers ``count`` times, or columns of as many as they are."""
+    """Repeat the numbers ``count`` times, or keep columns of as many."""
     made = _each(replace(averages, accepted=None), lambda number: np.broadcast_to(number, (count,)))
     accepted = averages.accepted
     return made if accepted is None else replace(made, accepted=np.broadcast_to(accepted, (count, accepted.shape[-1])))

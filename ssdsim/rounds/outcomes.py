@@ -66,7 +66,7 @@ class OutcomeBlock:
         return (draw & LOW) - 1, draw < STATE
 
     def shortened_to(self, accepted: list[int]) -> OutcomeBlock:
-        """The same block where rounds of the one sequence accept no more than so many tokens."""
+        """Copy the block so that rounds of the one sequence accept no more than so many tokens."""
         tokens = np.asarray(accepted, dtype=np.uint32) + np.uint32(1)
         return OutcomeBlock(self.states, (tokens + (self.draws[0] & ~np.uint32(LOW)))[None, :], self.first)
 

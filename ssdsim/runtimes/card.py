@@ -310,7 +310,7 @@ class Runtime(Card):
         return {**dict(self.kernels), **dict(self.host)}
 
     def with_numbers(self, numbers: Mapping[str, float]) -> Runtime:
-        """The same runtime but for some numbers."""
+        """Copy the runtime with other numbers."""
         kernels, host = (
             part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).model_fields})
             for part in (self.kernels, self.host)

@@ -142,7 +142,7 @@ class Configuration(Shown):
 
     @property
     def is_sure(self) -> bool:
-        """True where nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
+        """Say whether nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 

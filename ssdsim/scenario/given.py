@@ -51,7 +51,7 @@ class GridPart:
 
     @property
     def means_what_it_says(self) -> bool:
-        """True where each value is of its own option alone: not where one is not given, or a range of another."""
+        """Say whether each value is of its own option alone: not where one is not given, or a range of another."""
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
             value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values

@@ -87,7 +87,7 @@ def pair_of(options: Mapping[str, Any]) -> str | None:
 
 
 def is_given(settings: Settings, name: str) -> bool:
-    """True where a person said it, so that no pair does."""
+    """Say whether a person said it, so that no pair does."""
     return settings.source(name) == GIVEN
 
 
@@ -246,14 +246,14 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
 
 
 def is_placeholder(settings: Settings, name: str) -> bool:
-    """True where ``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
+    """Say whether ``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
     if name == "alpha":
         return settings["acceptance"] is None and settings.source(name) == DEFAULT
     return _guesses_hits(settings)
 
 
 def _guesses_hits(settings: Settings) -> bool:
-    """True where the hit curve is the default one."""
+    """Say whether the hit curve is the default one."""
     names = ("hit_c", "hit_r")
     return (
         not is_given(settings, "p_hit")

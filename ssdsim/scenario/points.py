@@ -1,4 +1,4 @@
-"""What is asked at many points: options completed, who is compared, what drafts, where; and the scenarios that follow.
+"""Questions at many points: options completed, who is compared, what drafts, where; and the scenarios that follow.
 
 Each step from options to a scenario is taken once for all points that it reads alike; one call is one point.
 """
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Sides(NamedTuple):
-    """Who is compared, whom the answer is about, and what drafts."""
+    """Sides of a question: who is compared, whom the answer is about, and what drafts."""
 
     names: tuple[str, ...]
     subject: str
@@ -78,13 +78,13 @@ def subject_among(names: Sequence[str], asked: str | None) -> str:
 
 
 def _placed(settings: Settings, sides: Sides, site: Site | None) -> None:
-    """What a site and who is compared there settle."""
+    """Settle what follows from a site and from who is compared there."""
     check_vocabularies(settings, sides.names, site)
     settle_spread(settings, site)
 
 
 def _choices(strategy: Strategy, settings: Watched) -> list[Written]:
-    """What each of a strategy's alternatives settles."""
+    """List what each of a strategy's alternatives settles."""
     choices: list[Any] = list(strategy.alternatives(Choosing(settings)))
     return [Written(each.writes, each.sources) for each in choices]
 
@@ -108,7 +108,7 @@ class Steps:
         self._warnings: dict[tuple[str, ...], Remembered[tuple[str, ...]]] = {}
 
     def forget_sites(self) -> None:
-        """And all prices: other points may be at other sites, but of the same rounds."""
+        """Forget sites and all prices: other points may be at other sites, but of the same rounds."""
         self.site, self.placed = Remembered(site_of), Remembered(_placed)
         self._warnings.clear()
         for each in self._of_strategies.values():
@@ -116,11 +116,11 @@ class Steps:
 
     @property
     def rounds(self) -> int:
-        """How many scenarios' rounds are remembered."""
+        """Number of scenarios whose rounds are remembered."""
         return sum(len(each.tokens) for each in self._of_strategies.values())
 
     def of_strategy(self, name: str) -> OfStrategy:
-        """What one strategy reads says nothing of another."""
+        """Memory of one strategy: what it reads says nothing of another."""
         return self._of_strategies.setdefault(name, OfStrategy(strategies.ALL.named(name)))
 
     def warnings(self, found: tuple[str, ...]) -> Remembered[tuple[str, ...]]:
@@ -143,14 +143,14 @@ class OfStrategy:
 
 @record
 class Whose(Generic[T]):
-    """What was made for points, and the number of each one's; -1 where nothing was."""
+    """Things made for points, and the number of each one's; -1 where nothing was."""
 
     made: Sequence[Made[T]]
     of: Rows
 
     @classmethod
     def of_found(cls, found: Found[T], rows: Rows, size: int) -> Whose[T]:
-        """What was found at the points ``rows`` of so many."""
+        """Take what was found at the points ``rows`` of so many."""
         good = [number for number, each in enumerate(found.made) if isinstance(each, Made)]
         codes = np.full(len(found.made) + 1, -1, dtype=np.intp)
         codes[good] = np.arange(len(good))
@@ -164,7 +164,7 @@ class Whose(Generic[T]):
 
 
 class Points:
-    """What is asked at each of many points; ``errors`` say why some are not possible."""
+    """Questions at each of many points; ``errors`` say why some are not possible."""
 
     def __init__(self, given: Asked, steps: Steps | None = None) -> None:
         self.steps = steps or Steps()
@@ -216,7 +216,7 @@ class Points:
         return scenarios(self, self.steps.of_strategy(name), rows)
 
     def found(self, step: Remembered[T], rows: Rows) -> Found[T]:
-        """What a step that writes nothing makes of some points, of who is compared there, and of the site."""
+        """Ask a step that writes nothing about some points, who is compared there, and the site."""
         return step.each(self.columns, rows, *_together(rows, (self.sides, self.sites)))
 
     def warnings(self, found: Mapping[tuple[str, ...], Rows]) -> frozenset[str]:
@@ -231,7 +231,7 @@ class Points:
 
 
 def _together(rows: Rows, whose: Sequence[Whose[Any]]) -> tuple[list[tuple[Any, ...]], Rows]:
-    """What points have of each, as arguments: the different ones, and the number of each point's."""
+    """Join what points have of each, as arguments: the different ones, and the number of each point's."""
     key = np.zeros(len(rows), dtype=np.intp)
     for each in whose:
         key = key * max(1, len(each.made)) + each.of[rows]
@@ -241,7 +241,7 @@ def _together(rows: Rows, whose: Sequence[Whose[Any]]) -> tuple[list[tuple[Any, 
 
 @record
 class _Choice:
-    """The same alternative of a strategy at many points."""
+    """Alternative of a strategy at many points."""
 
     columns: Columns
     rows: Rows
@@ -316,7 +316,7 @@ class Scenarios:
         return SideBySide(self.strategy, np.array(self.values("b"), dtype=float), priced, price_of, known, known_of)
 
     def _made(self, of: Callable[[_Choice], Whose[T]]) -> tuple[list[T], Rows]:
-        """What was made for them, each once, and the number of each one's."""
+        """Things made for them, each once, and the number of each one's."""
         made: list[T] = []
         numbers = np.empty(len(self), dtype=np.intp)
         for number, choice in enumerate(self._choices):

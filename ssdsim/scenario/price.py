@@ -91,7 +91,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
 
 
 def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> PricedAgain | None:
-    """How a strategy with ragged rows is priced where what its prices have read is otherwise."""
+    """Way to price a strategy with ragged rows where what its prices have read is otherwise."""
     if not strategy.ragged:
         return None
     return PricedAgain(strategy, site, drafter, settings.copy(), settings.read or frozenset(settings))
@@ -106,7 +106,7 @@ def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
 
 
 def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
-    """What a round's description leaves out of a strategy's, as a direction and its log-sd; None where it says all.
+    """Error of what a description of rounds leaves out, as a direction and its log-sd; None where it says all.
 
     Strategies whose round is taken to be the same share it.
     """
@@ -117,7 +117,7 @@ def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
 
 
 def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
-    """What lies in which memory, whether it fits there or not; writes what the strategy derives into ``settings``."""
+    """Find what lies in which memory, whether it fits or not; writes what the strategy derives into ``settings``."""
     site = site.with_options(settings)
     strategy.settle(settings, site, drafter)
     return tuple(strategy.occupancies(site, drafter))

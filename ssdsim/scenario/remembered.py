@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @record
 class Written:
-    """What a step wrote into its settings, with where that came from."""
+    """Settings that a step wrote, with where that came from."""
 
     writes: Mapping[str, Any]
     sources: Mapping[str, str]
@@ -34,7 +34,7 @@ class Made(Written, Generic[T]):
 
 @record
 class Found(Generic[T]):
-    """What a step made of some points, or why it could not, and the number of what it made of each of them."""
+    """Results of a step for some points, or why it could not, and the number of what it made of each of them."""
 
     made: list[Made[T] | InputError]
     of: Rows
@@ -66,7 +66,7 @@ class Remembered(Generic[T]):
     def each(
         self, columns: Columns, rows: Rows, arguments: Sequence[tuple[Any, ...]] = ((),), of: Rows | None = None
     ) -> Found[T]:
-        """What the step makes of the points ``rows``; it writes into none of them (:func:`settle_all` does).
+        """Run the step at the points ``rows``; it writes into none of them (:func:`settle_all` does).
 
         ``of[i]`` numbers the arguments at ``rows[i]``, which are told apart by being other objects and live as long as
         this does.
@@ -102,7 +102,7 @@ class Remembered(Generic[T]):
         return Found(made, full)
 
     def __len__(self) -> int:
-        """How much it remembers."""
+        """Number of results that it remembers."""
         return sum(map(len, self._known.values()))
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
@@ -120,7 +120,7 @@ class Remembered(Generic[T]):
 
 
 def _key(settings: Settings, way: _Read, arguments: tuple[Any, ...]) -> Any:
-    """What a step that reads so knows of a point."""
+    """Key of a point: what a step that reads so knows of it."""
     names, asked = way
     values = settings.several(names)
     return _hashable((*map(id, arguments), *values, *map(settings.source, asked)))

@@ -64,7 +64,7 @@ class Scenario(Shown):
         return self.priced.devices
 
     def with_steps(self, steps: Mapping[str, Step], again: PricedAgain | None = None) -> Scenario:
-        """The same rounds at other prices, and how these are made again where inputs of tokens are others."""
+        """Copy it at other prices, and how these are made again where inputs of tokens are others."""
         priced = replace(self.priced, expected=steps, again=again)
         return replace(self, priced=priced, same_rounds=self.drawn_from)
 

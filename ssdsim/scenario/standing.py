@@ -49,7 +49,7 @@ class TokenInput:
 
     @property
     def is_open(self) -> bool:
-        """True where it may lie anywhere in a range."""
+        """Say whether it may lie anywhere in a range."""
         return self.within is not None and self.within[0] < self.within[1]
 
 

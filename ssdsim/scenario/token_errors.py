@@ -52,7 +52,7 @@ def each_of(changes: Changes) -> list[Change]:
 
 
 def cases(changes: Changes) -> int:
-    """How many they are."""
+    """Count the cases."""
     return len(next(iter(changes.values())))
 
 
@@ -84,7 +84,7 @@ class KnownTokens:
 
     @property
     def is_sure(self) -> bool:
-        """True where nothing about its tokens may be otherwise."""
+        """Say whether nothing about its tokens may be otherwise."""
         return not self.open and not self._directions
 
     @cached_property

@@ -32,7 +32,7 @@ class Accepted:
         return cls(np.asarray(kinds.weights @ kinds.pmfs), kinds, output_tokens)
 
     def found_in(self, share: float) -> Accepted:
-        """The same where only a ``share`` of rounds has anything to propose; over all rounds."""
+        """Acceptance where only a ``share`` of rounds has anything to propose; over all rounds."""
         if share == 1.0:
             return self
         nothing = np.eye(self.pmf.shape[-1])[0]

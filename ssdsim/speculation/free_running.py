@@ -106,7 +106,7 @@ def long_run(
 
 
 class FreeRun:
-    """The same rounds one by one, with what is drawn of each."""
+    """Rounds one by one, with what is drawn of each."""
 
     def __init__(self, least: int, most: int) -> None:
         self._least, self._most = least, most

@@ -156,7 +156,7 @@ class AMUSD(Strategy):
         return _with_parts(outcomes.shortened_to(accepted), t, round_s, verify_s)
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """What is no pass is waiting for the draft; what was waited before a pass over one row counts as that pass."""
+        """Clock rounds: what is no pass waits for a draft; waits before a pass over one row are of that pass."""
         verify_s = np.minimum(t["verify"], round_s - t["sample"]) if _counts(t).any() else t["verify"]
         return _with_parts(outcomes, t, round_s, verify_s)
 
@@ -168,7 +168,7 @@ class AMUSD(Strategy):
 
 
 def _least(t: Mapping[str, Seconds]) -> Array:
-    """How many tokens a pass waits for (of a draft that takes no time any number)."""
+    """Number of tokens that a pass waits for (of a draft that takes no time any number)."""
     lead_s, token_s = (np.asarray(t[name], dtype=float) for name in ("shortest lead", "draft"))
     tokens = np.divide(lead_s, token_s, out=np.ones_like(lead_s * token_s), where=token_s > 0.0)
     return np.asarray(np.maximum(1.0, np.rint(tokens)))
@@ -179,7 +179,7 @@ def _races(options: Mapping[str, Any]) -> bool:
 
 
 def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
-    """Whether the handshake is the code's, of each column: only there passes over one row are run."""
+    """Say whether the handshake is the code's, of each column: only there passes over one row are run."""
     return np.asarray(t["stale"]) > 0.0
 
 

@@ -121,7 +121,7 @@ class Spectre(Strategy):
 
 
 def _alone(settings: Settings, drafter: Drafter) -> Kernel:
-    """What a sequence does without the rule: PEARL's, of K + 1 tokens.
+    """Kernel of a sequence without the rule: PEARL's, of K + 1 tokens.
 
     Raises
     ------

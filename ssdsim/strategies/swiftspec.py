@@ -189,7 +189,7 @@ class SwiftSpec(Cached):
         }
 
     def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
-        """Its source has none."""
+        """Return None: its source has none."""
         return None
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
@@ -214,7 +214,7 @@ def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
 
 @lru_cache(maxsize=512)
 def _kernel(ranks: tuple[float, ...], width: int, passes: int, nodes: int, waits: bool) -> Kernel | None:
-    """None where more trees are reached than are looked at."""
+    """Make a kernel; None where more trees are reached than are looked at."""
     how = Rerooting(ranks, width, passes, nodes)
     chain = chain_of_trees(how, how.fresh if waits else Growing(), _MOST_TREES)
     if chain is None:

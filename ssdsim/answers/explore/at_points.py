@@ -47,12 +47,12 @@ class AtPoints:
         return AtPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
 
     def scenario(self, point: int) -> Scenario:
-        """At a point at which it is possible."""
+        """Scenario at a point at which it is possible."""
         assert self.scenarios is not None
         return self.scenarios[int(self.number[point])]
 
     def together(self, points: NDArray[np.intp]) -> SideBySide:
-        """At points at which it is possible."""
+        """Sides at points at which they are possible."""
         assert self.scenarios is not None
         return self.scenarios.side_by_side.taken(self.number[points])
 
@@ -63,7 +63,7 @@ class AtPoints:
 
     @cached_property
     def side_by_side(self) -> SideBySide | None:
-        """Those possible; None where there is none."""
+        """Sides that are possible; None where there is none."""
         if self.scenarios is None or not len(self.possible):
             return None
         return self.together(self.possible)

@@ -160,14 +160,14 @@ class _Numbers:
         return cls(ratio=ratio, **found)
 
     def columns(self) -> list[Floats]:
-        """Of :data:`OF_RIVAL`."""
+        """Columns of :data:`OF_RIVAL`."""
         return [
             each if name == "faster" else np.log(each / self.ratio)
             for name, each in ((name, getattr(self, name)) for name in OF_RIVAL)
         ]
 
     def codes(self) -> NDArray[np.str_]:
-        """Of every point, a digit a number: how many of its :data:`THRESHOLDS` it reaches; ``x`` where it is none."""
+        """Codes of points, a digit a number: how many of its :data:`THRESHOLDS` it reaches; ``x`` where it is none."""
         values = {
             **{name: getattr(self, name) for name in THRESHOLDS if hasattr(self, name)},
             "lowest_per_gpu": self.lowest / self.ratio * self.per_gpu,
@@ -177,12 +177,12 @@ class _Numbers:
 
     @cached_property
     def stays(self) -> NDArray[np.bool_]:
-        """Where both bounds over all ranges are shown alike; not where there is none."""
+        """Mask of points where both bounds over all ranges are shown alike; not where there is none."""
         lowest, highest = (np.char.mod("%.2f", each) for each in (self.lowest, self.highest))
         return np.asarray(lowest == highest) & ~np.isnan(self.lowest)
 
     def versus(self, at: int) -> Versus:
-        """As contests have it, without what timings alone do."""
+        """Versus as contests have it, without what timings alone do."""
 
         def number(of: Floats) -> float | None:
             return None if np.isnan(of[at]) else float(of[at])
@@ -228,7 +228,7 @@ class _Cases:
         self.known: dict[Case, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
-        """What the smallest of the ratios to those possible is above in a share ``DECIDED`` of the draws."""
+        """Bound that the smallest ratio to those possible exceeds in a share ``DECIDED`` of the draws."""
         own, at = self._sides[self._subject], self._rows[self._subject]
         found = np.full(len(at), np.nan)
         if own.joint is None:
@@ -301,7 +301,7 @@ class _Cases:
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
     def _doubted(self, rival: str, points: NDArray[np.intp]) -> tuple[NDArray[np.intp], Sequence[tuple[Doubt, ...]]]:
-        """What of tokens moves the ratio at some points: the number of each one's doubts, and these by number."""
+        """Doubts of tokens that move the ratio at some points: the number of each one's, and these by number."""
         found = np.zeros(len(self._rows[rival]), dtype=np.intp)
         doubts: list[tuple[Doubt, ...]] = [()]
         key = self._doubt(self._subject)[points] * (1 + self._doubt(rival).max()) + self._doubt(rival)[points]

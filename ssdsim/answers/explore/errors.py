@@ -1,4 +1,4 @@
-"""How far off a page is between its points: against exact answers at random places."""
+"""Errors of a page between its points: against exact answers at random places."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Error:
 
     @classmethod
     def of(cls, what: str, shown: Floats, exact: Floats) -> Iterator[Error]:
-        """None where neither is known anywhere."""
+        """Compare shown with exact values; None where neither is known anywhere."""
         off = np.abs(shown / exact - 1.0)
         off = off[np.isfinite(off)]
         if len(off):
@@ -31,7 +31,7 @@ class Error:
 
 
 def interpolation_errors(found: Explored) -> list[Error]:
-    """Of tokens/s, of ratios and of the ends of their intervals; none where no exact answers were worked out."""
+    """Errors of tokens/s, of ratios and of the ends of their intervals; none where no exact answers were worked out."""
     return list(_errors(found)) if found.exact.places else []
 
 

@@ -22,7 +22,7 @@ Place = Mapping[str, Any]
 
 
 def are_others(space: Space) -> bool:
-    """Whether other strategies are compared than the default ones."""
+    """Say whether other strategies are compared than the default ones."""
     return not {*space.names} <= {*strategies.default()}
 
 

@@ -53,7 +53,7 @@ class Explored:
 
     @property
     def points(self) -> int:
-        """At which a strategy was worked out."""
+        """Number of points at which a strategy was worked out."""
         return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
 
 
@@ -102,7 +102,7 @@ class _Piece:
 
 
 class _Job:
-    """What pieces share: the space, random places in it, and what was learnt of it."""
+    """Job that pieces share: the space, random places in it, and what was learnt of it."""
 
     def __init__(self, space: Space, split: str | None, places: Sequence[Place], seed: int) -> None:
         self.space, self.split, self.places = space, split, places
@@ -122,11 +122,11 @@ class _Job:
         return _Piece(found, held, self._given(space, at, errors), self._assumed(space), exact)
 
     def _errors_of(self, space: Space, measured: bool) -> Errors | None:
-        """None where nothing is not known."""
+        """Errors of tokens; None where nothing is not known."""
         return None if configure(**space.options(space.start, measured)).is_sure else self._errors
 
     def _given(self, space: Space, at: Mapping[str, AtPoints], errors: Errors | None) -> Contests:
-        """At some of the points ``at`` which rates are known."""
+        """Contests at the points ``at`` whose rates are known."""
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         sides = {}
         for name in (space.subject, *space.rivals):
@@ -136,7 +136,7 @@ class _Job:
         return contests(coarse, sides, [axis.name for axis in space.axes])
 
     def _assumed(self, space: Space) -> Contests | None:
-        """Where nobody gave the rates that are assumed; None where none is."""
+        """Contests where nobody gave the rates that are assumed; None where none is."""
         if not space.assumed:
             return None
         errors, sides = self._errors_of(space, measured=False), {}
@@ -185,7 +185,7 @@ def _joined(space: Space, split: str | None, pieces: Sequence[_Piece], seed: int
 
 
 def _split_axis(space: Space) -> str | None:
-    """What most kernels and prices differ in, so that processes learn little twice."""
+    """Axis that most kernels and prices differ in, so that processes learn little twice."""
     stops = [axis for axis in space.axes if not axis.continuous]
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
@@ -257,5 +257,5 @@ def _places(axis: Axis) -> list[float]:
 
 
 def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
-    """Where the page starts it is exact."""
+    """Add the start to the nodes: there the page is exact."""
     return tuple(sorted({*nodes, start}))

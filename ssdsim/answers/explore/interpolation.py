@@ -1,4 +1,4 @@
-"""Between the nodes of an axis: a polynomial through the nearest, and nodes where curvature asks for them."""
+"""Interpolation between nodes of an axis: a polynomial through the nearest, and nodes where curvature asks for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def weights(nodes: Sequence[float], at: float) -> Floats:
-    """What each node's value counts for at ``at``: Lagrange's polynomial through the nearest :data:`WIDTH` nodes.
+    """Weights of each node's value at ``at``: Lagrange's polynomial through the nearest :data:`WIDTH` nodes.
 
     >>> weights([0.0, 1.0, 2.0, 3.0], 1.5).round(4).tolist()
     [-0.0625, 0.5625, 0.5625, -0.0625]

@@ -1,4 +1,4 @@
-"""What a strategy does at every point of its axes: tokens/s, where a round's time goes, GPUs and memory."""
+"""Rates of a strategy at every point of its axes: tokens/s, where a round's time goes, GPUs and memory."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ MEMORY = ("share",)
 
 
 def memory(space: Space, name: str) -> Table | None:
-    """Of the usable memory of its fullest device, the share that a strategy takes; None without hardware."""
+    """Share of the usable memory of its fullest device that a strategy takes; None without hardware."""
     if space.unit_free:
         return None
     axes = [each for each in space.read[name] if not space.axis(each).continuous]

@@ -94,7 +94,7 @@ class Side:
         return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
 
     def over_ranges(self, rows: NDArray[np.int64]) -> Floats:
-        """Its rates over the ranges of tokens; one where they lie in none."""
+        """Rates over the ranges of tokens; one where they lie in none."""
         return self.rate[rows, None] if self.across is None else self.across[rows]
 
 

@@ -1,4 +1,4 @@
-"""What the page's sliders and switches may say: the axes of the grid, and what the options leave open."""
+"""Space of the page's sliders and switches: the axes of the grid, and what the options leave open."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Space:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where each axis starts."""
+        """Start of each axis."""
         return {axis.name: axis.start for axis in self.axes}
 
     @property
@@ -102,7 +102,7 @@ class Space:
         return rivals(self.subject, self.names)
 
     def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
-        """As :func:`ssdsim.configure` takes them; ``measured``: rates that nobody gave are given here."""
+        """Options as :func:`ssdsim.configure` takes them; ``measured``: rates that nobody gave are given here."""
         return as_configured(self._said(at, measured))
 
     def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
 
 
 def _asked(space: Space) -> Space:
-    """With who is compared, and what each of them reads."""
+    """Complete a space with who is compared, and what each of them reads."""
     base = configure(**space.options(space.start))
     check_constant(base.settings["spread"])
     asked = ALL["strategies"].checked(space.fixed.get("strategies", DEFAULTS["strategies"]))
@@ -232,7 +232,7 @@ def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
 
 
 def _kept(axis: Axis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Axis | None:
-    """With the stops that make sense beside what is given; None where none does.
+    """Keep the stops that make sense beside what is given; None where none does.
 
     Raises
     ------
@@ -261,12 +261,12 @@ def plain_value(value: Any) -> Any:
 
 
 def is_list_of(name: str, value: Any) -> bool:
-    """Whether it is several values of an option, the stops of an axis."""
+    """Say whether it is several values of an option, the stops of an axis."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], list) == (ALL[name].kind.depth > 0)
 
 
 def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
-    """By itself: a number or a word, not rates by position. What a measured pair knows stays as it was measured."""
+    """Say whether an option varies: a number or a word, not rates by position, nor what was measured of a pair."""
     if name not in said:
         measured = name in RANGES and "pair" in said
         return name not in ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)

@@ -53,5 +53,5 @@ class Table:
         return dict(zip(self.columns, found.tolist(), strict=True))
 
     def column(self, name: str) -> Floats:
-        """Over all axes."""
+        """Column over all axes."""
         return np.asarray(self.values[..., self.columns.index(name)])

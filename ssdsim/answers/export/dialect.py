@@ -71,7 +71,7 @@ class Dialect:
         return self.runs.called
 
     def priced_on(self, options: Mapping[str, Any]) -> Dialect:
-        """The same words for the engine of the runtime that the options name, where it is the same engine's."""
+        """Copy the words for the engine of the runtime that the options name, where it is the same engine's."""
         named = options.get("runtime")
         other = None if named is None else find_runtime(named)
         if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
@@ -121,7 +121,7 @@ class Dialect:
             )
 
     def tables(self, candidates: Candidates) -> bool:
-        """True where K follows the batch size: not where devices have sequences of their own, and may choose others."""
+        """Say whether K follows the batch size: not where devices have own sequences, which may choose others."""
         return self.runs.k_by_batch and not is_data_parallel(candidates)
 
     def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
@@ -210,7 +210,7 @@ def drafter_of(candidates: Candidates) -> str:
 
 
 def is_data_parallel(candidates: Candidates) -> bool:
-    """True where the target's devices have sequences of their own."""
+    """Say whether the target's devices have sequences of their own."""
     return bool(candidates.options.get("attention") == DATA_PARALLEL)
 
 

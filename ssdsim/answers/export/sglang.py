@@ -51,7 +51,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
 
 
 def names_model(drafter: str) -> bool:
-    """True where a drafter has a checkpoint of its own: a target's MTP layer is in the target's."""
+    """Say whether a drafter has a checkpoint of its own: a target's MTP layer is in the target's."""
     return drafter not in ("ngram", "mtp")
 
 

@@ -140,7 +140,7 @@ def _note_groups(candidates: Candidates, notes: list[str]) -> None:
 
 
 def _degrees(candidates: Candidates) -> tuple[int, int]:
-    """Of the target's tensor and expert parallelism."""
+    """Degrees of the target's tensor and expert parallelism."""
     tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
     return tp, ep
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @record
 class Apart:
-    """What the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
+    """Strategy that the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
 
     deployment: Deployment
     worth: float
@@ -75,7 +75,7 @@ class Answer:
 
     @property
     def probability(self) -> float | None:
-        """That no other strategy is better."""
+        """Probability that no other strategy is better."""
         return None if self.contest is None else self.contest.probability
 
 
@@ -244,7 +244,7 @@ def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
 
 
 def _swings(about: Answer | None) -> tuple[Swing, ...]:
-    """Of the subject over its closest rival, on all GPUs."""
+    """Swings of the subject over its closest rival, on all GPUs."""
     if about is None or about.equal is None:
         return ()
     return tuple(swings(about.equal.subject.scenario, about.equal.closest.deployment.scenario))
@@ -258,7 +258,7 @@ def _at_focus(answers: Sequence[Answer], subject: str) -> Answer | None:
 
 
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
-    """Which strategy at which batches, and where what is not known leaves it open or another is as good."""
+    """Sentence of which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
     basis = Basis(_inputs(answers))
     condition = basis.condition.removesuffix(", ")
@@ -283,13 +283,13 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
 
 
 def _inputs(answers: Sequence[Answer]) -> tuple[TokenInput, ...]:
-    """What the tokens of the best of each strategy rest on."""
+    """Inputs that the tokens of the best of each strategy rest on."""
     scenarios = {name: d.scenario for answer in answers for name, d in answer.by_strategy.items()}
     return inputs_of(*scenarios.values())
 
 
 def _provenance(request: Request) -> list[dict[str, str]]:
-    """Where the timings came from, a record a profile."""
+    """Origin of the timings, a record a profile."""
     options = {**DEFAULTS, **request.options}
     cards = [find_transformer(options["target"]), draft_by_options(request.options)]
     asked = (options["dtype"], options["draft_dtype"] or options["dtype"])

@@ -46,7 +46,7 @@ def _deploy(entrance: Door) -> dict[str, Any]:
 
 
 def asked(request: Request) -> dict[str, Any]:
-    """What a search was asked for."""
+    """Record of what a search was asked for."""
     return picked(request, "gpus", "seed", "strategies", "options", "searched")
 
 

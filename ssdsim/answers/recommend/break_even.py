@@ -77,7 +77,7 @@ class _Contenders:
         return self._over(self._rates(changes, self._at(self.batch)))
 
     def leads_at(self, batch: int) -> bool:
-        """Whether the subject is ahead at another batch."""
+        """Say whether the subject is ahead at another batch."""
         return self._lead_at(batch) > 1.0
 
     def _lead_at(self, batch: int) -> float:
@@ -109,7 +109,7 @@ class _Contenders:
         return replace(self, cases=tuple(case for case, kept in zip(self.cases, near, strict=True) if kept))
 
     def is_close_at(self, batch: int) -> bool:
-        """Whether other settings than those of a first look might decide there."""
+        """Say whether other settings than those of a first look might decide there."""
         return _CLOSE < self._lead_at(batch) < 1.0 / _CLOSE
 
     def refined(self, batch: int) -> _Contenders:
@@ -286,7 +286,7 @@ def _least(
 
 
 def _hits(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
-    """Of the hit rate after a speculation by the primary; misses after one by the backup change in proportion."""
+    """Break-even of hit rates after a primary speculation; misses after one by the backup change in proportion."""
     settings = configure(**point).settings
     if settings.get("p_hit") is None:
         return BreakEven("hit rate p_hit", "", "unknown", note="hits do not follow from one rate here")
@@ -300,7 +300,7 @@ def _hits(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
 
 
 def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
-    """Of all drafted tokens that are tested; where rates go by position, the odds at each change by one factor."""
+    """Break-even of acceptance; where rates go by position, the odds at each change by one factor."""
     what, settings = "acceptance rate alpha", effective(point)
     rates = settings["alpha"]
     if "acceptance" in point:
@@ -317,7 +317,7 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
 
 
 def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
-    """Of the link between target and draft (its latency held); the target's own collectives are left alone."""
+    """Break-even of a link between target and draft (its latency held); the target's own collectives are left alone."""
     over_network = point.get(_NETWORK)
     if over_network is not None:
         return _bandwidth(contest, lambda gigabytes: {_NETWORK: gigabytes}, float(over_network))

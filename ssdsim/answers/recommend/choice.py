@@ -11,7 +11,7 @@ from ssdsim.answers.recommend.search import INDIFFERENT
 
 
 def score(deployment: Deployment, rank: Rank) -> float:
-    """What ``rank`` maximises; the cost of a token falls as tokens/s per GPU rise, whatever a GPU costs."""
+    """Number that ``rank`` maximises; the cost of a token falls as tokens/s per GPU rise, whatever a GPU costs."""
     return deployment.per_user if rank == "user" else deployment.per_gpu
 
 
@@ -31,7 +31,7 @@ def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -
 
 
 def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:
-    """Those that no other beats in tokens/s per user and per GPU, from the fastest to the most economical.
+    """Deployments that no other beats in tokens/s per user and per GPU, from the fastest to the most economical.
 
     Nearly equal ones (within a thousandth) are shown once.
     """

@@ -36,7 +36,7 @@ class Shape:
 
     @property
     def targets(self) -> int:
-        """Those of a copy, which split its sequences."""
+        """Targets of a copy, which split its sequences."""
         return self.devices.targets
 
     @property
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def work(self) -> tuple[Any, ...]:
-        """What it speculates, as numbers; of two equally fast shapes of a strategy the one with less is the better."""
+        """Speculation as numbers; of two equally fast shapes of a strategy the one with less is the better."""
         return tuple(value for _, value in reversed(self.speculation) if not isinstance(value, str))
 
     def point(self, options: Mapping[str, Any], batch: int) -> dict[str, Any]:
@@ -85,12 +85,12 @@ class Deployment:
 
     @property
     def rate(self) -> Estimate:
-        """What one target does: tokens/s over its batch, and the round behind it."""
+        """Rate of one target: tokens/s over its batch, and the round behind it."""
         return self.scenario.estimate
 
     @cached_property
     def targets(self) -> int:
-        """Of all copies."""
+        """Targets of all copies."""
         return self.copies * self.shape.targets
 
     @cached_property

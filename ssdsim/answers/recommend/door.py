@@ -36,7 +36,7 @@ NO_ENGINE = "no engine is named: --runtime vllm, sglang, trtllm or ssd-engine pr
 
 @record
 class Command:
-    """What to paste for the engine, with notes on what it cannot say."""
+    """Command to paste for the engine, with notes on what it cannot say."""
 
     text: str
     notes: tuple[str, ...]
@@ -77,7 +77,7 @@ class Door:
 
 
 def door(recommendation: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
-    """What to deploy; None where nothing is recommended.
+    """Door to what to deploy; None where nothing is recommended.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def pasted(entrance: Door) -> str:
 
 
 def _k_by_batch(recommendation: Recommendation, best: Deployment) -> list[tuple[int, int]]:
-    """Of the answers that deploy the same strategy on the same devices."""
+    """K by batch of the answers that deploy the same strategy on the same devices."""
     rows: dict[int, int] = {}
     for answer in recommendation.answers:
         each = answer.by_strategy.get(best.shape.strategy)
@@ -136,7 +136,7 @@ def _k_by_batch(recommendation: Recommendation, best: Deployment) -> list[tuple[
 
 
 def _options(best: Deployment, request: Request, names: Sequence[str]) -> dict[str, Any]:
-    """Those of ``names`` that the deployment's options set."""
+    """Keep those of ``names`` that the deployment's options set."""
     point = best.shape.point(request.options, best.copy_batch)
     return {name: value for name, value in point.items() if name in names}
 

@@ -71,7 +71,7 @@ class Errors:
 def held_against(
     first: Deployment, others: Sequence[Deployment], errors: Errors, rank: Rank = "user"
 ) -> Contest[Deployment]:
-    """By what ``rank`` maximises."""
+    """Contest by what ``rank`` maximises."""
     scores = {d: score(d, rank) for d in (first, *others)}
     draws = {d: errors.per_user(d).scaled(scores[d] / d.per_user) for d in scores}
     return contest(first, others, scores, draws)
@@ -101,7 +101,7 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
 
 
 def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
-    """What else the GPUs of ``subject`` could do, by name; of its first rival by placement."""
+    """Rivals by name: what else the GPUs of ``subject`` could do; of its first rival by placement."""
     first = strategies.ALL.named(subject.shape.strategy).rival
     is_rival: dict[str, Callable[[Deployment], bool]] = {}
     for name in rivals(subject.shape.strategy, request.strategies):
@@ -128,12 +128,12 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
 
 
 def basis_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> Basis:
-    """What the subject's rate over a rival's rests on."""
+    """Basis of the subject's rate over a rival's."""
     return Basis.of(subject.scenario, rival.scenario, contest.over[rival].timings)
 
 
 def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], basis: Basis) -> str:
-    """What was found, of the rival that decides it, or of the closest where it is open."""
+    """Sentence of what was found, of the rival that decides it, or of the closest where it is open."""
     rival = contest.closest
     versus = contest.over[rival]
     sure = max(versus.probability_faster or 0.0, 1.0 - (versus.probability_faster or 0.0))

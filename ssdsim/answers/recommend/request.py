@@ -58,12 +58,12 @@ class Request:
 
     @property
     def ranked(self) -> tuple[str, ...]:
-        """Those of the strategies that the engine runs."""
+        """Strategies that the engine runs."""
         return self.engine.runnable(self.strategies)
 
     @property
     def searched(self) -> dict[str, Values]:
-        """What may be chosen, by option."""
+        """Values that may be chosen, by option."""
         return {axis.option: values for axes in self.axes.values() for axis, values in axes.items()}
 
 
@@ -73,7 +73,7 @@ def axes_of(strategy: str) -> tuple[Axis, ...]:
 
 
 def every_axis() -> tuple[Axis, ...]:
-    """Of all strategies, those of one option once."""
+    """Axes of all strategies, those of one option once."""
     by_option = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
     return tuple(sorted(by_option.values(), key=lambda axis: tuple(ALL).index(axis.option)))
 
@@ -163,7 +163,7 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """How many GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
+    """Number of GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
     matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
     if matched is None:
         return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
@@ -217,7 +217,7 @@ def _searched(
 
 
 def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Those of ``values`` that do not go beyond what is known of the models.
+    """Keep those of ``values`` that do not go beyond what is known of the models.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str
 
 
 def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Those of ``values`` that can be.
+    """Keep those of ``values`` that can be.
 
     Raises
     ------

@@ -66,11 +66,11 @@ class Search:
 
     @property
     def evaluated(self) -> int:
-        """How many cases were priced."""
+        """Number of cases that were priced."""
         return len(self.scenarios) + len(self.errors)
 
     def _target_fits(self, case: Case) -> bool:
-        """Where the target has no room by itself nothing has that drafts besides."""
+        """Say whether the target fits: where it has no room by itself, nothing has that drafts besides."""
         shape, batch = case
         if not strategies.ALL.named(shape.strategy).drafts:
             return True
@@ -104,7 +104,7 @@ class Search:
                 self.scenarios[_settled(shape, scenario.settings), batch] = scenario
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
-        """Of the one strategy that each point names; 0 where it is not possible."""
+        """Tokens/s of the one strategy that each point names; 0 where it is not possible."""
         return np.array(self.evaluator.fastest(points).tokens_per_second)
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
@@ -132,16 +132,16 @@ class Search:
         return [d for d in self._priced(batch) if self.lacks(d) is None]
 
     def apart(self, batch: int) -> list[Deployment]:
-        """What else was priced, which the engine lacks."""
+        """Deployments that were priced and that the engine lacks."""
         return [d for d in self._priced(batch) if self.lacks(d) is not None]
 
     def lacks(self, deployment: Deployment) -> str | None:
-        """What the engine does not have of it; None where it runs it."""
+        """Name what the engine does not have of it; None where it runs it."""
         engine, shape = self.request.engine, deployment.shape
         return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft, shape.targets)
 
     def _priced(self, batch: int) -> list[Deployment]:
-        """Those of a batch, made once for as many cases as are priced."""
+        """Deployments of a batch, made once for as many cases as are priced."""
         cases, deployments = self._serving.get(batch, (0, []))
         if cases != len(self.scenarios):
             deployments = self._made(batch)
@@ -158,7 +158,7 @@ class Search:
         ]
 
     def why_not(self, batch: int) -> dict[str, str]:
-        """What keeps the widest shape of a strategy from fitting at ``batch``: of those that the engine runs."""
+        """Reasons that keep the widest shape of a strategy from fitting at ``batch``: of those that the engine runs."""
         reasons: dict[str, str] = {}
         fits = {d.shape.strategy for d in self.deployments(batch)}
         all_errors = {**self.refused, **self.errors}

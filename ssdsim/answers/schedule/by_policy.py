@@ -1,4 +1,4 @@
-"""What a policy of K runs at every batch and context: the policies of ``serve``, priced as a schedule is."""
+"""Schedule of a policy of K at every batch and context: the policies of ``serve``, priced as a schedule is."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OfPolicy:
 
 @record
 class PolicyOfK:
-    """What a policy of K runs in each cell; ``options`` are those that were given."""
+    """Policy of K in each cell; ``options`` are those that were given."""
 
     options: Mapping[str, Any]
     cells: tuple[OfPolicy, ...]
@@ -74,7 +74,7 @@ class PolicyOfK:
 
     @property
     def inputs(self) -> tuple[TokenInput, ...]:
-        """What is accepted is the same in all cells."""
+        """Inputs of acceptance, which are the same in all cells."""
         scenarios = [each.scenarios["sd"] for each in self.configurations[:1]]
         return of_all({each.strategy.name: each.known.inputs for each in scenarios})
 
@@ -83,7 +83,7 @@ class PolicyOfK:
         return tuple(dict.fromkeys(said for each in self.configurations for said in each.warnings))
 
     def schedule(self, seed: int = 0) -> Schedule:
-        """With intervals from draws of what is not known."""
+        """Schedule with intervals from draws of what is not known."""
         errors, first = TimingErrors(DRAWS, seed), next(iter(self.configurations), None)
         taken = [] if first is None else first.settings.items()
         assumed = {name: value for name, value in taken if first and first.settings.source(name) in TAKEN}
@@ -98,7 +98,7 @@ class PolicyOfK:
 
 
 def policy_of_k(k_table: KTable | str | Sequence[Sequence[int]], **options: Any) -> PolicyOfK:
-    """What SD runs at every batch and context by ``k_table``: a table or the word of a policy, as ``serve`` takes it.
+    """Plan SD at every batch and context by ``k_table``: a table or the word of a policy, as ``serve`` takes it.
 
     One that follows what was accepted has the K of most of its rounds, as in the closed form of ``serve``.
 

@@ -23,7 +23,7 @@ _PREFIX = "settings."
 
 
 class Cell(Card):
-    """What to do with ``b`` sequences of ``context`` cached tokens.
+    """Cell of a schedule: what to do with ``b`` sequences of ``context`` cached tokens.
 
     ``settings`` are those that deploying the strategy takes: ``k`` of SD; of SSD also ``budget`` (cached outcomes a
     sequence), ``backup`` and, unless the hit rate was given, ``fan_outs`` (guesses by accepted length, K + 1 of them,
@@ -154,7 +154,7 @@ def _from_csv(text: str, where: str) -> dict[str, Any]:
 
 
 def _read(where: str, name: str, text: str) -> Any:
-    """What a field of CSV stands for; one that is not of numbers stands for its text."""
+    """Read what a field of CSV stands for; one that is not of numbers stands for its text."""
     try:
         return _READ_AS.get(name, str)(text) if text else None
     except ValueError:

@@ -94,7 +94,7 @@ def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, st
 
 
 def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
-    """Of each strategy's first choice: what is accepted is the same in all."""
+    """Inputs of each strategy's first choice: what is accepted is the same in all."""
     first = {point["strategies"][0]: point for point in reversed(candidates.points)}
     fitting = {row["strategy"] for row in candidates.table.to_dict("records")}
     scenarios = (scenario_of(point) for name, point in first.items() if name in fitting)
@@ -102,6 +102,6 @@ def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
 
 
 def scenario_of(point: Mapping[str, Any]) -> Scenario:
-    """Of the one strategy that a point names."""
+    """Scenario of the one strategy that a point names."""
     (name,) = point["strategies"]
     return configure(**point).scenarios[name]

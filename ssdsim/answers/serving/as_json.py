@@ -95,7 +95,7 @@ def _fixed_k(point: Point) -> dict[str, Any]:
 
 
 def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:
-    """What a run measured."""
+    """Record of what a run measured."""
     left_out = ("of_requests", "variant_share")
     own = {name: value for name, value in vars(metrics).items() if name not in left_out}
     own |= {f"{name}_ms": summary for name, summary in metrics.of_requests.items()}
@@ -125,7 +125,7 @@ def _crossing(crossing: Crossing) -> dict[str, Any]:
 
 
 def _across(crossing: Crossing) -> dict[str, Any]:
-    """Where it lies over the ranges of tokens, and whether that leaves the sign open."""
+    """Record of where it lies over the ranges of tokens, and whether that leaves the sign open."""
     lowest, highest = (crossing.across.low, crossing.across.high) if crossing.across else (None, None)
     return {"lowest": lowest, "highest": highest, **picked(crossing, "running", "decided")}
 
@@ -135,13 +135,13 @@ def _switching(serving: Serving) -> Policy | None:
 
 
 def _variants(serving: Serving) -> list[str] | None:
-    """What the schedule may run, by its numbers."""
+    """Variants that the schedule may run, by its numbers."""
     policy = _switching(serving)
     return None if policy is None else [variant.label for variant in policy.variants]
 
 
 def _schedule(serving: Serving) -> list[dict[str, Any]] | None:
-    """Which variant the schedule has in each of its cells."""
+    """Record of the schedule's cells and their variants."""
     policy = _switching(serving)
     if policy is None:
         return None

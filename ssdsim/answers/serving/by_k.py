@@ -95,7 +95,7 @@ def _switching(name: str, table: KTable, every: Mapping[int, Variant], context: 
 
 
 def _usual(steered: Callable[[], Steering], every: Mapping[int, Variant]) -> KTable:
-    """At each number of sequences the K of most rounds, where these sequences never change."""
+    """Table of the K of most rounds at each number of sequences, where these never change."""
     accepted = {k: _accepted(variant.scenario.tokens) for k, variant in every.items()}
     each = pairwise([*_TRIED, OPEN_END])
     return KTable.of([(first, after - 1, _usual_k(steered(), first, accepted)) for first, after in each])
@@ -134,7 +134,7 @@ def _plain(options: Mapping[str, Any]) -> Scenario:
 
 
 def paused(scenario: Scenario) -> Scenario:
-    """The same draft, which drafts nothing."""
+    """Copy the scenario with a draft that drafts nothing."""
     strategy = Paused()
     known = KnownTokens(scenario.settings, strategy, scenario.drafter)
     paused = replace(scenario, strategy=strategy, known=known)
@@ -143,7 +143,7 @@ def paused(scenario: Scenario) -> Scenario:
 
 
 def _fastest(by_k: Mapping[int, Variant], most: int, context: float) -> KTable:
-    """At each batch the K of the most tokens a second."""
+    """Table of the K of the most tokens a second at each batch."""
 
     def best_at(batch: int) -> int:
         return max(by_k, key=lambda k: float(by_k[k].table.mean(batch, context).tokens_per_second))

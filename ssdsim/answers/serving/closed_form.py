@@ -137,7 +137,7 @@ class Served:
 def sharing(
     policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
 ) -> tuple[Sharing, Sharing | None, Sharing | None]:
-    """What a policy makes of a workload's mean request; the same under draws of all that is not known; and over the
+    """Share a policy between a workload's mean requests; the same under draws of all that is not known; and over the
     ranges of tokens with timings as they are predicted, where it has any.
 
     Rates between the batches that are worked out (25 % apart) are interpolated.
@@ -169,7 +169,7 @@ def sharing(
 
 
 def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> int:
-    """What a full batch is: the engine's bound, that of the caches at the mean context, or that of a pass's room."""
+    """Size of a full batch: the engine's bound, that of the caches at the mean context, or that of a pass's room."""
     tokens = round(workload.context)
     by_cache = min(ledger.most_sequences(tokens) for v in policy.variants for ledger in v.ledgers)
     most = max(1, min(batching.max_batch, by_cache))
@@ -179,7 +179,7 @@ def most_sequences(policy: Policy, workload: Workload, batching: Batching) -> in
 
 
 def _fed(variant: Variant, n: int, workload: Workload, batching: Batching) -> bool:
-    """Whether a pass has room for as many tokens of prompts as keep ``n`` requests decoding.
+    """Say whether a pass has room for as many tokens of prompts as keep ``n`` requests decoding.
 
     Where it has not, no queue is long enough to have more of them decode.
     """
@@ -229,7 +229,7 @@ def _pieces(tokens: int, room: int) -> Sequence[Chunk]:
 
 
 def _tokens(variant: Variant, output: float, batching: Batching) -> float:
-    """What a request takes at the long run's pace: all but its first token, and what its two ends cost."""
+    """Count tokens that a request takes at the long run's pace: all but its first token, and what its two ends cost."""
     tokens = variant.scenario.tokens
     kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
     weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights / tokens.weights.sum()
@@ -252,7 +252,7 @@ def lost_tokens(kernel: Kernel) -> float:
 
 
 def late_tokens(kernel: Kernel, start: Array) -> float:
-    """By how many tokens a request that begins in the states ``start`` (shares of them) stays behind the long run.
+    """Tokens by which a request that begins in the states ``start`` (shares of them) stays behind the long run.
 
     The bias of a Markov reward process (Puterman, 1994, section 8.2), with the other sign.
     """

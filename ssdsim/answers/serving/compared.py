@@ -56,7 +56,7 @@ class Comparison:
 def compare(
     policy: Policy, workload: Workload, log: RequestLog, batching: Batching, path: str | Path, seed: int = 0
 ) -> Comparison:
-    """The same requests served here by a policy.
+    """Serve a log's requests here by a policy.
 
     Raises
     ------

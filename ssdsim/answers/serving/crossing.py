@@ -84,7 +84,7 @@ def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
 
 
 def _most(of: Sharing, over: Sharing, share: float) -> Array:
-    """Where the first of both is saturated."""
+    """Find where the first of both is saturated."""
     return np.asarray(np.minimum(of.capacity, over.capacity / share))
 
 

@@ -1,4 +1,4 @@
-"""How an answer of serving is worked out."""
+"""Effort of an answer of serving: how it is worked out."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ class Effort(OptionRecord):
 
     @property
     def runs(self) -> bool:
-        """Whether anything is run."""
+        """Say whether anything is run."""
         return self.engine != "closed"

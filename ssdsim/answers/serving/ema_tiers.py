@@ -21,7 +21,7 @@ _WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from
 
 @record
 class Slot:
-    """From ``first`` sequences on K is one of ``ks``; ``down`` is added to what the average falls below to go down."""
+    """Slot: from ``first`` sequences on K is one of ``ks``; ``down`` moves the bound below which K goes down."""
 
     first: int
     ks: tuple[int, ...]
@@ -44,7 +44,7 @@ class _InSlot:
         self._average, self._rounds = self.k - 1.0, 0
 
     def heard(self, accepted: float) -> bool:
-        """Of a round of the slot; whether K is another now."""
+        """Hear of a round of the slot; whether K is another now."""
         if self.k > 0:
             self._average += _WEIGHT * (accepted - self._average)
         self._rounds += 1
@@ -54,7 +54,7 @@ class _InSlot:
         return self.k != before
 
     def _probed(self) -> int:
-        """After rounds without a draft the next K is tried, from an average as if all but one were accepted."""
+        """Try the next K after rounds without a draft, from an average as if all but one were accepted."""
         k = self._slot.ks[min(1, len(self._slot.ks) - 1)]
         if k > 0 and self._average < 0.0:
             self._average = k - 1.0
@@ -82,7 +82,7 @@ class EmaTiers:
         self._slots = [_InSlot(slot) for slot in SLOTS]
 
     def k(self, batch: int) -> int:
-        """Of the next round of so many sequences."""
+        """K of the next round of so many sequences."""
         return self._of(batch).k
 
     def heard(self, accepted: Array) -> bool:

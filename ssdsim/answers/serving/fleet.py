@@ -71,7 +71,7 @@ class SharedDraft:
         return max(0.0, self.free_at - now)
 
     def book(self, now: float, seconds: float) -> None:
-        """For so long, from when :meth:`wait_s` says."""
+        """Book the draft for so long, from when :meth:`wait_s` says."""
         if self.wait_s(now) == 0.0:
             self.free_at = now + seconds
         elif self.together:

@@ -68,7 +68,7 @@ class Run:
 
     @property
     def end_s(self) -> float:
-        """When the last round ended."""
+        """End of the last round."""
         return float(self.columns[1].max()) if self.columns.shape[1] else 0.0
 
     @property
@@ -86,7 +86,7 @@ class Run:
 
 
 def _waited(columns: Array) -> Array:
-    """Of each round, the passes since the last one that decodes, during which sequences stood still."""
+    """Passes of each round since the last one that decodes, during which sequences stood still."""
     decodes = columns[2] > 0
     still_s = np.cumsum((columns[1] - columns[0]) * (columns[7] > 0))
     last = np.maximum.accumulate(np.where(decodes, np.arange(decodes.size), -1))

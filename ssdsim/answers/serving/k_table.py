@@ -30,7 +30,7 @@ class KTable:
 
     @staticmethod
     def of(ranges: Any) -> KTable:
-        """Of lists of three whole numbers; ValueError where they make no table."""
+        """Make a table of lists of three whole numbers; ValueError where they make none."""
         rows = [tuple(row) if isinstance(row, list | tuple) else () for row in ranges]
         if not rows or not all(len(row) == 3 and all(type(number) is int for number in row) for row in rows):
             raise ValueError("each range is a first and a last number of requests, and a K")

@@ -27,7 +27,7 @@ class Kept:
         self._scenario = repr((__version__, sorted(settings.items(), key=str), plan))
 
     def of(self, key: str, kind: type[T]) -> T | None:
-        """What was kept, or None; what cannot be read as such is worked out again."""
+        """Read what was kept, or None; what cannot be read as such is worked out again."""
         try:
             text = self._folder.part(self._name(key))
             return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
@@ -35,7 +35,7 @@ class Kept:
             return None
 
     def keep(self, key: str, result: Any, requests: pa.Table | None = None) -> None:
-        """For the next time; with a line a request, where there is one."""
+        """Keep a result for the next time; with a line a request, where there is one."""
         self._folder.keep(self._name(key), json.dumps(asdict(result)), requests)
 
     def requests(self, key: str) -> pa.Table:

@@ -43,15 +43,15 @@ class Ledger:
 
     @cached_property
     def most_tokens(self) -> int:
-        """Of the longest sequence that fits, alone."""
+        """Tokens of the longest sequence that fits, alone."""
         return self.tokens // self.devices - self.reserve
 
     def blocks_of(self, tokens: int) -> int:
-        """Of a sequence with so many cached tokens."""
+        """Blocks of a sequence with so many cached tokens."""
         return -(-(tokens + self.reserve) // self.block)
 
     def blocks_of_all(self, tokens: NDArray[np.int64]) -> int:
-        """Of sequences with so many cached tokens each."""
+        """Blocks of sequences with so many cached tokens each."""
         return int(((tokens + (self.reserve + self.block - 1)) // self.block).sum())
 
     def most_sequences(self, tokens: int) -> int:

@@ -85,7 +85,7 @@ def _tokens(text: str) -> float:
 
 
 def constant(tokens: int) -> Lengths:
-    """As many tokens each."""
+    """Give each request as many tokens."""
     return Lengths("constant", (float(tokens),))
 
 

@@ -1,4 +1,4 @@
-"""What a server is asked: how many requests come when, and how long they are."""
+"""Load of a server: how many requests come when, and how long they are."""
 
 from __future__ import annotations
 
@@ -132,5 +132,5 @@ class Load(OptionRecord):
         return self._paced(workload), log
 
     def _paced(self, workload: Workload) -> Workload:
-        """Where a rate is given, requests no longer come when others are answered."""
+        """Pace a workload by a given rate: requests no longer come when others are answered."""
         return workload if self.rates is None else replace(workload, concurrency=None)

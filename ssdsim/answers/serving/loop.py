@@ -35,7 +35,7 @@ def simulate(
 
 
 def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
-    """What replicas of a policy leave behind."""
+    """Run replicas of a policy; what they leave behind."""
     return Run(
         workload=workload,
         requests=requests,

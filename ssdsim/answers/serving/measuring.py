@@ -49,7 +49,7 @@ class How:
 
 
 def key_of(name: str, workload: Workload, how: How, attainment: float | None = None) -> str:
-    """Of one policy at one load, or of its search for a capacity."""
+    """Key of one policy at one load, or of its search for a capacity."""
     digest = sha256(repr((name, how, attainment, workload.concurrency)).encode())
     for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
         digest.update(column.tobytes())
@@ -77,7 +77,7 @@ def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics
 
 
 def _more(metrics: Metrics, precision: float) -> float:
-    """How many times as many requests are likely to give the mean time per token (to the first one, of answers of one
+    """Factor of more requests that is likely to give the mean time per token (to the first one, of answers of one
     token) an interval of so small a share of it; 1 where it is as small.
     """
     latency = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
@@ -92,7 +92,7 @@ def _more(metrics: Metrics, precision: float) -> float:
 def runs(
     policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept | None, workers: Workers
 ) -> Mapping[tuple[int, str], Metrics]:
-    """What each policy measures at each load; what was kept is not run again."""
+    """Measure each policy at each load; what was kept is not run again."""
     every = [(at, name) for at in range(len(loads)) for name in policies]
     keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if kept is not None else {}
 
@@ -162,7 +162,7 @@ def _each_once(
     kept: Kept | None,
     workers: Workers,
 ) -> dict[K, T]:
-    """What was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
+    """Read what was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
     results: dict[K, T] = {}
     if kept is not None:
         known = {each: kept.of(keys[each], kind) for each in every}

@@ -63,7 +63,7 @@ class Metrics:
 
 
 def metrics_of_requests(run: Run) -> dict[str, Array]:
-    """By metric, milliseconds of each request; NaN where it has none."""
+    """Milliseconds of each request by metric; NaN where it has none."""
     requests = run.requests
     after = run.workload.output_tokens - 1.0
     with np.errstate(divide="ignore", invalid="ignore"):

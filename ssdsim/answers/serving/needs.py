@@ -1,4 +1,4 @@
-"""What long runs take of this machine: measured at their first requests, said before the others come."""
+"""Needs of long runs on this machine: measured at their first requests, said before the others come."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Needs:
 
 
 def needs(policies: Mapping[str, Policy], runs_each: int, load: Workload, how: How) -> Needs | None:
-    """Of so many runs of each policy at a load, by the pace of its first requests; None of short ones."""
+    """Needs of so many runs of each policy at a load, by the pace of its first requests; None of short ones."""
     runs, tokens = runs_each * len(policies), int(load.output_tokens.sum())
     first = load.first(max(_FIRST * how.fleet.replicas, 2 * (load.concurrency or 0)))
     if runs * tokens < _LONG or 2 * first.requests > load.requests:

@@ -53,14 +53,14 @@ class OutcomeRows:
         return np.asarray(np.minimum(np.searchsorted(self.kinds_cdf, uniform, side="right"), self.kinds - 1))
 
     def chances(self, seed: list[int]) -> SharedChances | None:
-        """Of ending a round in the first state, where all of a batch share them."""
+        """Chances of ending a round in the first state, where all of a batch share them."""
         if self.shared is None or self.is_certain:
             return None
         return SharedChances(self._kernels, self.shared, np.random.SeedSequence(seed))
 
     @cached_property
     def tokens_of_certain(self) -> int:
-        """What every round yields where :attr:`is_certain`."""
+        """Tokens that every round yields where :attr:`is_certain`."""
         return int(self.tokens[int(np.argmax(self._rows[0]))])
 
 

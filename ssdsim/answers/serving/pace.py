@@ -1,4 +1,4 @@
-"""How fast requests are served: to the last token, and from one token to the next."""
+"""Pace of requests: to the last token, and from one token to the next."""
 
 from __future__ import annotations
 

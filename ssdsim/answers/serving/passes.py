@@ -35,7 +35,7 @@ class Place:
 
     @property
     def shard(self) -> dict[str, Any]:
-        """What of the model a device holds, and in which formats, as a pass takes it."""
+        """Shard of the model that a device holds, with its formats, as a pass takes it."""
         formats = {"dtype": self.dtype, "kv_dtype": self.kv_dtype}
         return {"tp": self.tp, "ep": self.ep, "states": self.runtime.states, **formats}
 
@@ -53,7 +53,7 @@ def target_place(site: Site) -> Place:
 
 
 def draft_place(site: Site, tp: int, profile: HardwareProfile) -> Place:
-    """Where its draft does, on ``tp`` devices of a profile."""
+    """Place where a site's draft runs, on ``tp`` devices of a profile."""
     dtype = site.draft_dtype or site.dtype
     return Place(site.draft, "draft", tp, dtype, site.kv_dtype, profile, site.runtime)
 
@@ -76,7 +76,7 @@ class PromptTable:
         self._host_with_prompts = Curve(lambda tokens: self._host_s(self._forward(tokens)))
 
     def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
-        """What ``chunks`` add to a pass over ``decoded`` tokens."""
+        """Seconds that ``chunks`` add to a pass over ``decoded`` tokens."""
         total = decoded + sum([chunk.tokens for chunk in chunks])
         share = decoded / total
         tokens_s = share * self._beside[total] + (1.0 - share) * self._alone[total] - self._decoded[decoded]
@@ -91,7 +91,7 @@ class PromptTable:
         return self._alone[total] + self._heads[len(chunks)] + self._over_cache_s(chunks) + host_s
 
     def _host_s(self, forward: ForwardPass) -> float:
-        """What the runtime adds between a pass's kernels."""
+        """Seconds that the runtime adds between a pass's kernels."""
         return cost_between_kernels(forward, Cost(), self._place.runtime, self._place.model).seconds
 
     def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
@@ -142,7 +142,7 @@ class PromptTables:
 
 
 def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
-    """What is extrapolated in passes over ``tokens`` tokens of a prompt, of the target's and of the draft's."""
+    """Warnings of what is extrapolated in passes over ``tokens`` tokens of a prompt, the target's and the draft's."""
     places = target_place(site), draft_place(site, 1, site.draft_profile)
     prompt_warnings: frozenset[str] = frozenset()
     for place in places:

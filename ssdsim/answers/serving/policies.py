@@ -121,7 +121,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
 
 
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Those of ``names`` that fit."""
+    """Keep those of ``names`` that fit."""
     try:
         return tuple(configure(**options, strategies=tuple(names)).scenarios) if names else ()
     except NoRoom:
@@ -223,7 +223,7 @@ def _fastest(
     batching: Batching,
     tables: PromptTables,
 ) -> Policy:
-    """At each batch what serves the most requests a second: of all strategies, with K and what halving leaves of it.
+    """Policy of what serves most at each batch: of all strategies, with K and what halving leaves of it.
 
     What the prompts of those requests cost beside so many that decode is part of it.
     """

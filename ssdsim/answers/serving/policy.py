@@ -20,10 +20,10 @@ from ssdsim.scenario.scenario import Scenario
 
 
 class Steering(Protocol):
-    """What moves a policy of Ks by what was accepted; each replica has one of its own."""
+    """Steering of a policy of Ks by what was accepted; each replica has one of its own."""
 
     def k(self, batch: int) -> int:
-        """Of the next round of so many sequences."""
+        """K of the next round of so many sequences."""
 
     def heard(self, accepted: Array) -> bool:
         """Drafted tokens of each sequence that were accepted in a round; whether K may be another now."""
@@ -82,11 +82,11 @@ class Policy:
 
     @property
     def devices(self) -> Devices:
-        """Of the variant whose draft serves the most replicas."""
+        """Devices of the variant whose draft serves the most replicas."""
         return max((variant.scenario.devices for variant in self.variants), key=lambda devices: devices.targets)
 
     def number(self, batch: int, context: float) -> int:
-        """Of the variant that runs."""
+        """Number of the variant that runs."""
         at = self._context_at(context)
         event = self._found.get((batch, at))
         if event is None:
@@ -100,7 +100,7 @@ class Policy:
         return tuple(self._of_k)
 
     def number_of_k(self, k: int) -> int:
-        """Of the variant that drafts so many tokens."""
+        """Number of the variant that drafts so many tokens."""
         return self._of_k[k]
 
     @cached_property
@@ -139,7 +139,7 @@ def of_alternatives(variants: Sequence[Variant], batching: Batching, context: fl
 
 
 def numbers_at(batch: int, variants: Sequence[Variant]) -> Sequence[int]:
-    """Of the variants that may run so many sequences: of those whose settings follow the batch, the ones of that batch
+    """Variants that may run so many sequences, by number: where settings follow the batch, the ones of that batch
     or of the largest below it.
     """
     alike = [(each.scenario.strategy.name, each.k) for each in variants]

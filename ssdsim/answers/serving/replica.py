@@ -80,7 +80,7 @@ class Replica:
 
     @property
     def rounds(self) -> Array:
-        """Its rounds, a row each: :data:`ssdsim.answers.serving.journal.ROUND`."""
+        """Rounds of the replica, a row each: :data:`ssdsim.answers.serving.journal.ROUND`."""
         return np.frombuffer(self._journal).reshape(-1, len(ROUND))
 
     @property
@@ -234,7 +234,7 @@ class Replica:
                 self._prompt_tokens += tokens
 
     def _next_chunks(self, running: int) -> tuple[tuple[Chunk, ...], tuple[int, ...]]:
-        """What the next pass processes of prompts, and the requests whose prompts end in it."""
+        """Chunks of prompts in the next pass, and the requests whose prompts end in it."""
         room = self.batching.token_budget
         if self.batching.prefill != "priority":
             room = max(LEAST_CHUNK, room - running * self._variant.queries)
@@ -252,7 +252,7 @@ class Replica:
         return tuple(chunks), tuple(ended)
 
     def _first_lookups(self, variant: Variant, ended: tuple[int, ...]) -> tuple[bool, ...]:
-        """Whether each new request misses in the speculation cache; none where nothing is cached."""
+        """Say whether each new request misses in the speculation cache; none where nothing is cached."""
         if not variant.caches:
             return (False,) * len(ended)
         if self.batching.first_speculation == "miss":
@@ -317,7 +317,7 @@ class Replica:
         return True
 
     def _fits(self, variant: Variant, tokens: int | None = None) -> bool:
-        """What is held fits, and a sequence of ``tokens`` more."""
+        """Say whether what is held fits, and a sequence of ``tokens`` more."""
         if self._surely_fits(variant, tokens is not None, tokens or 0):
             return True
         return all(
@@ -325,7 +325,7 @@ class Replica:
         )
 
     def blocks_in_use(self, more: int | None = None) -> list[int]:
-        """By ledger, with a sequence of ``more`` tokens where asked for."""
+        """Blocks in use by ledger, with a sequence of ``more`` tokens where asked for."""
         cached = (self._total - self._left)[: self._running]
         prompts = [prompt[2] for prompt in self._prefilling] + ([] if more is None else [more])
         every = np.concatenate([cached, np.array(prompts, dtype=np.int64)])
@@ -364,7 +364,7 @@ class Replica:
             self._settled_at = -1
 
     def _choose(self, running: int) -> None:
-        """What the policy wants for what runs; another strategy starts as new requests do."""
+        """Choose what the policy wants for what runs; another strategy starts as new requests do."""
         counted = self._scheduled if self.policy.counts_scheduled else running
         if counted == self._settled_at:
             return

@@ -1,4 +1,4 @@
-"""How many replicas share the requests."""
+"""Replicas that share the requests, and their number."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Fleet(OptionRecord):
             raise InputError(f"--draft-pool {pool}: {replicas} replicas cannot share {pool} drafts evenly")
 
     def targets(self, given: int | None) -> int | None:
-        """How many replicas share a draft, for which ``--targets`` may be given; None where nobody says.
+        """Number of replicas that share a draft, for which ``--targets`` may be given; None where nobody says.
 
         Raises
         ------

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def request_rows(run: Run) -> pa.Table:
-    """When each came, what it asked, which replica had it, its times (ms; null where it has none), its rounds, look-ups
-    that could not hit, and how often it was preempted.
+    """Rows of requests: when each came, what it asked, its replica, its times (ms; null where it has none), its
+    rounds, look-ups that could not hit, and how often it was preempted.
     """
     import pyarrow as pa
 

@@ -120,7 +120,7 @@ class RoundTable:
         self.queries = max(self._prompts.queries.values())
 
     def beside_a_draft_of(self, other: RoundTable) -> RoundTable:
-        """The same rounds, with prompts processed by another one's draft too, which is idle otherwise."""
+        """Copy the table with prompts processed by another one's draft too, which is idle otherwise."""
         prompts, made = other._prompts, copy(self)
         if prompts.draft is not None:
             first = (next(iter(self._prompts.queries)),)
@@ -153,7 +153,7 @@ class RoundTable:
         return float(sum(self._strategy.parts(seconds, self._happened[bits]).values()))
 
     def drafting_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
-        """For how long a round needs a draft's own device: to draft, for prompts, and for the fallback of a miss."""
+        """Seconds of a draft's own device in a round: to draft, for prompts, and for the fallback of a miss."""
         prompts = self._prompts
         if not prompts.apart:
             return 0.0
@@ -162,7 +162,7 @@ class RoundTable:
         return busy_s if service is None else busy_s + float(service.busy_s)
 
     def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
-        """What a round's time went to, in the order of its parts; they sum to ``round_s``."""
+        """Parts of a round's time, in their order; they sum to ``round_s``."""
         chunks = (Chunk(prompt_tokens),) if prompt_tokens else ()
         seconds = self._with_prompts(batch, float(self._anchor), chunks)
         parts = {n: float(s) for n, s in self._strategy.parts(seconds, self._happened[bits]).items() if s}
@@ -258,7 +258,7 @@ class RoundTable:
         return seconds
 
     def _off_anchor(self, batch: int, at: int) -> dict[str, float]:
-        """What the anchor's steps take, and what another context adds: products are the same in both, so that it is
+        """Seconds of the anchor's steps, and what another context adds: products are the same in both, so that it is
         attention's alone, which is smooth over the batch and worked out at fewer of them.
         """
         low, high, share = _neighbours(batch, _CONTEXT_BATCHES)
@@ -286,7 +286,7 @@ class RoundTable:
         return {name: s + more * slope for name, s, slope in steps}
 
     def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
-        """By the bits, seconds at a node and by how much they grow with every token from there to the next one."""
+        """Lines by the bits: seconds at a node, and their growth with every token from there to the next one."""
         low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
         lines = []
         for happened in self._happened:

@@ -79,7 +79,7 @@ class Point:
 
     @property
     def switching(self) -> Pace:
-        """Of the schedule."""
+        """Pace of the schedule."""
         if AUTO in self.metrics:
             return Pace.of_run(self.metrics[AUTO])
         return Pace.of_closed_form(self.closed[AUTO])
@@ -216,7 +216,7 @@ class _Asked:
     hears_needs: Callable[[Needs], None]
 
     def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
-        """At each of the rates, and beyond which a queue grows without end."""
+        """Serve at each of the rates, and find beyond which a queue grows without end."""
         policies, fleet, searched = self.policies, self.how.fleet, self.goal.searched
         sides = {name: self._side(name, policy) for name, policy in policies.by_name.items()}
         sharings = {name: side.sharing for name, side in sides.items()}
@@ -277,7 +277,7 @@ class _Asked:
         self.hears_needs(said)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
-        """Of each fixed K by the closed form."""
+        """TPOT of each fixed K by the closed form."""
         if rate is None:
             return {}
         a_replica = rate / self.how.fleet.replicas
@@ -285,7 +285,7 @@ class _Asked:
 
     @cached_property
     def _fixed_sharings(self) -> Mapping[int, Sharing]:
-        """Of each fixed K, which no rate changes."""
+        """Sharing of each fixed K, which no rate changes."""
         return {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
 
     def _side(self, name: str, policy: Policy) -> Side:
@@ -323,7 +323,7 @@ def _check_shared(targets: int | None, policies: Policies) -> None:
 
 
 def _warnings(policies: Policies, workload: Workload, batching: Batching) -> list[str]:
-    """Those of decoding, and of the longest part of a prompt that a pass takes."""
+    """Warnings of decoding, and of the longest part of a prompt that a pass takes."""
     site = policies.configuration.site
     if batching.prefill == "none" or site is None:
         return policies.configuration.warnings
@@ -333,7 +333,7 @@ def _warnings(policies: Policies, workload: Workload, batching: Batching) -> lis
 
 
 def _run_of(k: int) -> str:
-    """What the run of a fixed K is kept by."""
+    """Key of a fixed K's run."""
     return f"K {k}"
 
 
@@ -348,7 +348,7 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
 
 
 def _crossings(subject: str, sides: Mapping[str, Side], policies: Policies) -> list[Crossing]:
-    """Of the subject with each rival, and GPU for GPU too where they have not as many."""
+    """Crossings of the subject with each rival, and GPU for GPU too where they have not as many."""
     return [
         crossing(sides[subject], sides[name], basis)
         for name in _rivals(subject, policies)

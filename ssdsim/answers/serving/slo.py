@@ -59,7 +59,7 @@ class Slo:
         return Slo(bounds, tuple(assumed))
 
     def good(self, metrics_ms: Mapping[str, Array]) -> NDArray[np.bool_]:
-        """Whether each request keeps all bounds; what is not defined of a request (TPOT of one token) counts as 0."""
+        """Say which requests keep all bounds; what is not defined of a request (TPOT of one token) counts as 0."""
         kept = [np.nan_to_num(metrics_ms[name], nan=0.0) <= bound for name, bound in self.bounds_ms.items()]
         return np.asarray(np.logical_and.reduce(kept))
 
@@ -101,7 +101,7 @@ class OfSlo(Kind):
 
 @record
 class Goal(OptionRecord):
-    """What a good request keeps; with ``capacity`` the highest rate at which enough do is searched.
+    """Goal of good requests: their bounds; with ``capacity`` the highest rate at which enough do is searched.
 
     Raises
     ------

@@ -14,7 +14,7 @@ _FEW = 1000  # requests below which a p99 rests on fewer than ten of them
 
 
 def warm_up(values: Array, group: int = 5) -> int:
-    """How many of the first values are the start of a run: MSER-5 (White, 1997), at most half of them.
+    """Count how many of the first values are the start of a run: MSER-5 (White, 1997), at most half of them.
 
     The cut that leaves the mean of the rest, in groups of five, with the smallest standard error.
     """
@@ -29,7 +29,7 @@ def warm_up(values: Array, group: int = 5) -> int:
 
 
 def mean(values: Array) -> Measured:
-    """With the interval of batch means, which are taken in the order of the values."""
+    """Mean with the interval of batch means, which are taken in the order of the values."""
     middle = float(values.mean())
     if values.size < 2 * _BATCHES:
         return Measured(middle, np.nan, np.nan)
@@ -39,7 +39,7 @@ def mean(values: Array) -> Measured:
 
 
 def percentile(values: Array, percent: float) -> Measured:
-    """With the interval of order statistics.
+    """Percentile with the interval of order statistics.
 
     Neighbours are alike, so a share of values below the percentile varies more than that of independent ones: by how
     much, batches of values in their order tell.
@@ -69,7 +69,7 @@ class Summary:
 
 
 def summary(values: Array, percents: tuple[int, ...] = (50, 90, 99)) -> Summary | None:
-    """Of the values that are defined; None of none."""
+    """Sum up the values that are defined; None of none."""
     values = values[np.isfinite(values)]
     if not values.size:
         return None
@@ -77,7 +77,7 @@ def summary(values: Array, percents: tuple[int, ...] = (50, 90, 99)) -> Summary 
 
 
 def weighted_percentile(values: Array, weights: Array, percent: float) -> float:
-    """Of values that stand for ``weights`` each."""
+    """Percentile of values that stand for ``weights`` each."""
     order = np.argsort(values)
     share = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(share, percent / 100.0 * share[-1])])

@@ -54,7 +54,7 @@ class ThroughputAware:
         self._rounds = 0  # since the last decision
 
     def k(self, batch: int) -> int:
-        """Of the next round of so many sequences."""
+        """K of the next round of so many sequences."""
         if self._rounds >= _EVERY:
             self._rounds = 0
             if all(len(rates) == _WINDOW for rates in self._accepted[: self._k]):

@@ -20,7 +20,7 @@ from ssdsim.scenario.typed_options import SharedOptions
 
 
 class ServeOptions(SharedOptions, total=False):
-    """Which requests come, who serves them, how batches are made, what is good, who works; and a scenario."""
+    """Options of ``serve``: requests, who serves them, batches, what is good, who works; and a scenario."""
 
     rate: float | Sequence[float]
     """requests a second; a list or range sweeps; inf: all at once"""

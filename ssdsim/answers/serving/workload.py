@@ -72,13 +72,13 @@ class Workload:
         return float((self.input_tokens * out + out * out / 2.0).sum() / out.sum())
 
     def at_rate(self, rate: float) -> Workload:
-        """The same requests in the same pattern, so many a second (all at once where infinite)."""
+        """Copy it with so many requests a second in the same pattern (all at once where infinite)."""
         if not np.isfinite(rate):
             return replace(self, arrival_s=np.zeros(self.requests))
         return self.faster(rate / self.rate) if np.isfinite(self.rate) else self
 
     def of(self, requests: int) -> Workload:
-        """As many requests, of which those that are here are the first, at the same rate."""
+        """Draw as many requests, of which those that are here are the first, at the same rate."""
         assert self.made is not None
         return replace(self.made(requests).at_rate(self.rate), made=self.made)
 
@@ -92,7 +92,7 @@ class Workload:
         return replace(self, arrival_s=self.arrival_s / factor)
 
     def described(self) -> dict[str, Any]:
-        """What the JSON says of it."""
+        """Record of it in the JSON."""
 
         def of(lengths: Whole) -> dict[str, float]:
             statistics = {"mean": float(lengths.mean()), "cv": float(lengths.std() / lengths.mean())}

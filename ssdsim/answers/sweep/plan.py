@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 @record
 class Plan:
-    """What to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
+    """Plan of what to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
 
     options: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
@@ -90,7 +90,7 @@ class Plan:
         return tuple(strategy.name for strategy in strategies.ALL if strategy.name in asked)
 
     def named(self) -> list[Any]:
-        """What the options that may name files name."""
+        """Values of the options that may name files."""
         return [value for name in files() for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[Part]:
@@ -116,7 +116,7 @@ class Plan:
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        """Which goes from part to part with what it has learnt."""
+        """Evaluator, which goes from part to part with what it has learnt."""
         return Evaluator()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ class Plan:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def is_of(self, table: pa.Table) -> bool:
-        """Whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
+        """Say whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
         numbers = [name for name in number_columns(self) if name not in self.grid]
         floats = [name for name in table.column_names if table.schema.field(name).type == pa.float64()]
         words = {f"effective_{name}" if name in self.grid else name for name in named.texts(self.strategies)}
@@ -202,7 +202,7 @@ def all_as_configured(points: GridPart) -> Asked:
 
 
 def _budgeted(names: Collection[str]) -> bool:
-    """Whether F, beside a hit rate, says how much the draft has to do."""
+    """Say whether F, beside a hit rate, says how much the draft has to do."""
     return {"p_hit", "f"} <= set(names) and not {"budget", "t_sd"} & set(names)
 
 

@@ -41,7 +41,7 @@ class Drafted(Protocol):
 
 @record
 class StaticTree:
-    """The same tree in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
+    """Tree that is the same in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
 
     tree: Tree
 
