@@ -101,17 +101,8 @@ class Words(Axis):
         return self.words
 
 
-class Neighbours(Axis):
-    """Numbers of which those next to the best are tried."""
-
-    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
-        """Values at ``top``, and one up and down."""
-        same: int = top[self.option]
-        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
-
-
 @record(kw_only=True)
-class Numbers(Neighbours):
+class Numbers(Axis):
     """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
 
     most: int
@@ -125,6 +116,12 @@ class Numbers(Neighbours):
         if len(numbers) <= _FEW:
             return numbers
         return [numbers[n * (n + 3) // 2] for n in range(len(numbers)) if n * (n + 3) // 2 < len(numbers)]
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values at ``top``, and the next ones up and down of those that are possible."""
+        numbers = values or ()
+        at = numbers.index(top[self.option])
+        return numbers[max(0, at - 1) : at + 2]
 
 
 @record(kw_only=True)
@@ -180,7 +177,7 @@ class ExpertGroups(Axis):
         return sorted({1, before[TARGET.option]}) if values is None else values
 
 
-class DraftDevices(Neighbours):
+class DraftDevices(Axis):
     """Numbers of devices beside those of the target."""
 
     def possible(self, scope: Scope) -> Values:
@@ -191,6 +188,11 @@ class DraftDevices(Neighbours):
         numbers = values or ()
         everything = numbers == tuple(range(1, len(numbers) + 1))
         return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values at ``top``, and one up and down."""
+        same: int = top[self.option]
+        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
 
 
 def _spaced(same: float, step: float) -> Iterable[int]:
