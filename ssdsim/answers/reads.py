@@ -41,9 +41,6 @@ def check_owners(given: Mapping[str, Any]) -> None:
         chooser, theirs = owned
         if not any(owner == each or owner in each for owner in theirs for each in _chosen(said, chooser)):
             raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(theirs)}")
-    asked = dict.fromkeys(name for names in _chosen(said, "strategies") for name in names)
-    if "drafter" in said and not any(strategies.ALL.named(name).drafts for name in asked):
-        raise InputError(f"--drafter has no effect with --strategies {','.join(asked)}: nothing drafts")
 
 
 def _chosen(said: Mapping[str, Any], chooser: str) -> list[Any]:

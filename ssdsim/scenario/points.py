@@ -32,7 +32,7 @@ from ssdsim.scenario.drafting import (
 from ssdsim.scenario.given import Asked, of_points, possible
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.measured_pair import settle_pair, token_warnings
-from ssdsim.scenario.options import members
+from ssdsim.scenario.options import DEFAULTS, members
 from ssdsim.scenario.place import drafting_of, settle_spread, site_of
 from ssdsim.scenario.price import Priced, price
 from ssdsim.scenario.remembered import Found, Made, Remembered, Written, settle_all
@@ -57,9 +57,11 @@ def completed(settings: Settings) -> None:
 
 
 def sides_of(settings: Settings) -> Sides:
-    """Whom the options name."""
+    """Whom the options name; where nothing drafts, no drafter is asked for."""
     names = settings["strategies"]
-    return Sides(names, subject_among(names, settings["subject"]), drafters.ALL.named(settings["drafter"]))
+    drafts = any(strategies.ALL.named(name).drafts for name in names)
+    drafter = drafters.ALL.named(settings["drafter"] if drafts else DEFAULTS["drafter"])
+    return Sides(names, subject_among(names, settings["subject"]), drafter)
 
 
 def subject_among(names: Sequence[str], asked: str | None) -> str:
