@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from ssdsim.speculation.trees.shape import Tree
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import cache_reader
 from ssdsim.transformer.operations import Attention, Gemm
+from tests.strategies.checks import deviation, deviations_are_chance
 
 EIGHT_B: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "alpha": 0.7}
 BOTH = pytest.mark.parametrize("drafter", ["glide", "longspec"])
@@ -195,6 +199,46 @@ def test_widths_are_given_in_place_of_another_tree() -> None:
         _sd("model", "tree", tree_widths=[2, 2], tree_nodes=4)
     with pytest.raises(InputError, match="--tree-expanded"):
         _sd("model", "tree", tree_expanded=1)
+
+
+SHARES = (0.6, 0.2, 0.1, 0.05)  # P(right) of the guesses of a token, by rank
+
+
+@cache  # the engines are held against the same loops
+def literal(siblings: int, widths: tuple[int, ...], b: int, seed: int) -> tuple[float, float]:
+    """Tokens a round and their standard error: the target's tokens drawn one by one, and looked for in the tree.
+
+    CaPE's tree has the likeliest path and ``siblings`` of its nodes; LongSpec's the likeliest of each level.
+    """
+    rng, levels = np.random.default_rng(seed), [[()]]
+    for width in widths:
+        grown = [(*path, rank) for path in levels[-1][: 1 if siblings else None] for rank in range(len(SHARES))]
+        levels.append(sorted(grown, key=lambda path: -math.prod(SHARES[rank] for rank in path))[:width])
+    nodes = {path for level in levels for path in level}
+    made = []
+    for _ in range(6_000 * b):
+        path: tuple[int, ...] = ()
+        while path in nodes:
+            path += (int(np.searchsorted(np.cumsum(SHARES), rng.random())),)
+        made.append(len(path))
+    return float(np.mean(made)), float(np.std(made, ddof=1) / math.sqrt(len(made)))
+
+
+TREES = {("glide", 2): (3,) * 5, ("glide", 3): (4,) * 8, ("longspec", 0): (4, 16, 16, 16, 16)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
+def test_their_rates_are_those_of_a_literal_loop(engine: Any) -> None:
+    off = []
+    for seed, ((drafter, siblings), b) in enumerate(product(TREES, (1, 4))):
+        widths = TREES[drafter, siblings]
+        options = {"tree_widths": list(widths), "tree_ranks": list(SHARES), "b": b}
+        case = _sd(drafter, "tree", **options, **({"tree_expanded": 1} if siblings else {}))
+        tokens, error = literal(siblings, widths, b, seed)
+        a_round = b / sum(float(seconds) for seconds in case.seconds.values())
+        off.append(deviation(case, engine, tokens * a_round, error * a_round, rounds=3_000))
+    deviations_are_chance(off)
 
 
 LONGSPEC = [  # tokens a round and times AR at temperature 0: arXiv 2502.17421, table 1, GovReport and RepoBench-P
