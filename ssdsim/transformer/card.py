@@ -202,11 +202,18 @@ class Transformer(Card):
         return self.mlp_matrices * (self.experts.latent_width or self.hidden_size) * self.experts.width
 
     @property
-    def latent_projections(self) -> int:
-        """Weights before and after experts that work on fewer values; every device has them whole."""
-        return (
-            0 if self.experts is None else 2 * self.expert_layers * self.hidden_size * (self.experts.latent_width or 0)
-        )
+    def whole_parameters(self) -> dict[str, int]:
+        """Weights that every device has whole, by part: what makes latents, narrows experts' input, joins a head's."""
+        hidden, latent = self.hidden_size, self.latent
+        made = 0 if latent is None else latent.cached + (latent.query_rank or 0)
+        joined = 0 if self.head is None else self.head.fused(hidden)
+        return {"attention": self.attention_layers * hidden * made, "mlp": self._around_experts + hidden * joined}
+
+    @property
+    def _around_experts(self) -> int:
+        """Weights before and after experts that work on fewer values."""
+        width = 0 if self.experts is None else self.experts.latent_width or 0
+        return 2 * self.expert_layers * self.hidden_size * width
 
     @property
     def mlp_matrices(self) -> int:
@@ -235,7 +242,7 @@ class Transformer(Card):
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
             shared = self.mlp_matrices * self.experts.shared_width
-            by_part["mlp"] += self.expert_layers * self.hidden_size * shared + self.latent_projections
+            by_part["mlp"] += self.expert_layers * self.hidden_size * shared + self._around_experts
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
             small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
             by_part["activations"] += self.expert_layers * small * self.hidden_size
@@ -346,7 +353,7 @@ class Transformer(Card):
 def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
     by_format: dict[tuple[str, int], int] = defaultdict(int)
     for part, count in card.parameters_by_part.items():
-        kept, whole = precision.of(part), card.latent_projections if part == "mlp" else 0
+        kept, whole = precision.of(part), card.whole_parameters.get(part, 0)
         by_format[kept, 1] += whole
         by_format[kept, experts_on if part == "experts" else tp] += count - whole
     return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))

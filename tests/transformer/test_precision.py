@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.transformer.card import Weights, transformer_shaped
+from ssdsim.transformer.card import Transformer, Weights, transformer_shaped
 from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.heads import eagle_head
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     DTYPES,
@@ -45,8 +46,9 @@ def test_plain_attention_moves_what_it_always_did(batch: int, context: int, head
 @given(name=names, tp=st.sampled_from([1, 2, 4, 7]), dtype=plain)
 def test_a_plain_model_weighs_what_it_always_did(name: str, tp: int, dtype: str) -> None:
     card = find_transformer(name)
-    shared = -(-(card.parameters - card.latent_projections) // tp)
-    assert card.weight_bytes(tp, dtype) == (shared + card.latent_projections) * DTYPE_BYTES[dtype]
+    whole = sum(card.whole_parameters.values())
+    shared = -(-(card.parameters - whole) // tp)
+    assert card.weight_bytes(tp, dtype) == (shared + whole) * DTYPE_BYTES[dtype]
     assert card.weight_bytes(tp) == card.weight_bytes(tp, card.dtype)
 
 
@@ -170,3 +172,19 @@ def test_unknown_formats_are_refused() -> None:
         forward_pass(card, batch=1, context=1, dtype="float9")
     with pytest.raises(InputError, match="dtype of the cache 'nvfp4'"):
         forward_pass(card, batch=1, context=1, kv_dtype="nvfp4")
+
+
+def test_what_makes_latents_lies_on_every_device_whole() -> None:
+    """As engines load it, and as it is run: a shard of DeepSeek R1's ``qkv_down`` has all its rows."""
+    card = find_transformer("deepseek-r1")
+    made = 61 * 7168 * (512 + 64 + 1536)
+    assert card.whole_parameters == {"attention": made, "mlp": 0}
+    assert 61 * run_of(card)["qkv_down"] == made
+    head = eagle_head(find_transformer("llama-3.1-8b"))
+    assert head.whole_parameters == {"attention": 0, "mlp": run_of(head)["fc"]}
+
+
+def run_of(card: Transformer) -> dict[str, int]:
+    """Weights of a device's matrices, of eight that share the model."""
+    counted = forward_pass(card, batch=1, tp=8, context=64).counted()
+    return {op.name: op.n * op.k for op, _ in counted if isinstance(op, Gemm)}
