@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -78,6 +79,11 @@ class Workers(OptionRecord):
         if self.cluster is not None and self.jobs != 1:
             raise InputError("--jobs has no effect with --cluster (its workers do the work)")
 
+    @property
+    def at_once(self) -> int:
+        """Pieces that ``jobs`` work at beside each other on this machine; none where a cluster does."""
+        return 0 if self.cluster is not None else self.jobs if self.jobs > 0 else os.cpu_count() or 1
+
     def each(
         self,
         run: Callable[..., tuple[int, T]],
@@ -142,13 +148,25 @@ def _piece(work: Work, run: Callable[..., T], number: int) -> T:
     return run(*work[number])
 
 
+def _begin(parent: int) -> None:
+    """Have a process end with its parent, and keep what it remembers.
+
+    Loky takes what grows by 300 MB for a leak and has the process leave. What it learnt is lost then; and where two
+    leave at once while work is sent, all wait for ever.
+    """
+    from joblib.externals.loky import process_executor
+
+    end_with(parent)
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
+
+
 def _in_processes(run: Callable[..., T], work: Work, jobs: int) -> Iterator[T]:
     from joblib import Parallel, delayed, effective_n_jobs
 
     processes = min(effective_n_jobs(jobs), len(work))
     tasks = (delayed(run_with)(run, *arguments) for arguments in with_shared(work))
     try:
-        own = {"initializer": end_with, "initargs": (os.getpid(),)}
+        own = {"initializer": _begin, "initargs": (os.getpid(),)}
         yield from Parallel(n_jobs=processes, backend="loky", return_as="generator_unordered", **own)(tasks)
     except BrokenProcessPool:
         raise InputError(f"{_DIED}; try fewer --jobs") from None
