@@ -76,7 +76,7 @@ def test_it_chooses_what_the_rule_of_its_source_chooses_while_batches_come_and_g
         assert own.k(batch) == k
         chosen.add(k)
         accepted = (rng.random((batch, k)) < alpha).cumprod(axis=1).sum(axis=1)
-        own.heard(accepted)
+        own.heard(accepted, k)
         literal.heard(batch, float(accepted.mean()))
     assert len(chosen) > 2
 
@@ -91,7 +91,7 @@ def test_the_printed_shares_of_rounds_of_one_sequence(alpha: float, printed: dic
     for _ in range(40_000):
         k = tiers.k(1)
         used[k] += 1
-        tiers.heard((rng.random((1, k)) < alpha).cumprod(axis=1).sum(axis=1))
+        tiers.heard((rng.random((1, k)) < alpha).cumprod(axis=1).sum(axis=1), k)
     for k, share in printed.items():
         assert used[k] / 40_000 == pytest.approx(share, abs=0.015)
 
@@ -108,7 +108,7 @@ def test_where_little_is_accepted_every_second_five_rounds_draft_to_see_whether_
     tiers, ks = EmaTiers(), []
     for _ in range(60):
         ks.append(tiers.k(16))
-        tiers.heard(np.full(16, 0.1 * ks[-1]))
+        tiers.heard(np.full(16, 0.1 * ks[-1]), ks[-1])
     assert ks[-20:] == [0] * 5 + [1] * 5 + [0] * 5 + [1] * 5 or ks[-20:] == [1] * 5 + [0] * 5 + [1] * 5 + [0] * 5
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from ssdsim.answers.serving import needs as of_needs
@@ -11,6 +14,7 @@ from ssdsim.answers.serving.measuring import How, run
 from ssdsim.answers.serving.needs import needs
 from ssdsim.answers.serving.serve import serve
 from ssdsim.base.errors import InputError
+from ssdsim.runs.serving_folder import opened_for_serving
 from tests.serving.sample_runs import SMALL, policies_of, requests
 
 
@@ -24,7 +28,7 @@ def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
     load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
     policies = policies_of(load, how.batching, **SMALL, strategies="ar,sd").by_name
-    said = needs(policies, 3, load, how)
+    said = needs({name: (policy, 3) for name, policy in policies.items()}, load, how)
     assert said is not None
     assert said.runs == 6
     assert said.core_s > 0.0
@@ -35,7 +39,8 @@ def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
 
 def test_short_runs_are_not_measured_before() -> None:
     load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
-    assert needs(policies_of(load, how.batching, **SMALL).by_name, 1, load, how) is None
+    policies = policies_of(load, how.batching, **SMALL).by_name
+    assert needs({name: (policy, 1) for name, policy in policies.items()}, load, how) is None
 
 
 @pytest.mark.usefixtures("short_is_long")
@@ -46,6 +51,18 @@ def test_what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on(monkeyp
     assert "\n" not in str(e.value)
     assert "--requests" in str(e.value)
     serve(rate=4.0, requests=400, strategies="ar", engine="closed", **SMALL)
+
+
+@pytest.mark.usefixtures("short_is_long")
+def test_runs_that_were_kept_need_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with every run was refused for memory that nothing would take."""
+    given: dict[str, Any] = {"rate": 4.0, "requests": 400, "strategies": "ar", **SMALL}
+    with opened_for_serving(tmp_path) as folder:
+        serve(**given, folder=folder)
+        monkeypatch.setattr(of_serve, "free_memory_bytes", lambda: 10_000)
+        serve(**given, folder=folder)
+        with pytest.raises(InputError, match="are free: give fewer"):
+            serve(**given, folder=folder, seed=1)
 
 
 @pytest.mark.parametrize("how", [{"rate": 4.0}, {"concurrency": 4}, {"rate": 4.0, "replicas": 2}])

@@ -78,7 +78,7 @@ def test_it_chooses_what_the_rule_of_its_source_chooses_while_texts_and_batches_
         assert own.k(batch) == k
         chosen.add(k)
         accepted = (rng.random((batch, k)) < alpha).cumprod(axis=1).sum(axis=1)
-        own.heard(accepted)
+        own.heard(accepted, k)
         literal.heard(accepted.tolist())
     assert len(chosen) > 2
 
@@ -87,7 +87,7 @@ def test_no_position_was_ever_right() -> None:
     """The series goes on from nothing."""
     own = ThroughputAware(lambda _batch, k: 1.0 + 0.1 * k)
     for _ in range(200):
-        own.heard(np.zeros(4, dtype=int))
+        own.heard(np.zeros(4, dtype=int), own.k(4))
         assert own.k(4) in KS
     assert own.k(4) == 1
 
@@ -124,7 +124,7 @@ def _long_run(alpha: float, batch: int, cost_s: Any) -> list[int]:
     own, rng, ks = ThroughputAware(cost_s), np.random.default_rng(7), []
     for _ in range(2_000):
         ks.append(own.k(batch))
-        own.heard((rng.random((batch, ks[-1])) < alpha).cumprod(axis=1).sum(axis=1))
+        own.heard((rng.random((batch, ks[-1])) < alpha).cumprod(axis=1).sum(axis=1), ks[-1])
     return ks
 
 

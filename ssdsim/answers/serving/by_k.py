@@ -106,7 +106,7 @@ def _usual_k(steering: Steering, batch: int, accepted: Mapping[int, Array]) -> i
     for _ in range(_ROUNDS):
         k = steering.k(batch)
         used[k] += 1
-        steering.heard(accepted[k].searchsorted(rng.random(batch)).astype(float))
+        steering.heard(accepted[k].searchsorted(rng.random(batch)).astype(float), k)
     return used.most_common(1)[0][0]
 
 

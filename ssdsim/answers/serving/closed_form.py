@@ -137,7 +137,7 @@ class Served:
 def sharing(
     policy: Policy, workload: Workload, batching: Batching, errors: TimingErrors | None = None
 ) -> tuple[Sharing, Sharing | None, Sharing | None]:
-    """Share a policy between a workload's mean requests; the same under draws of all that is not known; and over the
+    """Sharing of a policy by a workload's mean requests; the same under draws of all that is not known; and over the
     ranges of tokens with timings as they are predicted, where it has any.
 
     Rates between the batches that are worked out (25 % apart) are interpolated.

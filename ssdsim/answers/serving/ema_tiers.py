@@ -85,7 +85,7 @@ class EmaTiers:
         """K of the next round of so many sequences."""
         return self._of(batch).k
 
-    def heard(self, accepted: Array) -> bool:
+    def heard(self, accepted: Array, _k: int) -> bool:
         """Drafted tokens of each sequence that were accepted in a round; whether K moved."""
         return self._of(accepted.size).heard(float(np.add.reduce(accepted)) / accepted.size)
 

@@ -86,7 +86,7 @@ class Run:
 
 
 def _waited(columns: Array) -> Array:
-    """Passes of each round since the last one that decodes, during which sequences stood still."""
+    """Seconds of passes since the last round that decodes, during which sequences stood still, of each round."""
     decodes = columns[2] > 0
     still_s = np.cumsum((columns[1] - columns[0]) * (columns[7] > 0))
     last = np.maximum.accumulate(np.where(decodes, np.arange(decodes.size), -1))

@@ -35,7 +35,7 @@ def simulate(
 
 
 def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
-    """Run replicas of a policy; what they leave behind."""
+    """Record of what replicas of a policy did."""
     return Run(
         workload=workload,
         requests=requests,

@@ -27,15 +27,17 @@ class Needs:
     memory_bytes: float
 
 
-def needs(policies: Mapping[str, Policy], runs_each: int, load: Workload, how: How) -> Needs | None:
-    """Needs of so many runs of each policy at a load, by the pace of its first requests; None of short ones."""
-    runs, tokens = runs_each * len(policies), int(load.output_tokens.sum())
+def needs(policies: Mapping[str, tuple[Policy, int]], load: Workload, how: How) -> Needs | None:
+    """Needs of policies, with the number of their runs, at a load, by the pace of its first requests; None of short
+    ones.
+    """
+    runs, tokens = sum(times for _, times in policies.values()), int(load.output_tokens.sum())
     first = load.first(max(_FIRST * how.fleet.replicas, 2 * (load.concurrency or 0)))
     if runs * tokens < _LONG or 2 * first.requests > load.requests:
         return None
     times = tokens / float(first.output_tokens.sum())
     core_s, rounds = 0.0, 0
-    for policy in policies.values():
+    for policy, runs_each in policies.values():
         run(policy, first, how)  # works out its prices, which no later run does again
         start_s = process_time()
         made = run(policy, first, how)

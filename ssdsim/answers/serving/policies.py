@@ -254,7 +254,9 @@ def _fastest(
 def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables: PromptTables) -> Variant:
     assert cell.strategy is not None
     turned = {name: value for name, value in cell.settings.items() if name in ALL}
-    pauses = turned.get("k") == 0  # of a schedule by a policy of K: a draft that only keeps its cache ready
+    pauses = (
+        cell.strategy == "sd" and turned.get("k") == 0
+    )  # of a schedule by a policy of K: a draft that only keeps its cache ready
     if pauses:
         turned["k"] = 1
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}

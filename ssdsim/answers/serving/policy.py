@@ -25,8 +25,8 @@ class Steering(Protocol):
     def k(self, batch: int) -> int:
         """K of the next round of so many sequences."""
 
-    def heard(self, accepted: Array) -> bool:
-        """Drafted tokens of each sequence that were accepted in a round; whether K may be another now."""
+    def heard(self, accepted: Array, k: int) -> bool:
+        """Drafted tokens of each sequence that were accepted in a round of K; whether K may be another now."""
 
 
 class Variant:

@@ -360,7 +360,7 @@ class Replica:
     def _steer(self, tokens: np.ndarray) -> None:
         """Tell what was accepted: of each sequence's tokens all but the last."""
         assert self._steering is not None
-        if self._steering.heard(tokens - 1):
+        if self._steering.heard(tokens - 1, self._variant.k):
             self._settled_at = -1
 
     def _choose(self, running: int) -> None:

@@ -20,7 +20,7 @@ from ssdsim.answers.serving.crossing import Crossing, Side, crossing
 from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.kept import Kept
 from ssdsim.answers.serving.load import Load
-from ssdsim.answers.serving.measuring import How, capacities, lines, runs
+from ssdsim.answers.serving.measuring import How, capacities, key_of, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.needs import Needs, needs
 from ssdsim.answers.serving.pace import Pace
@@ -263,21 +263,31 @@ class _Asked:
 
     def _check_needs(self, policies: Mapping[str, Policy], loads: Sequence[Workload]) -> None:
         """Raise :class:`InputError` where a run needs more memory than is free; tell what long ones take."""
-        runs_each = len(loads) + (MOST_RUNS if self.goal.capacity else 0)
-        said = needs(policies, runs_each, loads[0] if loads else self.workload, self.how)
+        counted = {}
+        for name, policy in policies.items():
+            new = [
+                load
+                for load in loads
+                if self.kept is None or self.kept.of(key_of(name, load, self.how), Metrics) is None
+            ]
+            searching = MOST_RUNS if self.goal.capacity and name in self.policies.by_name else 0
+            if new or searching:
+                counted[name] = policy, len(new) + searching
+        said = needs(counted, loads[0] if loads else self.workload, self.how)
         if said is None:
             return
-        free = free_memory_bytes()
-        if said.memory_bytes > free:
+        at_once, free = min(self.workers.at_once, said.runs), free_memory_bytes()
+        if said.memory_bytes * at_once > free:
+            beside = f", {at_once} at once" if at_once > 1 else ""
             raise InputError(
-                f"a run of {said.load.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB, and "
+                f"a run of {said.load.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB{beside}, and "
                 f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
                 "--engine closed, which runs nothing"
             )
         self.hears_needs(said)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
-        """TPOT of each fixed K by the closed form."""
+        """Pace of each fixed K by the closed form."""
         if rate is None:
             return {}
         a_replica = rate / self.how.fleet.replicas

@@ -63,9 +63,9 @@ class ThroughputAware:
                     rates.clear()
         return self._k
 
-    def heard(self, accepted: Array) -> bool:
-        """Drafted tokens of each sequence that were accepted in a round; whether the next one decides."""
-        for position, rates in enumerate(self._accepted[: self._k]):
+    def heard(self, accepted: Array, k: int) -> bool:
+        """Drafted tokens of each sequence that were accepted in a round of K; whether the next one decides."""
+        for position, rates in enumerate(self._accepted[:k]):
             rates.append(np.count_nonzero(accepted > position) / accepted.size)
         self._rounds += 1
         return self._rounds >= _EVERY
