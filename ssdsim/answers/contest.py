@@ -11,7 +11,7 @@ from ssdsim.base.intervals import Draws, Interval, bounds_95, median
 from ssdsim.base.record import record
 from ssdsim.scenario.many import Drawn
 
-DECIDED = 0.95  # the probability of a sign from which on it is said; below it a verdict is "undecided"
+DECIDED = 0.95  # the least probability at which a sign is said; below it a verdict is "undecided"
 
 OPEN = "the timings' errors leave open who is faster"
 

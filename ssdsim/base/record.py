@@ -32,21 +32,22 @@ def record(cls: Any = None, /, *, kw_only: bool = False, slots: bool = False) ->
     return made if cls is None else made(cls)
 
 
-def _compared(cls: Any) -> Callable[[Any], tuple[Any, ...]]:
-    names = [each.name for each in fields(cls) if each.compare]
+def _values(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     if len(names) > 1:
         return attrgetter(*names)
     return lambda self: tuple(getattr(self, name) for name in names)  # attrgetter of one gives no tuple
 
 
 def _methods(cls: Any) -> dict[str, Callable[..., Any]]:
-    values = _compared(cls)
+    compared = [each for each in fields(cls) if each.compare]
+    values = _values([each.name for each in compared])
+    of_hash = _values([each.name for each in compared if each.hash is not False])
 
     def equals(self: Any, other: object) -> Any:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
     def hashed(self: Any) -> int:
-        return hash(values(self))
+        return hash(of_hash(self))
 
     def shown(self: Any) -> str:
         said = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)

@@ -43,7 +43,7 @@ GEMM_VARIABLES = (*GEMM_SIZES, "rows", "step")
 divides ``m``, at most sixteen: kernels of block-scaled weights take up to 30 % longer where four or eight do not."""
 
 SHARED_ROWS = 1024
-"""Up to so many a product takes at most its rows' share of more; beyond, operands outgrow caches and work the power."""
+"""Up to this many rows time grows at most in proportion; beyond, operands outgrow caches and power limits the clock."""
 
 _TILE_ROWS = 16
 _TILES = 8  # whose edges are all nodes

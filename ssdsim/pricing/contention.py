@@ -7,7 +7,7 @@ from ssdsim.pricing.step import Pass
 
 
 def slow_downs(site: Site, one: tuple[Pass, float], other: tuple[Pass, float]) -> tuple[float, float]:
-    """Factors by which each of two passes, given with its seconds, is while both run.
+    """Factors by which each of two passes, given with its seconds, is slowed while both run.
 
     Two profiles do not know of each other: devices of different kinds share nothing.
     """

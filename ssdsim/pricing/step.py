@@ -127,7 +127,7 @@ class Step:
         return frozenset().union(*(piece.cost.warnings for piece in self.pieces))
 
     def warning(self, of: str) -> Step:
-        """Add a warning."""
+        """Copy the step with a warning."""
         return replace(self, pieces=(*self.pieces, Piece("", Cost(warnings=frozenset({of})))))
 
     def sample(self, errors: TimingErrors) -> Array:
@@ -140,7 +140,7 @@ class Step:
         return drawn
 
     def off_by(self, direction: str, log_sd: float) -> Step:
-        """Add an error, which moves all that has the direction."""
+        """Copy the step with one more error, which moves all that has the direction."""
         structure = {**self.structure, direction: log_sd}
         return replace(self, structure=structure)
 

@@ -182,7 +182,7 @@ class Points:
         return _taken(step, self.columns, self._possible, arguments, self.errors.__setitem__)
 
     def reads(self, row: int) -> frozenset[str]:
-        """Options that whom it compares and where rest on."""
+        """Options on which the compared strategies and the site depend."""
         reads = self.sides.at(row).reads | self.sites.at(row).reads | self._placed.at(row).reads
         return reads | self._drafting.at(row).reads if self._drafts(row) else reads
 

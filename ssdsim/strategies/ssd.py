@@ -121,7 +121,7 @@ class SSD(Cached):
         return choices
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """The budget of cached outcomes a sequence; unit-free, T_p and T_b."""
+        """Settle how many outcomes are cached a sequence; without hardware also T_p and T_b."""
         check_shared(settings, drafter)
         if site.unit_free:
             _settle_units(settings)

@@ -95,3 +95,13 @@ def test_a_method_of_its_own_stays() -> None:
             return self.text
 
     assert repr(Told("so")) == "so"
+
+
+def test_a_field_that_is_not_hashed_is_compared_all_the_same() -> None:
+    @record
+    class Place:
+        name: str
+        options: dict[str, int] = field(hash=False)
+
+    assert hash(Place("a", {"k": 1})) == hash(Place("a", {"k": 2}))
+    assert Place("a", {"k": 1}) != Place("a", {"k": 2})

@@ -325,6 +325,8 @@ class _Cases:
 
 def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """The points of each key, in the order of their first."""
+    if not points.size:  # nowhere are both possible
+        return
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
