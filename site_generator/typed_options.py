@@ -123,7 +123,7 @@ from __future__ import annotations
 
 
 class ServeOptions(SharedOptions, total=False):
-    """Which requests come, who serves them, how batches are made, what is good, who works; and a scenario."""
+    """Options of ``serve``: requests, who serves them, batches, what is good, who works; and a scenario."""
 
 {own}
 '''
