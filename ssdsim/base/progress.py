@@ -19,6 +19,10 @@ def tell_share(done: float) -> None:
         heard(done)
 
 
+def unheard(_share: float) -> None:
+    """Hear nothing of the share that is done."""
+
+
 @contextmanager
 def hearing_shares(heard: Callable[[float], None]) -> Iterator[None]:
     """``heard`` hears what is told of one piece of work."""

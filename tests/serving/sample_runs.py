@@ -6,8 +6,10 @@ from typing import Any
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.closed_form import Sharing, sharing
+from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.answers.serving.policies import Policies, policies
+from ssdsim.answers.serving.loop import simulate
+from ssdsim.answers.serving.policies import AUTO, Policies, policies
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload, synthetic
 
@@ -50,3 +52,15 @@ def shared(of: Policy, workload: Workload, batching: Batching = ELSEWHERE) -> Sh
 
 
 SMALL: Mapping[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "runtime": "kernels"}
+
+
+def full_batches(batch: int, batching: Batching, **options: Any) -> tuple[Workload, Run, list[str]]:
+    """A run of so many requests at once under a policy of K, and what ran in each round over all of them.
+
+    Answers begin and end at the same contexts, 450 on average; a tenth of the rounds is a request's last.
+    """
+    workload = requests(150 * batch, inputs="400", outputs="101", concurrency=batch)
+    chosen = policies_of(workload, batching, **options).by_name[AUTO]
+    run = simulate(chosen, workload, batching)
+    decoding = run.columns[:, run.columns[2] == batch]
+    return workload, run, [chosen.variants[int(number)].label for number in decoding[5]]

@@ -13,14 +13,13 @@ from ssdsim import figures
 from ssdsim.answers.serving.as_json import as_json
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.ema_tiers import KS, EmaTiers
-from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import serve
 from ssdsim.cli.main import cli
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.serving import serving
 from ssdsim.scenario.configuration import configure
-from tests.serving.sample_runs import SMALL, policies_of, requests
+from tests.serving.sample_runs import SMALL, full_batches, policies_of, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
 ELSEWHERE = Batching(k_table="ema", prefill="none", max_batch=64)
@@ -128,12 +127,7 @@ def _by_hand(alpha: float, batch: int, rounds: int, seed: int) -> tuple[float, d
 
 @pytest.mark.parametrize(("alpha", "batch"), [(0.8, 1), (0.9, 4)])
 def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
-    """Answers begin and end at the same contexts, 450 on average; a tenth of the rounds is a request's last."""
-    workload = requests(150 * batch, inputs="400", outputs="101", concurrency=batch)
-    chosen = policies_of(workload, ELSEWHERE, **{**GIVEN, "alpha": alpha}).by_name[AUTO]
-    run = simulate(chosen, workload, ELSEWHERE)
-    decoding = run.columns[:, run.columns[2] == batch]
-    labels = [chosen.variants[int(number)].label for number in decoding[5]]
+    workload, run, labels = full_batches(batch, ELSEWHERE, **{**GIVEN, "alpha": alpha})
     rate, shares = _by_hand(alpha, batch, 20_000, seed=3)
     for k, share in shares.items():
         assert labels.count(f"SD K {k}") / len(labels) == pytest.approx(share, abs=0.06)

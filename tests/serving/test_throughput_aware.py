@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.loop import simulate
-from ssdsim.answers.serving.policies import AUTO
 from ssdsim.answers.serving.serve import serve
 from ssdsim.answers.serving.throughput_aware import KS, ThroughputAware
 from ssdsim.scenario.configuration import configure
-from tests.serving.sample_runs import SMALL, policies_of, requests
+from tests.serving.sample_runs import SMALL, full_batches
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
 ELSEWHERE = Batching(k_table="throughput-aware", prefill="none", max_batch=64)
@@ -100,11 +98,7 @@ def _round_s(batch: int, context: int, alpha: float) -> dict[int, float]:
 @pytest.mark.parametrize(("alpha", "batch"), [(0.5, 4), (0.9, 9)])
 def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
     """Decided by rounds over 128 cached tokens of the next captured batch (9 counts as 10), run over the real ones."""
-    workload = requests(150 * batch, inputs="400", outputs="101", concurrency=batch)
-    chosen = policies_of(workload, ELSEWHERE, **{**GIVEN, "alpha": alpha}).by_name[AUTO]
-    run = simulate(chosen, workload, ELSEWHERE)
-    decoding = run.columns[:, run.columns[2] == batch]
-    labels = [chosen.variants[int(number)].label for number in decoding[5]]
+    workload, run, labels = full_batches(batch, ELSEWHERE, **{**GIVEN, "alpha": alpha})
     timed, real = _round_s({4: 4, 9: 10}[batch], 128, alpha), _round_s(batch, 450, alpha)
     rng, literal = np.random.default_rng(3), Literal(lambda _, k: timed[k])
     used, made, took = dict.fromkeys(KS, 0), 0.0, 0.0

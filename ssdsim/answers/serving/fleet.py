@@ -17,6 +17,7 @@ from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.replicas import Fleet, Router
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import unheard
 from ssdsim.pricing.room import Devices
 
 
@@ -26,7 +27,7 @@ def simulate_fleet(
     batching: Batching,
     fleet: Fleet,
     seed: int = 0,
-    hears: Callable[[float], None] = lambda share: None,
+    hears: Callable[[float], None] = unheard,
 ) -> Run:
     """Every request of a workload, by the replica that the router gives it to when it comes; who ``hears`` is told the
     share of them that came.

@@ -11,6 +11,7 @@ from ssdsim.answers.serving.journal import Requests, Run
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.progress import unheard
 
 _TOLD = 200  # times in a run, how far it is
 
@@ -20,7 +21,7 @@ def simulate(
     workload: Workload,
     batching: Batching,
     seed: int = 0,
-    hears: Callable[[float], None] = lambda share: None,
+    hears: Callable[[float], None] = unheard,
 ) -> Run:
     """Every request of a workload on one replica, until the last one is answered; who ``hears`` is told the share of
     them that came.

@@ -23,7 +23,7 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.progress import tell_share
+from ssdsim.base.progress import tell_share, unheard
 from ssdsim.base.record import record
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def key_of(name: str, workload: Workload, how: How, attainment: float | None = N
     return digest.hexdigest()[:24]
 
 
-def run(policy: Policy, workload: Workload, how: How, hears: Callable[[float], None] = lambda share: None) -> Run:
+def run(policy: Policy, workload: Workload, how: How, hears: Callable[[float], None] = unheard) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
     if how.fleet.replicas == 1:
         return simulate(policy, workload, how.batching, how.seed, hears)
