@@ -17,14 +17,13 @@ from ssdsim.pairs.drawn import Course, courses
 from ssdsim.pairs.file import (
     AtTemperature,
     Backup,
-    Batch,
     Correlation,
     Findings,
     Hits,
-    Independence,
     Length,
     Mean,
     Saguaro,
+    survival_of,
 )
 from ssdsim.pairs.looked_up import LookedUp, looked_up
 from ssdsim.pairs.questions import Questions
@@ -80,6 +79,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
     low, high = resampled.bounds(resampled.ratio(rounds.accepted, rounds.drafted))
     drafted = rounds.tested[table.at]
     positions = _by_position(rounds, longer, resampled)
+    lengths = np.concatenate([course.accepted for course in drawn])
     return Findings(
         alpha=Mean(mean=alpha, low=_known(low), high=_known(high)),
         # of a model that is its own draft the probabilities add up to one but for their rounding
@@ -95,7 +95,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
         saguaro=_saguaro(table, asked, max(fan_outs)),
         backups={backup.name: _backup(backup) for backup in backups},
         correlation=_correlation(drawn, [request.data_set for request in requests], shown, asked),
-        independence=_independence(drawn, asked.k, alpha),
+        independence=one_rate(np.bincount(lengths, minlength=asked.k + 1), alpha),
         count=len(requests),
         tokens=int(table.lengths.sum()),
     )
@@ -111,17 +111,13 @@ def _by_position(rounds: Rounds, longer: Rounds, resampled: Resampled) -> dict[s
             draws = resampled.ratio(reached[j + 1], reached[j])
             parts.append((reached[j].sum(), reached[j + 1].sum(), resampled.bounds(draws)))
     rates = tuple(_clipped(after / before) if before > 0 else None for before, after, _ in parts)
-    survival: list[float | None] = []
-    for rate in rates:
-        before = survival[-1] if survival else 1.0
-        survival.append(None if rate is None or before is None else before * rate)
     return {
         "alpha_k": rates,
         "alpha_k_bounds": tuple(
             (_clipped(low), _clipped(high)) if np.isfinite(low) else None for _, _, (low, high) in parts
         ),
         "trials": tuple(float(before) for before, _, _ in parts),
-        "survival": tuple(survival),
+        "survival": survival_of(rates),
     }
 
 
@@ -148,20 +144,13 @@ def _length(rounds: Rounds, resampled: Resampled) -> Length:
     )
 
 
-def _independence(drawn: Sequence[Course], k: int, alpha: float) -> Independence | None:
-    lengths = np.concatenate([course.accepted for course in drawn])
-    test = one_rate(np.bincount(lengths, minlength=k + 1), alpha)
-    return None if test is None else Independence(chi2=test.chi2, p=test.p, length=test.length)
-
-
 def _correlation(drawn: Sequence[Course], sets: Sequence[str], f: int, asked: Questions) -> Correlation:
     hits = [(course.needed <= f).astype(float) for course in drawn]
-    batches = in_lockstep(drawn, sets, f, asked.batches)
     return Correlation(
         lag1=lag1([course.accepted.astype(float) for course in drawn]),
         lag1_hits=lag1(hits),
         icc=intraclass(hits),
-        batch=tuple(Batch(**vars(each)) for each in batches),
+        batch=in_lockstep(drawn, sets, f, asked.batches),
     )
 
 

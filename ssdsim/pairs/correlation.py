@@ -8,29 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
 from ssdsim.pairs.drawn import Course
+from ssdsim.pairs.file import Batch
 
 Hits = NDArray[np.bool_]
 
 _Z = 1.96
 _WIDEST = 1e6  # a Beta so concentrated is a point
-
-
-@record
-class Lockstep:
-    """P(all of ``b`` requests hit in a round), with a 95 % interval over requests; p^b of the same rounds, and the mean
-    product of the requests' own rates. ``concentration`` is that of a Beta shared by the batch, of mean p, whose b-th
-    moment is P(all hit): None where p^b lies in the interval or above P(all hit).
-    """
-
-    b: int
-    p_all_hit: float
-    low: float
-    high: float
-    independent: float
-    by_request: float
-    concentration: float | None
 
 
 def lag1(values: Sequence[Array]) -> float | None:
@@ -59,7 +43,9 @@ def intraclass(values: Sequence[Array]) -> float | None:
     return float((between - inside) / total) if total > 0 else None
 
 
-def in_lockstep(courses: Sequence[Course], sets: Sequence[str], fan_out: int, batches: Sequence[int]) -> list[Lockstep]:
+def in_lockstep(
+    courses: Sequence[Course], sets: Sequence[str], fan_out: int, batches: Sequence[int]
+) -> tuple[Batch, ...]:
     """Batches of requests of one data set that start together and run round by round until the first one ends.
 
     No batch is drawn: of n requests that have a round i, m of which hit, ``C(m, b)`` of ``C(n, b)`` batches hit all. A
@@ -67,10 +53,10 @@ def in_lockstep(courses: Sequence[Course], sets: Sequence[str], fan_out: int, ba
     """
     hits = [course.needed <= fan_out for course in courses]
     by_set = [[hits[i] for i, of in enumerate(sets) if of == name and len(hits[i])] for name in sorted(set(sets))]
-    return [_lockstep(usable, b) for b in batches if (usable := [each for each in by_set if len(each) >= b])]
+    return tuple(_lockstep(usable, b) for b in batches if (usable := [each for each in by_set if len(each) >= b]))
 
 
-def _lockstep(by_set: Sequence[Sequence[Hits]], b: int) -> Lockstep:
+def _lockstep(by_set: Sequence[Sequence[Hits]], b: int) -> Batch:
     share = np.array([len(each) for each in by_set], dtype=float)
     share /= share.sum()
     of_sets = [_of_set(each, b) for each in by_set]
@@ -84,7 +70,15 @@ def _lockstep(by_set: Sequence[Sequence[Hits]], b: int) -> Lockstep:
     )
     low, high = (float(np.clip(all_hit + side * _Z * se_all, 0.0, 1.0)) for side in (-1, 1))
     clustered = all_hit - hit**b > _Z * se_excess
-    return Lockstep(b, all_hit, low, high, hit**b, own, concentration(hit, b, all_hit) if clustered else None)
+    return Batch(
+        b=b,
+        p_all_hit=all_hit,
+        low=low,
+        high=high,
+        independent=hit**b,
+        by_request=own,
+        concentration=concentration(hit, b, all_hit) if clustered else None,
+    )
 
 
 def _of_set(hits: Sequence[Hits], b: int) -> tuple[tuple[float, float, float], Array]:

@@ -7,6 +7,7 @@ temperature. ``ssdsim measure`` and ``ssdsim import acceptance`` write it; ``--p
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from os.path import expanduser, isfile
 from pathlib import Path
@@ -29,6 +30,16 @@ Point = Annotated[tuple[Annotated[int, Field(ge=1)], Share, Share | None, Share 
 
 LEAST_R2, MOST_ERROR = 0.98, 0.03
 """A power law whose R^2 (log-log) or largest error of a hit rate is worse misfits: the curve itself is used."""
+
+
+def survival_of(rates: Sequence[float | None]) -> tuple[float | None, ...]:
+    """The running product of conditional rates by position; None from the first on that is not known."""
+    survival: list[float | None] = []
+    reached: float | None = 1.0
+    for rate in rates:
+        reached = None if rate is None or reached is None else reached * rate
+        survival.append(reached)
+    return tuple(survival)
 
 
 class Participant(Card):
@@ -162,9 +173,10 @@ class Backup(Card):
 
 
 class Batch(Card):
-    """Rounds of ``b`` requests in lockstep: P(all hit), beside p^b and the product of the requests' own rates.
+    """Rounds of ``b`` requests in lockstep: P(all hit), with a 95 % interval over requests (``low``, ``high``).
 
-    ``concentration`` is that of the Beta shared by a batch whose b-th moment is ``p_all_hit``; None where p^b fits.
+    Beside it p^b of the same rounds, and the mean product of the requests' own rates. ``concentration`` is that of a
+    Beta shared by the batch, of mean p, whose b-th moment is P(all hit): None where p^b lies in the interval or above.
     """
 
     b: Annotated[int, Field(ge=1)]

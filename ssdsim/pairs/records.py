@@ -15,6 +15,7 @@ from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.pairs.distributions import Positions
@@ -132,15 +133,7 @@ class RecordFolder:
 
 def _table(request: Request) -> pa.Table:
     columns = {field.name: _column(getattr(request.positions, field.name)) for field in fields(Positions)}
-    about = {
-        "id": request.id,
-        "data_set": request.data_set,
-        "temperature": request.temperature,
-        "prompt": request.prompt,
-        "prompt_tokens": request.prompt_tokens,
-        "finish": request.finish,
-        "seed": request.seed,
-    }
+    about = picked(request, *_About.model_fields)
     return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
 
 

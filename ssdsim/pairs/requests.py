@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
 from ssdsim.pairs.drawn import Course
-from ssdsim.pairs.file import Requests
+from ssdsim.pairs.file import Independence, Requests
 
 Whole = NDArray[np.int64]
 Counted = Array
@@ -18,15 +17,6 @@ Counted = Array
 _LEVEL = 0.05
 _LARGEST = 1e5
 _ENOUGH = 5.0  # expected rounds in a bin of the chi-square test
-
-
-@record
-class OneRate:
-    """Chi-square of lengths against one acceptance rate at every position, and the tokens a round that it gives."""
-
-    chi2: float
-    p: float
-    length: float
 
 
 def trials(course: Course, k: int) -> tuple[int, int]:
@@ -102,7 +92,7 @@ def _profile(log_likelihood: Callable[[float], float], best: float, highest: flo
     return float(min(inside)), (None if max(inside) >= 0.95 * _LARGEST else float(max(inside)))
 
 
-def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> OneRate | None:
+def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> Independence | None:
     """Test of the rounds' lengths, ``histogram[j]`` of j accepted tokens; None where there is nothing to test.
 
     The likeliest one rate is accepted tokens over those looked at, which ``alpha`` is. Neighbouring lengths share a bin
@@ -127,4 +117,5 @@ def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> OneRate | None:
     if len(bins) < 3:
         return None
     value = sum((each - due) ** 2 / due for each, due in bins)
-    return OneRate(value, float(chdtrc(len(bins) - 2, value)), float(expected_tokens(alpha, k)))
+    p = float(chdtrc(len(bins) - 2, value))
+    return Independence(chi2=value, p=p, length=float(expected_tokens(alpha, k)))

@@ -10,7 +10,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, wilson_interval
 from ssdsim.base.record import record
-from ssdsim.pairs.file import Findings, Length, Mean, Requests
+from ssdsim.pairs.file import Findings, Length, Mean, Requests, survival_of
 from ssdsim.pairs.importers.counts import Counts, total_of
 from ssdsim.pairs.requests import fit_requests
 from ssdsim.speculation.acceptance import rate_of
@@ -69,7 +69,7 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
             alpha_k=tuple(alpha_k),
             alpha_k_bounds=tuple(bounds) if counted else None,
             trials=tuple(trials.tolist()) if counted else None,
-            survival=tuple(_running(alpha_k)),
+            survival=survival_of(alpha_k),
             length=_length(counts, k, survived, tried[:, 0], counted),
             requests=_requests_of(counts, survived, tried),
             count=_requests(counts),
@@ -159,15 +159,6 @@ def _columns(counts: Sequence[Counts], name: str, k: int) -> Array:
     """Rows of ``survived`` or ``tried``, shape ``(counts, k)``; 0 beyond what was drafted."""
     rows = [list(getattr(each, name))[:k] for each in counts]
     return np.array([[*row, *[0.0] * (k - len(row))] for row in rows])
-
-
-def _running(alpha_k: Sequence[float | None]) -> list[float | None]:
-    survival: list[float | None] = []
-    reached: float | None = 1.0
-    for rate in alpha_k:
-        reached = None if rate is None or reached is None else reached * rate
-        survival.append(reached)
-    return survival
 
 
 def _mean(successes: Array, trials: Array, counts: Sequence[Counts]) -> Mean:
