@@ -7,13 +7,8 @@ both are given. A streamed run has ``inter_token_latency``, the mean of ``(laten
 from __future__ import annotations
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
+from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
-
-
-def knows(record: Record) -> bool:
-    """Say whether a record is such an export."""
-    return {"request_latency", "output_sequence_length"} <= record.keys()
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
@@ -51,4 +46,4 @@ def _milliseconds(record: Record, where: str) -> float:
     return _mean(record, "inter_token_latency", where)
 
 
-FORMAT = Format("aiperf", knows, one(row_of))
+FORMAT = Format("aiperf", has("request_latency", "output_sequence_length"), one(row_of))

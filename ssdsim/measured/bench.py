@@ -33,6 +33,11 @@ class Format:
     rows_of: Callable[[Record, Given, str], Sequence[Row]]
 
 
+def has(*keys: str) -> Callable[[Record], bool]:
+    """Tell records by the keys that all of them have."""
+    return lambda record: set(keys) <= record.keys()
+
+
 def one(row_of: Callable[[Record, Given, str], Row]) -> Callable[[Record, Given, str], Sequence[Row]]:
     """The reader of an engine whose records are one benchmark each."""
     return lambda record, given, where: (row_of(record, given, where),)

@@ -8,13 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number
+from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number
 from ssdsim.measured.row import Row
-
-
-def knows(record: Record) -> bool:
-    """Say whether a record is a test of ``llama-bench``."""
-    return {"n_prompt", "n_gen", "avg_ns", "model_filename"} <= record.keys()
 
 
 def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
@@ -44,11 +39,6 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     return (bench_row(fields, given, where),)
 
 
-def knows_batched(record: Record) -> bool:
-    """Say whether a record is a line of ``llama-batched-bench``."""
-    return {"pp", "tg", "pl", "t_pp", "t_tg"} <= record.keys()
-
-
 def batched_rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     """The row of one batch: the mean time of its steps; raises as :func:`rows_of`."""
     tokens = number(record, "tg", where)
@@ -64,5 +54,5 @@ def batched_rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     return (bench_row(fields, given, where),)
 
 
-FORMAT = Format("llama-bench", knows, rows_of)
-BATCHED = Format("llama-batched-bench", knows_batched, batched_rows_of)
+FORMAT = Format("llama-bench", has("n_prompt", "n_gen", "avg_ns", "model_filename"), rows_of)
+BATCHED = Format("llama-batched-bench", has("pp", "tg", "pl", "t_pp", "t_tg"), batched_rows_of)

@@ -6,14 +6,9 @@ averages since its start, not over the run; how many were drafted is not said.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, one, served_row
+from ssdsim.measured.bench import Format, Given, Record, has, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.sglang import speculation_of
-
-
-def knows(record: Record) -> bool:
-    """Say whether a record is such a result."""
-    return "total_output_tokens_retokenized" in record and "mean_tpot_ms" in record
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
@@ -23,4 +18,4 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return served_row(record, given, where, None, engine, (None, speculation_of(record, where)))
 
 
-FORMAT = Format("sglang.bench_serving", knows, one(row_of))
+FORMAT = Format("sglang.bench_serving", has("total_output_tokens_retokenized", "mean_tpot_ms"), one(row_of))

@@ -9,17 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, one, part_of, speculation
+from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.trtllm import speculation_of
 
 _QUANTISED = {"FP8": "float8", "NVFP4": "nvfp4"}
 _CACHE = {"FP8": "float8"}
-
-
-def knows(record: Record) -> bool:
-    """Say whether a record is such a report."""
-    return {"engine", "world_info", "request_info", "performance"} <= record.keys()
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
@@ -71,4 +66,4 @@ def _speculation(record: Record, given: Given, where: str) -> dict[str, Any]:
     return speculation(None, length, given, where)
 
 
-FORMAT = Format("trtllm-bench", knows, one(row_of))
+FORMAT = Format("trtllm-bench", has("engine", "world_info", "request_info", "performance"), one(row_of))

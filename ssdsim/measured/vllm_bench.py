@@ -7,16 +7,11 @@ after it; for results without them give ``k`` and ``acceptance_length``.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, one, served_row
+from ssdsim.measured.bench import Format, Given, Record, has, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.vllm import speculation_of
 
 _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  # the others are other engines
-
-
-def knows(record: Record) -> bool:
-    """Say whether a record is such a result."""
-    return "model_id" in record and "total_output_tokens" in record and "mean_tpot_ms" in record
 
 
 def row_of(record: Record, given: Given, where: str) -> Row:
@@ -26,4 +21,4 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return served_row(record, given, where, record.get("model_id"), engine, speculation_of(record, where))
 
 
-FORMAT = Format("vllm bench serve", knows, one(row_of))
+FORMAT = Format("vllm bench serve", has("model_id", "total_output_tokens", "mean_tpot_ms"), one(row_of))

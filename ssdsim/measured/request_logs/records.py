@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, within
 from ssdsim.base.errors import InputError, told
 from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
+from ssdsim.measured.bench import Record, has
 from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
@@ -21,7 +23,7 @@ from ssdsim.pairs.importers.fields import text_in
 
 _BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
-Record = Mapping[str, Any]
+_VLLM, _SGLANG = "vLLM bench serve", "SGLang bench_serving"
 Read = Callable[[Sequence[Record], str], RequestLog]
 
 
@@ -41,15 +43,6 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
             return read(records, where)
     known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
-
-
-def _vllm(records: Sequence[Record], where: str) -> RequestLog:
-    """One benchmark: lists with an entry a request, in seconds."""
-    return _benchmark("vLLM bench serve", records, where)
-
-
-def _sglang(records: Sequence[Record], where: str) -> RequestLog:
-    return _benchmark("SGLang bench_serving", records, where)
 
 
 class _Benchmark(BaseModel, frozen=True):
@@ -236,18 +229,14 @@ def _numbers(records: Sequence[Record], first: int, where: str) -> Array:
     return np.array([(each.timestamp, each.input_length, each.output_length) for each in read], dtype=float).T
 
 
-def _has(*names: str) -> Callable[[Record], bool]:
-    return lambda record: set(names) <= record.keys()
-
-
 _FORMS: tuple[tuple[str, Callable[[Record], bool], Read], ...] = (
-    ("SGLang bench_serving", _has("input_lens", "output_lens", "accept_length"), _sglang),
-    ("vLLM bench serve", _has("input_lens", "output_lens"), _vllm),
-    ("SGLang bench_serving", sglang_bench.knows, _summary("run bench_serving with --output-details")),
-    ("vLLM bench serve", vllm_bench.knows, _summary("run vllm bench serve with --save-detailed")),
-    ("guidellm", guidellm.knows, _guidellm),
-    ("AIPerf", aiperf.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
-    ("AIPerf", _has("metrics", "metadata"), _aiperf),
-    ("Mooncake", _has("input_length", "output_length"), _mooncake),
-    ("Mooncake's aliases", _has("input_tokens", "output_tokens"), _mooncake),
+    (_SGLANG, has("input_lens", "output_lens", "accept_length"), partial(_benchmark, _SGLANG)),
+    (_VLLM, has("input_lens", "output_lens"), partial(_benchmark, _VLLM)),
+    (_SGLANG, sglang_bench.FORMAT.knows, _summary("run bench_serving with --output-details")),
+    (_VLLM, vllm_bench.FORMAT.knows, _summary("run vllm bench serve with --save-detailed")),
+    ("guidellm", guidellm.FORMAT.knows, _guidellm),
+    ("AIPerf", aiperf.FORMAT.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
+    ("AIPerf", has("metrics", "metadata"), _aiperf),
+    ("Mooncake", has("input_length", "output_length"), _mooncake),
+    ("Mooncake's aliases", has("input_tokens", "output_tokens"), _mooncake),
 )
