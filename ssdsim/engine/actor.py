@@ -123,8 +123,7 @@ class SimActor:
         self._seconds: Callable[[str], float] = self._drawn if constant is None else constant.__getitem__
         self._tables, self._trace = run.steps.tables, run.trace
         self._varying: dict[str, StepDurations] = {}
-        self._done = run.env.event()  # what takes no time is done at once: an event that was processed long ago
-        self._done.callbacks, self._done._ok, self._done._value = None, True, None  # type: ignore[assignment]
+        self._done = run.env.past()  # what takes no time is done at once
 
     def has_its_own(self, outcomes: OutcomeSource) -> None:
         """A target beside the one that leads: its rounds are of its own, and as many as that one runs."""

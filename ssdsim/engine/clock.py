@@ -19,6 +19,12 @@ class Clock(Environment):
         heappush(self._queue, (self._now + seconds, NORMAL, next(self._eid), event))
         return event
 
+    def past(self) -> Event:
+        """An event that was processed long ago: who yields it goes on at once."""
+        event = Event(self)
+        event.callbacks, event._ok, event._value = None, True, None  # type: ignore[assignment]
+        return event
+
     def happens(self, event: Event, value: Any) -> None:
         """Let an event happen as :meth:`simpy.Event.succeed` does, if it did not."""
         event._ok, event._value = True, value

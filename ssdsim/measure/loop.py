@@ -6,14 +6,18 @@ message lets the other one go on.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from simpy import Event
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
+from ssdsim.engine.clock import Clock
+from ssdsim.engine.devices import Mailbox
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import Answer, CachingSide, DraftSide, PlayedRound, Side, TargetSide, with_hits
@@ -23,7 +27,6 @@ from ssdsim.pairs.backups import lookup_named
 _STRATEGIES = ("ar", "sd", "ssd")
 APART = {"sd_draft": "separate", "targets": 1}
 """Settings of the programs: the draft is a role of its own, and one target has it."""
-Playing = Generator[Any, Any, None]
 
 
 @record
@@ -93,53 +96,45 @@ class Loop:
 
 def converse(strategy: str, sides: Mapping[str, Side], answer: Answer) -> None:
     """A strategy's own programs, each with its side, until the answer is over."""
-    post = _Post()
     programs = strategies.ALL.named(strategy).programs(APART, drafters.ALL.named("model"))
-    actors = {role: _Actor(role, sides[role], answer, post) for role in programs}
-    _take_turns({role: (actors[role], program(actors[role])) for role, program in programs.items()}, post)
-
-
-class _Post:
-    """Messages under way, by the role that they are for and their names."""
-
-    def __init__(self) -> None:
-        self._boxes: dict[tuple[str, str], deque[Any]] = {}
-
-    def box(self, role: str, message: str) -> deque[Any]:
-        return self._boxes.setdefault((role, message), deque())
-
-
-@record
-class _Waiting:
-    role: str
-    message: str
+    clock, mailboxes = Clock(), defaultdict[tuple[str, str], Mailbox](lambda: Mailbox(clock))
+    actors = {role: _Actor(role, sides[role], answer, clock, mailboxes) for role in programs}
+    processes = [clock.process(program(actors[role])) for role, program in programs.items()]
+    clock.run_to(processes[0])
 
 
 class _Actor:
-    """One role with real models (:class:`ssdsim.rounds.actor.Actor`)."""
+    """One role with real models (:class:`ssdsim.rounds.actor.Actor`): on SimPy's clock, on which nothing takes time."""
 
-    def __init__(self, role: str, side: Side, answer: Answer, post: _Post) -> None:
-        self._role, self._side, self._answer, self._post = role, side, answer, post
+    def __init__(
+        self, role: str, side: Side, answer: Answer, clock: Clock, mailboxes: Mapping[tuple[str, str], Mailbox]
+    ) -> None:
+        self._role, self._side, self._answer = role, side, answer
+        self._done, self._mailboxes = clock.past(), mailboxes
 
     def rounds(self) -> Iterator[int]:
         return self._answer.rounds(self._side.text)
 
-    def do(self, step: str) -> None:
+    def do(self, step: str) -> Event:
         self._side.do(step)
+        return self._done
 
-    def send(self, to: str, message: str, content: Any = None) -> None:
-        self._post.box(to, message).append(self._side.content())
+    def send(self, to: str, message: str, content: Any = None) -> Event:
+        self._mailboxes[to, message].put(self._side.content())
+        return self._done
 
-    def receive(self, message: str) -> _Waiting:
-        return _Waiting(self._role, message)
-
-    def received(self, content: Any) -> Any:
+    def receive(self, message: str) -> Event:
         """Take in what came, before the program sees it."""
-        self._side.take(content)
-        return content
+        event = self._mailboxes[self._role, message].get()
+        if event.callbacks is None:
+            self._side.take(event.value)
+        else:
+            event.callbacks.append(lambda come: self._side.take(come.value))
+        return event
 
-    def tell(self, message: str) -> None:
+    def tell(self, message: str) -> Event:
         """One process has nobody else to tell."""
+        return self._done
 
     def outcome(self) -> Any:
         return self._side.content()
@@ -156,32 +151,3 @@ class _Actor:
 
     def end_round(self) -> None:
         """The tokens are in the text."""
-
-
-def _take_turns(playing: Mapping[str, tuple[_Actor, Playing]], post: _Post) -> None:
-    """Run the roles in turn until the first one ends; a role runs until what it waits for is not there."""
-    waiting: dict[str, _Waiting | None] = dict.fromkeys(playing)
-    leader = next(iter(playing))
-    while True:
-        for role, (actor, program) in playing.items():
-            if not _runs_on(program, actor, waiting, role, post) and role == leader:
-                return
-
-
-def _runs_on(program: Playing, actor: _Actor, waiting: dict[str, _Waiting | None], role: str, post: _Post) -> bool:
-    """Go on until a message is missing; False at the program's end."""
-    reply = None
-    while True:
-        wait = waiting[role]
-        if wait is not None:
-            box = post.box(wait.role, wait.message)
-            if not box:
-                return True
-            waiting[role], reply = None, actor.received(box.popleft())
-        try:
-            yielded = program.send(reply)
-        except StopIteration:
-            return False
-        reply = None
-        if isinstance(yielded, _Waiting):
-            waiting[role] = yielded
