@@ -12,15 +12,8 @@ from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these
-_OF_A_VISIT_S = {
-    "gemm": 0.1,
-    "attention": 0.1,
-    "experts": 0.1,
-    "elementwise": 0.1,
-    "link": 0.1,
-    "rank link": 0.1,
-    "round trip": 0.1,
-}
+_SHORT_S = 0.1
+_SHORT = frozenset({"gemm", "attention", "experts", "elementwise", "link", "rank link", "round trip"})
 _OTHERWISE_S = 0.3  # whole passes, captures and what several ranks do together
 _PREPARE_S = 60.0  # to start the ranks, to make both models and to connect them
 
@@ -82,7 +75,7 @@ def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
         of_kind = [point for point in points if point.benchmark == name]
         visits = sum(wanted(point, device) for point in of_kind)
         fitted = sum(point.fitted for point in of_kind)
-        minutes = visits * _OF_A_VISIT_S.get(name, _OTHERWISE_S) / 60.0
+        minutes = visits * (_SHORT_S if name in _SHORT else _OTHERWISE_S) / 60.0
         planned_benchmarks.append(PlannedBenchmark(name, count, visits, fitted, _who(of_kind[0]), minutes))
     return planned_benchmarks
 

@@ -8,6 +8,7 @@ All losses are of logarithms, so that the relative error counts, and bounded, so
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -74,46 +75,29 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     return judged(model, report, sizes)
 
 
-def fit_link(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> LinkModel:
-    """The model of point-to-point messages; both arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
-    """
-    return _fit_line(LinkModel, "link", "latency_s", message_bytes, seconds, source, seed)
-
-
-def fit_elementwise(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ElementwiseModel:
-    """The model of memory-bound kernels; both arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
-    """
-    return _fit_line(ElementwiseModel, "elementwise", "launch_s", moved_bytes, seconds, source, seed)
-
-
-def fit_convolution(moved_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> ConvolutionModel:
-    """The model of short convolutions before a recurrence; both arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
-    """
-    return _fit_line(ConvolutionModel, "convolution", "launch_s", moved_bytes, seconds, source, seed)
-
-
 def _fit_line(
-    made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str, seed: int
+    made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0
 ) -> Line:
-    """A model of one size whose ``fixed`` time and bandwidth are fitted."""
+    """The model of one size whose ``fixed`` time and bandwidth are fitted; both arrays have shape ``(rows,)``.
+
+    Raises
+    ------
+    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
+    """
     (variable,) = made.dimensions
     rows = checked_rows(what, {variable: sizes, "seconds": seconds})
     (fixed_s, bandwidth), held_out = _fit_judged_line(rows[variable], rows["seconds"], seed)
     fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(rows[variable], rows["seconds"])}
     model = made(source=source, domain=_up_to(variable, rows[variable]), bandwidth=bandwidth, **fitted)
     return judged(model, held_out, rows[variable])
+
+
+fit_link = partial(_fit_line, LinkModel, "link", "latency_s")
+"""The model of point-to-point messages: of their bytes, seconds, and a source."""
+fit_elementwise = partial(_fit_line, ElementwiseModel, "elementwise", "launch_s")
+"""The model of memory-bound kernels: of the bytes that they move, seconds, and a source."""
+fit_convolution = partial(_fit_line, ConvolutionModel, "convolution", "launch_s")
+"""The model of short convolutions before a recurrence, likewise."""
 
 
 def checked_rows(what: str, columns: Mapping[str, ArrayLike], fewest: int = FEWEST_ROWS) -> dict[str, Array]:

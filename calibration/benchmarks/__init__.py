@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "elementwise": elementwise.measure,
     "all_reduce": collectives.all_reduce,
     "all_gather": collectives.all_gather,
-    "all_reduce with messages": collectives.all_reduce_with_messages,
-    "all_gather with messages": collectives.all_gather_with_messages,
+    "all_reduce with messages": partial(collectives.all_reduce, with_messages=True),
+    "all_gather with messages": partial(collectives.all_gather, with_messages=True),
     "link": link.measure,
     "rank link": link.measure,
     "round trip": link.round_trip,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.distributed as dist
@@ -16,32 +17,16 @@ _IN_GRAPH = 20
 _RUNS = 10  # of each visit; the same number on every rank: a collective that one rank skips would hang the others
 
 
-def all_reduce(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
-    return _over_target(bench, _all_reduce(bench, message_bytes), with_messages=False)
-
-
-def all_gather(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
-    return _over_target(bench, _all_gather(bench, message_bytes, ranks), with_messages=False)
-
-
-def all_reduce_with_messages(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
-    return _over_target(bench, _all_reduce(bench, message_bytes), with_messages=True)
-
-
-def all_gather_with_messages(bench: Bench, *, message_bytes: int, ranks: int) -> Result | None:
-    return _over_target(bench, _all_gather(bench, message_bytes, ranks), with_messages=True)
-
-
-def _all_reduce(bench: Bench, message_bytes: int) -> Callable[[], object]:
+def all_reduce(bench: Bench, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
     tensor = torch.zeros(message_bytes // bench.dtype.itemsize, dtype=bench.dtype, device=bench.device)
-    return lambda: dist.all_reduce(tensor, group=bench.target_group)
+    return _over_target(bench, lambda: dist.all_reduce(tensor, group=bench.target_group), with_messages)
 
 
-def _all_gather(bench: Bench, message_bytes: int, ranks: int) -> Callable[[], object]:
+def all_gather(bench: Bench, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
     share = message_bytes // bench.dtype.itemsize // ranks
-    tensor = torch.zeros(share, dtype=bench.dtype, device=bench.device)
-    gathered = torch.zeros(share * ranks, dtype=bench.dtype, device=bench.device)
-    return lambda: dist.all_gather_into_tensor(gathered, tensor, group=bench.target_group)
+    tensor, gathered = (torch.zeros(size, dtype=bench.dtype, device=bench.device) for size in (share, share * ranks))
+    action = partial(dist.all_gather_into_tensor, gathered, tensor, group=bench.target_group)
+    return _over_target(bench, action, with_messages)
 
 
 def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool) -> Result | None:

@@ -32,29 +32,18 @@ from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 
-COMPUTE_UNITS = {
-    "V100": 80,
-    "A100": 108,
-    "H100": 132,
-    "H200": 132,
-    "L40S": 142,
-    "B200": 148,
-    "B300": 148,
-    "RTX PRO 6000": 188,
+GPUS = {
+    "V100": (80, 6 << 20),
+    "A100": (108, 40 << 20),
+    "H100": (132, 50 << 20),
+    "H200": (132, 50 << 20),
+    "L40S": (142, 96 << 20),
+    "B200": (148, 126 << 20),
+    "B300": (148, 126 << 20),
+    "RTX PRO 6000": (188, 128 << 20),
 }
-"""Streaming multiprocessors, from NVIDIA's datasheets; the B300's as its driver counts them."""
-
-CACHE_BYTES = {
-    "V100": 6 << 20,
-    "A100": 40 << 20,
-    "H100": 50 << 20,
-    "H200": 50 << 20,
-    "L40S": 96 << 20,
-    "B200": 126 << 20,
-    "B300": 126 << 20,
-    "RTX PRO 6000": 128 << 20,
-}
-"""The sizes of the second and last level, from the same."""
+"""Streaming multiprocessors and bytes of the second and last cache, from NVIDIA's datasheets; the B300's as its driver
+counts them."""
 
 COLLECTIVES: dict[CollectiveKind, str] = {
     "all_gather": "all_gather",
@@ -298,6 +287,7 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
             f"{card.path}: no peak of the device above 0; a system card has gpu.bfloat16_tc_flops or another"
         )
     name = str(next(iter(tables.values()))["device"].iloc[0])
+    compute_units, cache_bytes = next((GPUS[gpu] for gpu in GPUS if gpu in name.upper()), (None, None))
     wires = card.figure("node", "intra_node_bw")
     kind = "NVLink" if wires > card.figure("node", "pcie_bw", otherwise=0.0) else "PCIe"
     return {
@@ -306,15 +296,11 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
         "memory_bytes": int(card.figure("gpu", "mem_capacity")),
         "memory_bandwidth": card.figure("gpu", "mem_bw"),
         "peak_flops": peaks,
-        "cache_bytes": _of_device(CACHE_BYTES, name),
-        "compute_units": _of_device(COMPUTE_UNITS, name),
+        "cache_bytes": cache_bytes,
+        "compute_units": compute_units,
         "count": int(card.figure("node", "num_gpus_per_node")),
         "topology": f"{kind}, {wires / 1e9:g} GB/s each way per device",
     }
-
-
-def _of_device(known: Mapping[str, int], name: str) -> int | None:
-    return next((figure for key, figure in known.items() if key in name.upper()), None)
 
 
 def _elementwise(card: SystemCard) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pandas as pd
 
 from calibration.fit_experts import FEWEST_ROWS, FITTED, fit_experts
 from calibration.importers import power_law
+from calibration.importers.silicon import FROM_CACHE, left_out
 from ssdsim.hardware.experts import FEW_TOKENS
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import WEIGHT_BYTES
@@ -61,7 +62,7 @@ def fits(
     """
     rows, uneven = _rows(table)
     by_format: dict[tuple[str, Any], Callable[[], TimingModel]] = {}
-    kernels, left_out = [], ""
+    kernels, not_taken = [], ""
     for theirs, of_format in rows.groupby("moe_dtype"):
         kept = FORMATS.get(str(theirs))
         own, kernel = _of_one_kernel(of_format)
@@ -69,13 +70,13 @@ def fits(
             continue
         own = own.assign(expert_bytes=3.0 * own["hidden"] * own["width"] * WEIGHT_BYTES[kept])
         cached = own["touched"] * own["expert_bytes"] / own["seconds"] > memory_bandwidth
-        if uneven and cached.any():
-            left_out += f"; {cached.sum()} of {len(own)} rows of {theirs} left out, their weights came from a cache"
+        if uneven:
+            not_taken += left_out(own, cached, str(theirs), FROM_CACHE)
             own = own[~cached]
         by_format["experts", kept] = partial(fit_experts, own.reset_index(drop=True)[FITTED], source)
         kernels.append(f"{kept}: {kernel}")
     said = f"; {', '.join(kernels)}" if kernels else ""
-    return by_format, said + ("; experts of uneven rows drawn anew" if uneven else "") + left_out
+    return by_format, said + ("; experts of uneven rows drawn anew" if uneven else "") + not_taken
 
 
 def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:

@@ -30,6 +30,7 @@ WEIGHT_BYTES = DTYPE_BYTES | {"float8-block": 1, "nvfp4": 0.5625}
 Fits = dict[tuple[str, Any], Callable[[], TimingModel]]
 """Fits by the part of a profile, and the format or the number of ranks within it."""
 
+FROM_CACHE = "their weights came from a cache"
 FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
 
 
@@ -44,6 +45,11 @@ def one_time_a_shape(table: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
     kernel = ["kernel_source"] if "kernel_source" in table else []
     medians = table.groupby(shape + kernel)["seconds"].median().reset_index()
     return medians.groupby(shape)["seconds"].min().reset_index()
+
+
+def left_out(rows: pd.DataFrame, cached: pd.Series, whose: str, what: str) -> str:
+    """Say how many of some rows came from a cache, if any did."""
+    return f"; {cached.sum()} of {len(rows)} rows of {whose} left out, {what}" if cached.any() else ""
 
 
 def _natural(version: str) -> list[tuple[int, int, str]]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_attention import fit_attention, fit_prefill_attention
-from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, one_time_a_shape
+from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, left_out, one_time_a_shape
 from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES
@@ -36,18 +36,17 @@ def attention_fits(table: pd.DataFrame, memory_bandwidth: float, most_cached: fl
     full = full.assign(context=full["isl"] + full["step"])
     of = {"attention": full, **({} if windowed is None else {"attention_windowed": windowed})}
     fits: Fits = {}
-    left_out = ""
+    said = ""
     for part, some in of.items():
         for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items():
             values = rows["batch_size"] * rows["num_key_value_heads"] * rows["context"] * rows["head_dim"]
             cached = 2 * DTYPE_BYTES[dtype] * values / rows["seconds"] > memory_bandwidth
-            if cached.any():
-                whose = f"{dtype} caches{' with a window' if part != 'attention' else ''}"
-                left_out += f"; {cached.sum()} of {len(rows)} rows of {whose} left out, they were in the device's cache"
+            whose = f"{dtype} caches{' with a window' if part != 'attention' else ''}"
+            said += left_out(rows, cached, whose, "they were in the device's cache")
             packed = part == "attention" or not _takes_heads_apart(some, dtype)
             if len(kept := rows[~cached]) >= FEWEST_ROWS:
                 fits[part, dtype] = _attention_fit(kept, dtype, packed, most_cached)
-    return fits, left_out
+    return fits, said
 
 
 def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:

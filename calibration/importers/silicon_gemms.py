@@ -9,7 +9,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_gemm import fit_gemm
-from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES, Fits, one_time_a_shape
+from calibration.importers.silicon import FROM_CACHE, GEMM_FORMATS, WEIGHT_BYTES, Fits, left_out, one_time_a_shape
 from calibration.importers.system_card import SystemCard
 
 _GEMM_SHAPE = ["m", "n", "k"]
@@ -46,15 +46,14 @@ def without_host_bound(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 def gemm_fits(table: pd.DataFrame, card: SystemCard) -> tuple[Fits, str]:
     """A fit a format, and what of the table was left out."""
     fits: Fits = {}
-    left_out = ""
+    said = ""
     for theirs, rows, cached in by_format(table, card):
-        if cached.any():
-            left_out += f"; {cached.sum()} of {len(rows)} rows of {theirs} left out, their weights came from a cache"
+        said += left_out(rows, cached, theirs, FROM_CACHE)
         rows, weights = rows[~cached], GEMM_FORMATS[theirs]
         if len(rows) >= FEWEST_ROWS:
             m, n, k, seconds = (rows[name].to_numpy(float) for name in (*_GEMM_SHAPE, "seconds"))
             fits["gemm", weights] = partial(fit_gemm, m, n, k, seconds, WEIGHT_BYTES[weights], "gemm_perf")
-    return fits, left_out
+    return fits, said
 
 
 def by_format(table: pd.DataFrame, card: SystemCard) -> Iterator[tuple[str, pd.DataFrame, pd.Series]]:

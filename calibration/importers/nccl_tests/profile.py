@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-import numpy as np
+import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, FEWEST_SIZES, fit_collective, fit_link
 from calibration.importers.nccl_tests.timings import Timings
@@ -32,7 +32,8 @@ def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source
     link = profile.link
     for timed in timings:
         rows = [row for each in timings if _key(each) == _key(timed) for row in each.rows]
-        sizes, seconds = _medians(rows)
+        medians = pd.DataFrame(rows).groupby(0)[1].median()
+        sizes, seconds = medians.index.to_numpy(float), medians.to_numpy(float)
         fewest = FEWEST_ROWS if timed.operation == "sendrecv" else FEWEST_SIZES
         if len(sizes) < fewest:
             raise InputError(f"{timed.where}: {timed.operation}: {len(sizes)} sizes; a fit needs at least {fewest}")
@@ -120,11 +121,3 @@ def _model(name: str) -> frozenset[str]:
 
 def _form(name: str) -> str | None:
     return next((word for word in _words(name) if re.fullmatch(r"sxm\d?|pcie|nvl|oam", word)), None)
-
-
-def _medians(rows: Iterable[tuple[float, float]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    by_size: dict[float, list[float]] = {}
-    for size, seconds in rows:
-        by_size.setdefault(size, []).append(seconds)
-    sizes = sorted(by_size)
-    return np.array(sizes), np.array([np.median(by_size[size]) for size in sizes])

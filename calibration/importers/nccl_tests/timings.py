@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -216,14 +217,10 @@ def _joined(group: Sequence[Timings]) -> Timings:
         runs = f"{len(group)} runs of {first.operation} over {first.ranks}"
         remarks.append(f"{', '.join(t.where for t in group)}: the medians of {runs}")
     rows = tuple(row for timed in group for row in timed.rows)
-    return Timings(first.operation, first.ranks, rows, first.where, first.mode, first.gpus, tuple(remarks))
+    return replace(first, rows=rows, remarks=tuple(remarks))
 
 
 def _told_beside(timings: list[Timings], refused: Iterable[InputError]) -> list[Timings]:
     """Runs that were left out are told with the first that was not."""
     left_out = tuple(f"left out: {error}" for error in refused)
-    first = timings[0]
-    told_first = Timings(
-        first.operation, first.ranks, first.rows, first.where, first.mode, first.gpus, first.remarks + left_out
-    )
-    return [told_first, *timings[1:]]
+    return [replace(timings[0], remarks=timings[0].remarks + left_out), *timings[1:]]
