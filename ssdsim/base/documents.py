@@ -115,8 +115,10 @@ def parse_csv(text: str, where: object) -> list[dict[str, str]]:
         raise InputError(f"{where}: line {reader.line_num}: not CSV ({error})") from None
 
 
-def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record:
+def as_record(kind: type[Record], data: Any, where: object, what: str, *, written: bool = False) -> Record:
     """``data`` as a record (a model of pydantic's, or a dataclass), which is called ``what``.
+
+    Its numbers are text where they are ``written``, as cells of a table are.
 
     Raises
     ------
@@ -124,7 +126,7 @@ def as_record(kind: type[Record], data: Any, where: object, what: str) -> Record
         given and counts the rest.
     """
     try:
-        record: Record = _adapter(kind).validate_python(data)
+        record: Record = _adapter(kind).validate_python(data, strict=False if written else None)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(map(str, problem["loc"])) or what

@@ -130,12 +130,6 @@ class Row(Card):
         return max(1, round(self.input_tokens + self.output_tokens / 2.0))
 
 
-_WHOLE = ("tp", "ep", "batch", "k", "tree_nodes", "tree_beam", "repeat")
-_NUMBERS = (
-    *_WHOLE,
-    *("input_tokens", "output_tokens", "value", "acceptance_length", "ttft_ms", "itl_ms", "output_tokens_per_s"),
-    *("rounds", "undrafted_rounds", "drafted_per_round"),
-)
 _LISTS = ("accepted_by_position",)
 """Cells of several numbers, with blanks between them."""
 COLUMNS = tuple(Row.model_fields)
@@ -179,30 +173,9 @@ def _rows(path: Path, reader: csv.DictReader[str], given: Mapping[str, Any]) -> 
         where = f"{path} line {reader.line_num}"
         if None in record or None in record.values():
             raise InputError(f"{where}: {len(names)} cells expected")
-        yield as_row(record, where, filled)
-
-
-def as_row(cells: Mapping[str, str], where: str, given: Mapping[str, Any] = _NOTHING) -> Row:
-    """A row of cells as they are written, empty ones left out, and of values that are ``given``.
-
-    Raises
-    ------
-    InputError : a cell that is not such a value; the message begins with ``where``.
-    """
-    values = {name: _number(name, cell.strip(), where) for name, cell in cells.items() if cell.strip()}
-    return as_record(Row, {**given, **values}, where, "row")
-
-
-def _number(name: str, cell: str, where: str) -> str | int | float | list[float]:
-    if name not in _NUMBERS and name not in _LISTS:
-        return cell
-    try:
-        if name in _LISTS:
-            return [float(each) for each in cell.split()]
-        return int(cell) if name in _WHOLE else float(cell)
-    except ValueError:
-        kind = "a whole number" if name in _WHOLE else "a number" if name in _NUMBERS else "numbers between blanks"
-        raise InputError(f"{where}: {name} must be {kind}, got '{cell}'") from None
+        cells = {name: cell.strip().split() if name in _LISTS else cell.strip() for name, cell in record.items()}
+        given_too = filled | {name: cell for name, cell in cells.items() if cell}
+        yield as_record(Row, given_too, where, "row", written=True)
 
 
 def write_rows(rows: Iterable[Row], path: Path) -> None:
@@ -214,6 +187,6 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 
 def _cells(row: Row) -> dict[str, Any]:
-    """The cells of a row, as :func:`as_row` reads them."""
+    """The cells of a row, as :func:`read_rows` reads them."""
     said = {name: value for name, value in row.model_dump().items() if value is not None}
     return {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}

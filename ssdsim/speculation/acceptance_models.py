@@ -14,7 +14,7 @@ from pydantic import Field
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array, within
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
 from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
@@ -25,7 +25,8 @@ _BETA_KINDS = 64
 _SETTLED = 6  # rounds of a fixed point whose error falls tenfold in each
 _NOBODY = 1e-12  # a share of rounds that come to a position
 _FILE = "acceptance card or trace"
-_LONGEST = 1_000_000  # accepted tokens in a round
+_Length = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+"""Accepted tokens of a round."""
 
 
 @record
@@ -182,7 +183,7 @@ def _csv_lengths(path: Path) -> list[list[int]]:
     for number, row in enumerate(parse_csv(read_text(path, _FILE), path), start=1):
         if "accepted" not in row:
             raise InputError(f"{path}: needs a column 'accepted' (and 'request' where there are several)")
-        length = _length(path, f"row {number}", row["accepted"])
+        length = as_record(_Length, row["accepted"].strip(), f"{path}: row {number}", "accepted", written=True)
         requests.setdefault(row.get("request", ""), []).append(length)
     return list(requests.values())
 
@@ -194,20 +195,8 @@ def _json_lengths(path: Path) -> list[list[int]]:
             continue
         record: Any = parse_json(line, f"{path}: line {number}")
         lengths = record.get("accepted") if isinstance(record, dict) else record
-        if not isinstance(lengths, list):
-            raise InputError(f"{path}: line {number} is not a list of accepted lengths")
-        requests.append([_length(path, f"line {number}", length) for length in lengths])
+        requests.append(as_record(list[_Length], lengths, f"{path}: line {number}", "accepted"))
     return requests
-
-
-def _length(path: Path, where: str, value: Any) -> int:
-    """An accepted length as JSON has it, or as text."""
-    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _LONGEST:
-        raise InputError(
-            f"{path}: {where}: an accepted length must be a whole number from 0 to {_LONGEST}, got {told(value)}"
-        )
-    return number
 
 
 def _trace_kinds(path: Path, requests: list[list[int]], k: int) -> RequestKinds:
