@@ -5,11 +5,11 @@ error.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field
 
 from ssdsim.base.errors import nearest
 from ssdsim.base.record import record
@@ -200,25 +200,23 @@ class Evidence(Card):
     note: str = ""
 
 
-def _check_names(names: Iterable[str], where: str) -> None:
-    for name in names:
+def _of_numbers(named: dict[str, float]) -> dict[str, float]:
+    for name in named:
         if name not in NUMBERS:
-            hint, allowed = nearest(name, NUMBERS), ", ".join(NUMBERS)
-            raise ValueError(f"unknown number '{name}' in {where}{hint} Allowed: {allowed}")
+            raise ValueError(f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
+    return named
+
+
+Directions = Annotated[tuple[Annotated[dict[str, Coefficient], AfterValidator(_of_numbers)], ...], FROM_LIST]
+"""Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
 
 class Elsewhere(Card):
     """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
 
     cache_dtype: CacheDtype | None = None
-    numbers: dict[str, NotNegative] = Field(default_factory=dict)
-    wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
-
-    @model_validator(mode="after")
-    def _knows_its_numbers(self) -> Elsewhere:
-        _check_names(self.numbers, "numbers")
-        _check_names({name for direction in self.wander for name in direction}, "wander")
-        return self
+    numbers: Annotated[dict[str, NotNegative], AfterValidator(_of_numbers)] = Field(default_factory=dict)
+    wander: Directions = ()
 
 
 OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
@@ -273,7 +271,7 @@ class Runtime(Card):
     captured_rows: Annotated[tuple[Annotated[int, Field(ge=1)], ...], FROM_LIST] = ()
     launches: Launches | None = None
     runs: Runs | None = None
-    wander: Annotated[tuple[dict[str, Coefficient], ...], FROM_LIST] = ()
+    wander: Directions = ()
     away: Away = Away()
     covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
     four_bits: Elsewhere | None = None
@@ -285,11 +283,6 @@ class Runtime(Card):
     def cache_beside(self, weights: Precision) -> str | None:
         """The dtype of the cache that it keeps beside quantised weights; None where it is the model's own."""
         return self.cache_dtype if weights.mlp not in DTYPES and weights.kv == weights.activations else None
-
-    @model_validator(mode="after")
-    def _wanders_in_its_numbers(self) -> Runtime:
-        _check_names({name for direction in self.wander for name in direction}, "wander")
-        return self
 
     @property
     def caching(self) -> Caching:

@@ -308,7 +308,7 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
 
 
 def test_a_direction_names_numbers_of_the_card() -> None:
-    with pytest.raises(ValueError, match="unknown number 'per_stepp_s' in wander"):
+    with pytest.raises(ValueError, match=r"wander\.0\n.*unknown number 'per_stepp_s'"):
         Runtime.model_validate({**KERNELS.model_dump(by_alias=True), "wander": ({"per_stepp_s": 1e-4},)})
 
 
