@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calibration.points import Point
+from ssdsim.base.documents import surviving_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
 from ssdsim.base.record import record
@@ -44,9 +44,7 @@ class Log:
         ------
         InputError : the file belongs to another machine or workload.
         """
-        text = self.path.read_text(errors="replace") if self.path.exists() else ""
-        lines = [_parsed(line) for line in text.splitlines()]
-        records = [record for record in lines if record is not None]
+        records = [record for record in surviving_records(self.path) if isinstance(record, dict)]
         header = {"schema": _SCHEMA, "machine": dict(self.machine)}
         if not records:  # a kill can leave an empty file, or a torn header
             write_records(self.path, [header])
@@ -55,9 +53,9 @@ class Log:
             raise InputError(f"{self.path}: written by another version of ssdsim; remove it or use -o")
         if records[0] != header:
             raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
-        if None in lines or not text.endswith("\n"):  # what a kill tore goes for good: the next append starts a line
-            write_records(self.path, records)
-        for visit in filter(_is_visit, records[1:]):
+        visits = list(filter(_is_visit, records[1:]))
+        write_records(self.path, [header, *visits])  # what a kill tore goes for good: the next append starts a line
+        for visit in visits:
             self.visits.setdefault(visit["key"], []).append(Visit(visit["at_s"], visit["result"]))
         return self
 
@@ -69,17 +67,6 @@ class Log:
         self.visits.setdefault(point.key, []).append(visit)
         record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
         append_record(self.path, record)
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    """A header or a visit, or None for what is neither."""
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
-    return record if "machine" in record or _is_visit(record) else None
 
 
 def _is_visit(record: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import io
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +52,16 @@ def parse_json(text: str, where: object) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON that can be read ({error})") from None
     return value
+
+
+def surviving_records(path: Path) -> list[Any]:
+    """The values of a file of JSON lines, those that a kill tore left out; none where there is no file."""
+    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    records = []
+    for line in text.splitlines():
+        with suppress(InputError):
+            records.append(parse_json(line, path))
+    return records
 
 
 def parse_records(text: str, where: object) -> list[Any]:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
-from ssdsim.base.documents import as_record, parse_json, read_json, read_text, read_toml
+from ssdsim.base.documents import as_record, read_json, read_toml, surviving_records
 from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import record
@@ -343,15 +343,9 @@ def _trace(path: Path) -> dict[str, Any] | None:
 
 def _validation(path: Path) -> list[dict[str, Any]]:
     """The comparisons of a validation log; a last line torn by a kill is skipped, as ``ssdsim validate`` does."""
-    if not path.is_file():
-        return []
     comparisons: list[dict[str, Any]] = []
-    for line in read_text(path, "validation log").splitlines():
-        try:
-            record = parse_json(line, path)
-        except InputError:
-            continue
-        event = record.get("comparisons", []) if isinstance(record, dict) else []
+    for line in surviving_records(path):
+        event = line.get("comparisons", []) if isinstance(line, dict) else []
         if not isinstance(event, list):
             raise InputError(f"{path}: comparisons must be a list, got {told(event)}")
         comparisons += event

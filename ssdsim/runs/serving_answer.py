@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from ssdsim.base.records import of_one_length
+
 Number = Annotated[float, Field(ge=-1e40, le=1e40, allow_inf_nan=False)]
 MOST_VARIANTS = 100_000
 """That a schedule may switch between."""
@@ -54,11 +56,7 @@ class _Minute(_Part):
     held: list[Number]
     variant: list[Annotated[float, Field(ge=0, le=MOST_VARIANTS)]]
 
-    @model_validator(mode="after")
-    def _of_the_same_rounds(self) -> _Minute:
-        if len({len(column) for column in (self.at_s, self.running, self.held, self.variant)}) > 1:
-            raise ValueError("at_s, running, held and variant must be lists of one length")
-        return self
+    _of_the_same_rounds = of_one_length("at_s", "running", "held", "variant")
 
 
 class _Served(_Part):
@@ -156,11 +154,7 @@ class _Quantiles(_Part):
     measured: list[Number]
     predicted: list[Number]
 
-    @model_validator(mode="after")
-    def _of_the_same_percents(self) -> _Quantiles:
-        if len({len(column) for column in (self.percent, self.measured, self.predicted)}) > 1:
-            raise ValueError("percent, measured and predicted must be lists of one length")
-        return self
+    _of_the_same_percents = of_one_length("percent", "measured", "predicted")
 
 
 class ComparedAnswer(_Part):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.base.documents import as_record, parse_json, read_text
+from ssdsim.base.documents import as_record, surviving_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
 from ssdsim.base.record import record
@@ -48,12 +48,7 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         write_records(log, [header])
         return {}
-    records = []
-    for line in read_text(log, "validation log").splitlines():
-        try:
-            records.append(parse_json(line, log))
-        except InputError:
-            continue  # torn by a kill
+    records = surviving_records(log)
     if not records or records[0] != header:
         raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
     entries = [as_record(_Entry, record, f"{log}: entry {n}", "entry") for n, record in enumerate(records[1:], 1)]
