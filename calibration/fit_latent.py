@@ -9,6 +9,7 @@ from scipy.optimize import least_squares
 
 from calibration.bootstrap import significant
 from calibration.fit import FEWEST_ROWS, hold_out, report
+from calibration.fit_corrected import those
 from calibration.hinges import domain_of
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -39,8 +40,7 @@ def fit_latent(rows: Rows, source: str, most_bandwidth: float, seed: int = 0) ->
     if count < 2 * FEWEST_ROWS:
         raise InputError(f"latent attention: {count} rows are too few to fit; at least {2 * FEWEST_ROWS}")
     held = hold_out(count, seed)
-    unseen = {name: column[held] for name, column in rows.items()}
-    trained = _fit({name: column[~held] for name, column in rows.items()}, most_bandwidth)
+    unseen, trained = those(rows, held), _fit(those(rows, ~held), most_bandwidth)
     predicted = unseen["products_s"] + _seconds(trained, unseen)
     return LatentModel(
         source=source,

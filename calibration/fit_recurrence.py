@@ -9,6 +9,7 @@ from scipy.optimize import least_squares
 
 from calibration.bootstrap import significant
 from calibration.fit import FEWEST_ROWS, hold_out, report
+from calibration.fit_corrected import those
 from calibration.hinges import domain_of
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -125,5 +126,5 @@ def _fitted(
         return np.asarray(np.exp(fit.x))
 
     held = hold_out(len(rows["seconds"]))
-    unseen, seen = ({name: column[of] for name, column in rows.items()} for of in (held, ~held))
+    unseen, seen = those(rows, held), those(rows, ~held)
     return fit(rows), (unseen["seconds"], seconds(fit(seen), unseen), int(np.sum(~held)))

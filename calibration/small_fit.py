@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibration.additive_attention import fit_additive_attention
 from calibration.bootstrap import judged, significant
 from calibration.fit import FEWEST_ROWS, report
 from calibration.fit_attention import ATTENTION_SHAPE, fit_attention
+from calibration.fit_corrected import those
 from calibration.fit_gemm import fit_gemm
 from calibration.hinges import fit_terms, with_uncertainty
 from calibration.regimes import fit_line
@@ -81,7 +81,7 @@ def cross_validate(
     predicted = np.empty(count)
     for fold in range(_FOLDS):
         held = fold_of == fold
-        predicted[held] = predict(fit(_where(rows, ~held)), _where(rows, held))
+        predicted[held] = predict(fit(those(rows, ~held)), those(rows, held))
     return report(rows["seconds"], predicted, count - count // _FOLDS, coefficients)
 
 
@@ -92,11 +92,11 @@ def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> Gem
     many = np.ones(len(rows["m"]), dtype=bool) if not few else rows["m"] > few[-1]
     if np.sum(many) < FEWEST_ROWS:
         return fit_gemm(**rows, element_bytes=element_bytes, source=source, seed=seed)
-    rest = fit_gemm(**_where(rows, many), element_bytes=element_bytes, source=source, seed=seed)
+    rest = fit_gemm(**those(rows, many), element_bytes=element_bytes, source=source, seed=seed)
     segments: list[GemmSegment] = []
     for m in few:  # what streams a single token's weights streams them for more
         bandwidth = segments[0].roofline.bandwidth if segments else np.inf
-        segments.append(_fit_one(_where(rows, rows["m"] == m), element_bytes, bandwidth))
+        segments.append(_fit_one(those(rows, rows["m"] == m), element_bytes, bandwidth))
     edges = [float(m) for m in few] + [float(rows["m"][many].min())]
     domain = dict(rest.domain) | {"m": (float(rows["m"].min()), rest.domain["m"][1])}
     return GemmModel(
@@ -143,13 +143,9 @@ def _left_out(terms: list[str], log_ratio: Array, values: Rows) -> float:
     errors = []
     for i in range(len(log_ratio)):
         others = np.arange(len(log_ratio)) != i
-        fitted = fit_terms(terms, log_ratio[others], _where(values, others))
+        fitted = fit_terms(terms, log_ratio[others], those(values, others))
         errors.append(abs(log_ratio[i] - float(fitted.log_factor({name: v[i] for name, v in values.items()}))))
     return float(np.mean(errors))
-
-
-def _where(rows: Rows, where: NDArray[np.bool_]) -> dict[str, Array]:
-    return {name: column[where] for name, column in rows.items()}
 
 
 def _coefficients(model: GemmModel) -> int:

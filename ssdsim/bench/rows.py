@@ -12,7 +12,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.points import Point
 from ssdsim.bench.server import Server
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import has_transformer
 from ssdsim.measured.bench import model_in
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.counts import Counts
@@ -44,14 +44,7 @@ def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, An
 
 def _model(server: Server, given: Mapping[str, Any], at: str) -> str:
     """The card of what was loaded, where that is known here, else of the served name; or the given one."""
-    return model_in(server.loaded if _is_known(server.loaded) else server.served, given, at)
-
-
-def _is_known(name: str | None) -> bool:
-    try:
-        return name is not None and bool(find_transformer(name))
-    except InputError:
-        return False
+    return model_in(server.loaded if server.loaded and has_transformer(server.loaded) else server.served, given, at)
 
 
 def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,14 @@ transformer_names = TRANSFORMERS.names
 hardware_names = HARDWARE.names
 
 
+def has_transformer(name: str) -> bool:
+    """Tell whether :func:`find_transformer` knows it."""
+    try:
+        return bool(find_transformer(name))
+    except InputError:
+        return False
+
+
 def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 

@@ -9,7 +9,7 @@ from ssdsim import __version__
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import record
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import has_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
 from ssdsim.pairs.importers.counts import Asked, Log, Source
@@ -100,7 +100,7 @@ def import_acceptance(
     if temperature is None:
         warnings.append("the temperature is not in the files: give it by --temperature")
     served = next((log.target for log in logs.values() if log.target), None)
-    if named.target is None and served is not None and not _has_card(served):
+    if named.target is None and served is not None and not has_transformer(served):
         warnings.append(f"no card is called '{served}', as the model was served: say which it is by --target")
     return Pair(
         target=Participant(id=named.target or served),
@@ -134,14 +134,6 @@ def _without_folders(text: str, paths: Iterable[Path]) -> str:
     for path in paths:
         text = text.replace(str(path), path.name)
     return text
-
-
-def _has_card(name: str) -> bool:
-    try:
-        find_transformer(name)
-    except InputError:
-        return False
-    return True
 
 
 def _sets(reader: Engine, files: Sequence[Path], sets: Mapping[str, Sequence[Path]]) -> dict[str, list[Source]]:
