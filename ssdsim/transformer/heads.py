@@ -24,6 +24,8 @@ SHORT_VOCABULARY = 32_000
 EAGLE3_FEATURES = 3
 BLOCK_LAYERS = 5
 PEAGLE_LAYERS = 4
+_ALONE = {"mlp_alone": 0, "window": None, "recurrent": None, "mtp_layers": 0, "tied_embeddings": False}
+"""What layers of a target have that a head's do not."""
 
 
 @lru_cache(maxsize=256)
@@ -85,14 +87,10 @@ def mtp_head(target: Transformer) -> Transformer:
     experts = None if target.experts is None else target.experts.model_copy(update={"layers": 1})
     changed = {
         "name": f"mtp-{target.name}",
+        **_ALONE,
         "layers": 1,
-        "mlp_alone": 0,
         "experts": experts,
-        "window": None,
-        "recurrent": None,
         "weights": Weights() if target.mtp_plain else target.weights,
-        "mtp_layers": 0,
-        "tied_embeddings": False,
         "head": Head(features=1, feature_size=target.hidden_size),
         "source": f"one more layer of {target.name} (DeepSeek-V3, arXiv 2412.19437)",
     }
@@ -105,17 +103,13 @@ def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: 
         update={
             "name": f"{kind}-{target.name}",
             "checkpoint": "",
+            **_ALONE,
             "layers": layers,
-            "mlp_alone": 0,
             "experts": None,
             "latent": None,
-            "window": None,
-            "recurrent": None,
             "attention_gate": False,
             "residual_block": None,
             "keys_are_values": False,
-            "mtp_layers": 0,
-            "tied_embeddings": False,
             "vocab_size": vocab_size,
             "intermediate_size": _dense_width(target),
             "weights": Weights(),

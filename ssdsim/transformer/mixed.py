@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from ssdsim.base.record import record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation
 from ssdsim.transformer.prefill import of_prompts
-from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeeping
+from ssdsim.transformer.recurrences import Convolution, RecurrentStep
 from ssdsim.transformer.shard import Block
 
 
@@ -29,11 +30,7 @@ def mixed_pass(
     batch: int = 0,
     queries: int = 1,
     context: int = 1,
-    tp: int = 1,
-    dtype: str | None = None,
-    kv_dtype: str | None = None,
-    ep: int = 1,
-    states: StateKeeping = "each",
+    **shared: Any,
 ) -> ForwardPass:
     """One pass over ``batch * queries`` decoded tokens and ``chunks`` of prompts.
 
@@ -46,9 +43,8 @@ def mixed_pass(
     InputError : as :func:`ssdsim.transformer.forward.forward_pass` does; neither batch nor chunks.
     """
     tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
-    kept = {"tp": tp, "dtype": dtype, "kv_dtype": kv_dtype, "ep": ep, "states": states}
-    body = forward_pass(card, batch=tokens, queries=1, context=context, **kept)  # type: ignore[arg-type]
-    heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **kept)  # type: ignore[arg-type]
+    body = forward_pass(card, batch=tokens, queries=1, context=context, **shared)
+    heads = forward_pass(card, batch=batch * queries + len(chunks), context=context, **shared)
 
     def each(op: Operation) -> Iterator[Operation]:
         if not isinstance(op, Attention | LatentAttention | RecurrentStep | Convolution):

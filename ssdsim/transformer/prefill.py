@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
@@ -14,16 +15,7 @@ from ssdsim.transformer.shard import Block
 
 
 @lru_cache(maxsize=4096)
-def prefill_pass(
-    card: Transformer,
-    *,
-    batch: int,
-    tokens: int,
-    tp: int = 1,
-    dtype: str | None = None,
-    kv_dtype: str | None = None,
-    ep: int = 1,
-) -> ForwardPass:
+def prefill_pass(card: Transformer, *, batch: int, tokens: int, **shared: Any) -> ForwardPass:
     """The operations of one pass over ``batch`` prompts of ``tokens`` tokens; the head sees each one's last token.
 
     The rest is as :func:`ssdsim.transformer.forward.forward_pass` takes it; the same arguments give the same pass.
@@ -32,8 +24,8 @@ def prefill_pass(
     ------
     InputError : as :func:`ssdsim.transformer.forward.forward_pass` does.
     """
-    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
-    head = forward_pass(card, batch=batch, queries=1, context=tokens, tp=tp, dtype=dtype, kv_dtype=kv_dtype, ep=ep)
+    body = forward_pass(card, batch=batch, queries=tokens, context=tokens, **shared)
+    head = forward_pass(card, batch=batch, queries=1, context=tokens, **shared)
     blocks = tuple(
         Block(tuple(of_prompts(op, card.latent, tokens) for op in block.operations), block.times)
         for block in body.blocks
