@@ -27,16 +27,6 @@ _NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, 
 
 
 @record
-class Planned:
-    """A pass that a calibration times: what it is called, and on how many of the ranks with its model it runs."""
-
-    name: str
-    model: str
-    forward: ForwardPass
-    tp: int
-
-
-@record
 class _PlanningSite(Silent):
     """A site where nothing has a price. Every pass is planned at one context, and SD's draft on ``beside_tp`` ranks."""
 
@@ -70,7 +60,7 @@ def planned_passes(
     tp: int,
     dtype: str,
     names: Collection[str],
-) -> list[Planned]:
+) -> list[Pass]:
     """Every pass of the strategies called ``names`` for the whole batch; for one sequence those of what caches nothing.
 
     The latter are called ``... one``; what a speculation cache adds has many tokens a sequence: for a single one they
@@ -82,7 +72,7 @@ def planned_passes(
     site = _PlanningSite(target, draft, _NOT_TIMED, _NOT_TIMED, tp, batch, context, False, dtype, settings)
     degrees = sorted({1, tp} & {1, *legal_tensor_parallel(draft)})
     planned = [strategy for strategy in strategies.ALL if strategy.name in names]
-    by_pass: dict[ForwardPass, Planned] = {}
+    by_pass: dict[ForwardPass, Pass] = {}
     for sequences, strategy in itertools.product(sorted({1, batch}), planned):
         if sequences < batch and strategy.miss is not None:
             continue
@@ -92,7 +82,7 @@ def planned_passes(
                 name = f"{name} on {work.tp} ranks" if work.model == "draft" and work.tp > 1 else name
                 if any(name == other.name for other in by_pass.values()):
                     name = f"{name} of {strategy.title}"
-                by_pass.setdefault(work.forward, Planned(name, work.model, work.forward, work.tp))
+                by_pass.setdefault(work.forward, replace(work, name=name))
     return sorted(by_pass.values(), key=lambda one: one.model != "target")
 
 

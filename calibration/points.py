@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from calibration.planned import Planned, planned_passes
+from calibration.planned import planned_passes
 from ssdsim import strategies
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
+from ssdsim.pricing.step import Pass
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
@@ -64,7 +66,7 @@ class Workload:
     """Whose rounds; their passes are timed."""
 
     @cached_property
-    def passes(self) -> list[Planned]:
+    def passes(self) -> list[Pass]:
         """The planned passes of the target, then of the draft."""
         sizes = {name: getattr(self, name) for name in ("batch", "lookahead", "branches", "context", "tp", "dtype")}
         return planned_passes(self.target, self.draft, **sizes, names=self.strategies)
@@ -137,17 +139,13 @@ def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]
         for context in (op.context // 4, op.context // 2, op.context, 2 * op.context):
             for queries in dict.fromkeys((1, max(1, op.queries // 2), op.queries)):
                 for batch in dict.fromkeys((1, max(1, op.batch // 2), op.batch)):
-                    yield Point.of(
-                        "attention",
-                        batch=batch,
-                        queries=queries,
-                        context=max(context, 1),
-                        heads=op.heads,
-                        kv_heads=op.kv_heads,
-                        head_dim=op.head_dim,
-                        dtype=workload.dtype,
-                        masked=op.masked,
-                    )
+                    shape: dict[str, Any] = {
+                        "batch": batch,
+                        "queries": queries,
+                        "context": max(context, 1),
+                        "dtype": workload.dtype,
+                    }
+                    yield Point.of("attention", **shape, **picked(op, "heads", "kv_heads", "head_dim", "masked"))
 
 
 def _experts(workload: Workload) -> Iterator[Point]:

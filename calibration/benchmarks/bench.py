@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from calibration.points import Workload
+from ssdsim.base.plain import picked
 from ssdsim.machine.devices import group_of, messages_lie_on
 from ssdsim.machine.graph import DTYPES, Graph
 from ssdsim.machine.streams import Streams
@@ -46,22 +47,15 @@ class Bench(Streams):
 
     @cached_property
     def target(self) -> Graph:
-        w = self.workload
-        return Graph(
-            w.target,
-            device=self.device,
-            dtype=w.dtype,
-            batch=w.batch,
-            context=w.context,
-            tp=w.tp,
-            group=self.target_group,
-            seed=self.rank,
-        )
+        return self._graph(self.workload.target, tp=self.workload.tp, group=self.target_group)
 
     @cached_property
     def draft(self) -> Graph:
-        w = self.workload
-        return Graph(w.draft, device=self.device, dtype=w.dtype, batch=w.batch, context=w.context, seed=self.rank)
+        return self._graph(self.workload.draft)
+
+    def _graph(self, card: Transformer, **sharing: Any) -> Graph:
+        sizes = picked(self.workload, "dtype", "batch", "context")
+        return Graph(card, device=self.device, seed=self.rank, **sizes, **sharing)
 
     def prepare(self) -> None:
         """Make what the benchmarks need, which for billions of random weights takes minutes on a core."""

@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -56,12 +57,7 @@ def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:
 def _covered(seen: Sequence[tuple[Case, str]]) -> Covered:
     (case, _), batches = seen[0], [each.batch for each, _ in seen]
     return Covered(
-        device=case.device,
-        peak_flops=case.peak_flops,
-        memory_bandwidth=case.memory_bandwidth,
-        tp=case.tp,
-        active_parameters=case.active_parameters,
-        experts=case.experts,
+        **picked(case, "device", "peak_flops", "memory_bandwidth", "tp", "active_parameters", "experts"),
         batches=(min(batches), max(batches)),
         versions=tuple(sorted({version for _, version in seen if version})),
     )

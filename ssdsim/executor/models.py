@@ -8,6 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
 from ssdsim.executor.plan import RankPass
 from ssdsim.machine.devices import synchronised
@@ -57,12 +58,9 @@ class Models:
             self._graphs[model, team] = Graph(
                 room.card,
                 device=self._device,
-                dtype=room.dtype,
-                batch=room.batch,
-                context=room.context,
                 tp=len(team),
-                ep=room.ep,
                 group=group,
                 seed=self._rank,
+                **picked(room, "dtype", "batch", "context", "ep"),
             )
         return self._graphs[model, team]

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
@@ -66,14 +67,9 @@ def options_of(row: Row) -> dict[str, Any]:
     given: dict[str, Any] = {
         "strategies": ("ar",),
         "target": row.model,
-        "hardware": row.hardware,
-        "tp": row.tp,
-        "ep": row.ep if row.ep > 1 else None,
         "b": row.batch,
-        "context": row.context,
-        "dtype": row.dtype,
-        "kv_dtype": row.kv_dtype,
-        "state_dtype": row.state_dtype,
+        "ep": row.ep if row.ep > 1 else None,
+        **picked(row, "hardware", "tp", "context", "dtype", "kv_dtype", "state_dtype"),
     }
     if row.k is not None:
         head = "mtp" if find_transformer(row.model).mtp_layers else "eagle3"

@@ -12,6 +12,7 @@ import numpy as np
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import record
 from ssdsim.engine.simulate import simulate
@@ -115,17 +116,10 @@ class Bench:
     def options(self, point: GridPoint) -> dict[str, Any]:
         """A grid point as options of a scenario."""
         given: dict[str, Any] = {
-            "strategies": self.strategies,
-            "target": self.target,
-            "draft": self.draft,
-            "hardware": self.hardware,
-            "draft_hardware": self.draft_hardware,
-            "tp": self.tp,
+            **picked(self, "strategies", "target", "draft", "hardware", "draft_hardware", "tp", "context", "dtype"),
             "ep": self.ep if self.ep > 1 else None,
             **({"targets": self.targets, "draft_serves": "in-turn"} if self.targets > 1 else {}),
             "draft_gpus": len(self.draft_devices) or None,
-            "context": self.context,
-            "dtype": self.dtype,
         }
         named = map(strategies.ALL.named, self.strategies)
         if any(option.name == _SPREAD for strategy in named for option in strategy.options):

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
 from ssdsim.base.record import record
 
 
@@ -40,14 +41,8 @@ class GridPoint:
     def options(self) -> dict[str, Any]:
         """The setting as options of a scenario."""
         given: dict[str, Any] = {
-            "k": self.k,
-            "alpha": self.alpha,
-            "p_hit": self.p_hit,
+            **picked(self, "k", "alpha", "p_hit", "fl", "b", "backup", "sd_draft"),
             "budget": self.branches if self.fl is None else None,
-            "fl": self.fl,
-            "b": self.b,
-            "backup": self.backup,
-            "sd_draft": self.sd_draft,
         }
         if self.staged is not None:
             drafted, accepted = self.staged

@@ -16,6 +16,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.plain import picked
 from ssdsim.base.progress import Told, nobody
 from ssdsim.base.record import record
 from ssdsim.engine.trace import Trace
@@ -122,17 +123,11 @@ class Real(OptionRecord):
             strategies=tuple(self.strategies),
             target_devices=on_target,
             draft_devices=on_draft,
-            target=self.target,
-            draft=self.draft,
             hardware=hardware,
-            draft_hardware=self.draft_hardware,
-            context=self.context,
             dtype=self.dtype or next(iter(profile.gemm)),
-            rounds=self.rounds,
-            repeats=self.repeats,
-            seed=self.seed,
-            ep=self.ep,
-            targets=self.targets,
+            **picked(
+                self, *("target", "draft", "draft_hardware", "context", "rounds", "repeats", "seed", "ep", "targets")
+            ),
         )
 
     def calibrated(self, log: Path, told: Told) -> str:
@@ -151,14 +146,10 @@ class Real(OptionRecord):
         if log.exists() and output.exists():
             return str(output)
         timed = Timed(
-            target=self.target,
-            draft=self.draft,
             b=max(point.b for point in self.points),
             k=max(point.k for point in self.points),
             budget=max(point.branches for point in self.points),
-            context=self.context,
-            dtype=self.dtype,
-            strategies=self.strategies,
+            **picked(self, "target", "draft", "context", "dtype", "strategies"),
         )
         done = calibrate_on(output, devices, timed, minutes=_CALIBRATION_MINUTES, seed=self.seed, told=told)
         if done.interrupted:
