@@ -218,21 +218,20 @@ def _arguments(value: Any) -> Record:
 
 def lookahead_of(settings: Record, where: str) -> int | None:
     """Tokens that a server drafts a round by its settings; None where it does not speculate, or adapts them."""
-    steps = count(settings, ("speculative_num_steps",), where)
-    verified = count(settings, ("speculative_num_draft_tokens",), where)
-    return None if settings.get("speculative_adaptive") else steps or (verified - 1 if verified else None)
+    steps = tokens(settings, ("speculative_num_steps",), where)
+    verified = tokens(settings, ("speculative_num_draft_tokens",), where)
+    one_less = verified - 1 if verified and verified > 1 else None  # one verified token is the target's own
+    return None if settings.get("speculative_adaptive") else steps or one_less
 
 
 def _lookahead(settings: Record, source: Source) -> int | None:
-    """Steps of the drafter; of a server that says only how many tokens are verified, one less."""
+    """The :func:`lookahead_of` a server that does not adapt it: of one that does no rate follows."""
     if settings.get("speculative_adaptive"):
         raise InputError(
             f"{source.path}: the server's steps are adaptive, so that no rate follows from a mean length; turn them "
             "off, or import its requests, whose length is kept"
         )
-    steps = tokens(settings, ("speculative_num_steps",), str(source.path))
-    verified = tokens(settings, ("speculative_num_draft_tokens",), str(source.path))
-    return steps or (verified - 1 if verified and verified > 1 else None)
+    return lookahead_of(settings, str(source.path))
 
 
 # bench_serving

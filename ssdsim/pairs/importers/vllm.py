@@ -16,7 +16,6 @@ from pydantic import Field
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
 from ssdsim.pairs.importers import statistics
 from ssdsim.pairs.importers.counts import (
     Asked,
@@ -116,24 +115,15 @@ def _log(source: Source) -> Counts:
         match = _LINE.search(line)
         if match is None or (interval := _interval(match[1], f"{source.path}: line {number_of}")) is None:
             continue
-        rounds += interval.rounds
-        drafted += interval.drafted
-        accepted += interval.accepted
-        survived = [a + b for a, b in zip_longest(survived, interval.survived, fillvalue=0.0)]
+        own_rounds, own_drafted, own_accepted, own_survived = interval
+        rounds, drafted, accepted = rounds + own_rounds, drafted + own_drafted, accepted + own_accepted
+        survived = [a + b for a, b in zip_longest(survived, own_survived, fillvalue=0.0)]
     where = str(source.path)
     if drafted == 0:
         raise InputError(f"{where}: no line of metrics in which tokens were drafted")
     if any(survived) or accepted == 0:
         return of_positions(where, rounds, accepted, drafted, survived)
     return of_totals(where, rounds, accepted, drafted)
-
-
-@record
-class _Interval:
-    rounds: float
-    drafted: int
-    accepted: int
-    survived: Sequence[float]
 
 
 class _Printed(Line):
@@ -153,7 +143,8 @@ _PRINTED = {
 }
 
 
-def _interval(line: str, where: str) -> _Interval | None:
+def _interval(line: str, where: str) -> tuple[float, int, int, list[float]] | None:
+    """Rounds, drafted and accepted tokens, and rounds that came to each position; None where nothing was drafted."""
     said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
     if "shares" in said:
         said["shares"] = said["shares"].replace(",", " ").split()
@@ -170,7 +161,7 @@ def _interval(line: str, where: str) -> _Interval | None:
     k = max(1, round(drafted / rounds))
     if abs(drafted / rounds - k) <= slack * k:
         rounds = drafted / k
-    return _Interval(rounds, drafted, accepted, [share * rounds for share in positions])
+    return rounds, drafted, accepted, [share * rounds for share in positions]
 
 
 class _OldPrinted(Line):
