@@ -78,7 +78,7 @@ def measure(
             if time.monotonic() > deadline:
                 break
             start_s = time.time()
-            result = _first(ranks.ask(point.request(), _ANSWER_S))
+            result = next(answer for answer in ranks.ask(point.request(), _ANSWER_S) if answer is not None)
             log.add(point, Visit((start_s + time.time()) / 2.0, result))
         progress(sum(map(log.count, points)), total)
     return points
@@ -98,10 +98,6 @@ def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
         place[kind] = place.get(kind, 0) + 1
         ranks.append(place[kind] > FIRST_OF_EACH)
     return [point for later in (False, True) for point, late in zip(shuffled, ranks, strict=True) if late is later]
-
-
-def _first(answers: Sequence[Any]) -> dict[str, Any]:
-    return next(answer for answer in answers if answer is not None)
 
 
 def today() -> str:

@@ -28,7 +28,6 @@ from calibration.side_by_side import fitted
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import TimingModel
-from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind
 
@@ -116,7 +115,11 @@ def import_aiconfigurator(
         licence="Apache-2.0",
         note="elementwise at the card's fraction of memory bandwidth and constant latency",
     )
-    link = _datasheet_link(card)
+    link = {
+        "source": "datasheet",
+        "latency_s": card.figure("node", "p2p_latency"),
+        "bandwidth": card.figure("node", "intra_node_bw"),
+    }
     if link_csv:
         sources["vidur"] = vidur.provenance(link_commit)
         link = vidur.import_link(link_csv, card.figure("node", "intra_node_bw"))
@@ -127,7 +130,11 @@ def import_aiconfigurator(
         **{part: _of_part(models, part) for part in _PARTS},
         "collectives": {kind: by_ranks for kind in COLLECTIVES if (by_ranks := _of_part(models, kind))},
         "link": link,
-        "elementwise": _elementwise(card),
+        "elementwise": {
+            "source": "datasheet",
+            "launch_s": card.figure("gpu", "mem_empirical_constant_latency"),
+            "bandwidth": card.figure("gpu", "mem_bw") * card.figure("gpu", "mem_bw_empirical_scaling_factor"),
+        },
         "sources": sources,
     }
     made = as_record(HardwareProfile, profile, folder, "profile")
@@ -300,20 +307,4 @@ def _device(card: SystemCard, tables: dict[str, pd.DataFrame]) -> dict[str, Any]
         "compute_units": compute_units,
         "count": int(card.figure("node", "num_gpus_per_node")),
         "topology": f"{kind}, {wires / 1e9:g} GB/s each way per device",
-    }
-
-
-def _elementwise(card: SystemCard) -> dict[str, Any]:
-    return {
-        "source": "datasheet",
-        "launch_s": card.figure("gpu", "mem_empirical_constant_latency"),
-        "bandwidth": card.figure("gpu", "mem_bw") * card.figure("gpu", "mem_bw_empirical_scaling_factor"),
-    }
-
-
-def _datasheet_link(card: SystemCard) -> LinkModel | dict[str, Any]:
-    return {
-        "source": "datasheet",
-        "latency_s": card.figure("node", "p2p_latency"),
-        "bandwidth": card.figure("node", "intra_node_bw"),
     }

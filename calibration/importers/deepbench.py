@@ -66,25 +66,20 @@ def import_deepbench(
         },
         link=datasheet.link(_NVLINK),
         elementwise=datasheet.elementwise(memory),
-        sources={"deepbench": _provenance(commit), "datasheet": _datasheet_provenance()},
-    )
-
-
-def _provenance(commit: str) -> Provenance:
-    return Provenance(
-        kind="imported",
-        source="baidu-research/DeepBench",
-        commit=commit,
-        licence="Apache-2.0",
-        note="V100 of a DGX-1, CUDA 10.1; forward GEMMs, of two layouts of the weights the faster",
-    )
-
-
-def _datasheet_provenance() -> Provenance:
-    return Provenance(
-        kind="datasheet",
-        source="NVIDIA Tesla V100 datasheet",
-        note="80 % of HBM2 and NVLink bandwidth, ring collectives, assumed launch and step latencies",
+        sources={
+            "deepbench": Provenance(
+                kind="imported",
+                source="baidu-research/DeepBench",
+                commit=commit,
+                licence="Apache-2.0",
+                note="V100 of a DGX-1, CUDA 10.1; forward GEMMs, of two layouts of the weights the faster",
+            ),
+            "datasheet": Provenance(
+                kind="datasheet",
+                source="NVIDIA Tesla V100 datasheet",
+                note="80 % of HBM2 and NVLink bandwidth, ring collectives, assumed launch and step latencies",
+            ),
+        },
     )
 
 

@@ -125,7 +125,7 @@ class Job:
         about = {
             "device": _device_name(self._device),
             "libraries": {"torch": torch.__version__, "transformers": transformers.__version__},
-            "files": sorted(path.name for path in _files(options)),
+            "files": sorted(path.name for _, path in _sources(options)),
             "top": options["top"],
         }
         return header_of(target, draft, settings, about)
@@ -139,10 +139,6 @@ def _temperatures(options: Mapping[str, Any]) -> tuple[float, ...]:
         if temperature < 0.0:
             raise InputError(f"--temperature must be at least 0, got {temperature:g}")
     return tuple(dict.fromkeys(given or _TEMPERATURES))
-
-
-def _files(options: Mapping[str, Any]) -> list[Path]:
-    return [path for _, path in _sources(options)]
 
 
 def _sources(options: Mapping[str, Any]) -> list[tuple[str | None, Path]]:

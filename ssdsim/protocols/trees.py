@@ -165,7 +165,7 @@ def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Draft
     InputError : ranks that are given of requests that differ, or that are no distribution.
     """
     tree = drafted(settings, drafter)
-    accepted = drafter.accepted(settings, _depth(settings))
+    accepted = drafter.accepted(settings, int(settings["tree_depth"]))
     if settings["tree_ranks"] is not None and accepted.kinds is not None:
         raise InputError("--tree-ranks are those of all requests: give no --acceptance or --alpha-concentration")
     return tokens_of(accepted, lambda pmf: kernel_of(tree, _model(settings, drafter, rates_of(pmf))))
@@ -266,10 +266,6 @@ def _inside(place: Place, ends: Place) -> bool:
 def _known(settings: Mapping[str, Any]) -> int:
     """The number of depths at which acceptance is known."""
     return positions_known(settings) or (settings["k"] if settings["acceptance"] is not None else _DEPTHS)
-
-
-def _depth(settings: Mapping[str, Any]) -> int:
-    return int(settings["tree_depth"])
 
 
 def _proposed(depth: int, beam: int) -> int:

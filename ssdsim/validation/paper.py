@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -147,7 +147,18 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
     """Fit what the paper does not give, and predict its SSD rows."""
     from scipy.optimize import least_squares
 
-    scenarios = _scenarios(paper, family, hardware)
+    scenarios = configure(
+        target=family.target,
+        draft=family.draft,
+        hardware=hardware,
+        tp=paper.tp,
+        context=paper.context,
+        k=paper.ssd_k,
+        sd_k=paper.sd_k,
+        f=paper.fan_out,
+        fan_out_policy="uniform",
+        backup="jit",
+    ).scenarios
     ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
     assert sd.site is not None  # a paper's results are of real hardware
     known_s = sd.site.runtime.host.per_draft_step_s
@@ -155,7 +166,7 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
 
     def predicted(free: Sequence[float]) -> tuple[Array, Array]:
         extra_s, p_hit = free
-        tokens = sd_seen * _sd_round(sd, paper.sd_k, extra_s)
+        tokens = sd_seen * (sd.seconds["verify"] + sd.seconds["sample"] + sd.seconds["draft"] + paper.sd_k * extra_s)
         alpha = np.array([rate_of(float(each), paper.sd_k) for each in tokens])
         return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(ssd, paper.ssd_k, extra_s, p_hit)
 
@@ -169,25 +180,6 @@ def replay_family(paper: Published, family: Family, hardware: str) -> FamilyRepl
     ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
     step_s = known_s + float(fit.x[0])
     return FamilyReplay(family, alpha, step_s, float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
-
-
-def _scenarios(paper: Published, family: Family, hardware: str) -> Mapping[str, Scenario]:
-    return configure(
-        target=family.target,
-        draft=family.draft,
-        hardware=hardware,
-        tp=paper.tp,
-        context=paper.context,
-        k=paper.ssd_k,
-        sd_k=paper.sd_k,
-        f=paper.fan_out,
-        fan_out_policy="uniform",
-        backup="jit",
-    ).scenarios
-
-
-def _sd_round(sd: Scenario, k: int, extra_s: float) -> float:
-    return sd.seconds["verify"] + sd.seconds["sample"] + sd.seconds["draft"] + k * extra_s
 
 
 def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:

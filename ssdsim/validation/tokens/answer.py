@@ -22,7 +22,7 @@ from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
     from ssdsim.measure.prompts import Prompt
-    from ssdsim.pairs.file import Pair, Participant
+    from ssdsim.pairs.file import Participant
     from ssdsim.validation.tokens.comparison import TokenComparison
     from ssdsim.validation.tokens.run import TokenBench
 
@@ -84,7 +84,7 @@ class RealPair(OptionRecord):
                 self.draft or _model(pair.draft, path, "draft"),
             ),
             devices=(devices[0][0], devices[1][0]),
-            dtype=self.dtype or _dtype(pair),
+            dtype=self.dtype or pair.target.dtype or pair.settings.dtype or "float32",
             template=pair.settings.chat_template or "auto",
             strategies=tuple(name for name in RUNS if name in self.strategies),
             size=Size(self.k, self.f, self.max_new_tokens, self.visits),
@@ -103,10 +103,6 @@ def _model(named: Participant, path: Path, role: str) -> str:
         raise InputError(f"{path}: does not name its {role}: give --{role}")
     beside = path.parent / named.id
     return str(beside) if beside.exists() else named.id
-
-
-def _dtype(pair: Pair) -> str:
-    return pair.target.dtype or pair.settings.dtype or "float32"
 
 
 def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
