@@ -47,7 +47,7 @@ def _of_tensorrt(server: Server, seen: Seen) -> Counts | None:
     if seen.after is None or not seen.after.lstrip().startswith(("[", "{")):
         return None
     try:
-        return trtllm.read([Source(Path(METRICS), seen.after)], Asked()).counts[0]
+        return trtllm.read_one(Source(Path(METRICS), seen.after), Asked()).counts[0]
     except InputError:  # none of them drafted
         return None
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -93,6 +94,11 @@ def joined(logs: Sequence[Log]) -> Log:
     )
 
 
+def each_file(one: Callable[[Source, Asked], Log]) -> Callable[[Sequence[Source], Asked], Log]:
+    """The reader of an engine whose files tell of requests each for itself."""
+    return lambda sources, asked: joined([one(source, asked) for source in sources])
+
+
 def of_histogram(
     where: str, histogram: Sequence[int], k: int | None, drafted: float | None, is_request: bool = True
 ) -> Counts:
@@ -148,6 +154,18 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     )
     counts = replace(counts, drafted=sum(d * n for (d, _), n in drafting.items()))
     return replace(counts, k=k, lengths=lengths) if same else replace(counts, varied=True)
+
+
+def of_each_round(where: str, drafted: Sequence[int], accepted: Sequence[int]) -> Counts:
+    """Counts of a request from the tokens of each of its rounds.
+
+    Raises
+    ------
+    InputError : as of :func:`of_steps`, or the two are not of the same rounds.
+    """
+    if len(accepted) != len(drafted):
+        raise InputError(f"{where}: {len(accepted)} rounds accepted tokens, {len(drafted)} drafted them")
+    return of_steps(where, Counter(zip(drafted, accepted, strict=True)))
 
 
 def of_positions(

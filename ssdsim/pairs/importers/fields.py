@@ -47,6 +47,15 @@ class Line(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+class Printed(Line):
+    """Fields of a line about rounds: drafted and accepted tokens, tokens a round, and shares by position."""
+
+    drafted: WrittenCount
+    accepted: WrittenCount
+    length: WrittenAmount | None = None
+    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
+
+
 def count(record: Record, names: Sequence[str], where: str) -> int | None:
     """A whole number from 0 on under the first of the names that the record has; None where it has none.
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
-
-from pydantic import Field
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_positions, of_totals
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_positions, of_totals
 from ssdsim.pairs.importers.fields import (
-    MOST_TOKENS,
     Line,
+    Printed,
     Record,
-    WrittenAmount,
     WrittenCount,
     WrittenTokens,
     count,
@@ -39,15 +35,6 @@ _EXAMPLE = {
 }
 
 
-class _Printed(Line):
-    """Fields of a line of the log about a request."""
-
-    accepted: WrittenCount
-    drafted: WrittenCount
-    length: WrittenAmount | None = None
-    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
-
-
 class _Example(Line):
     """Counts that ``llama-speculative`` prints."""
 
@@ -57,17 +44,13 @@ class _Example(Line):
     n_draft: WrittenTokens | None = None
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests.
+def read_one(source: Source, asked: Asked) -> Log:
+    """The requests of a file.
 
     Raises
     ------
     InputError : a file of no known kind, or one from which no rounds follow.
     """
-    return joined([_one(source, asked) for source in sources])
-
-
-def _one(source: Source, asked: Asked) -> Log:
     if source.text.lstrip().startswith(("{", "[", "data:")):
         return Log("llama-cpp-timings", _timings(source, asked))
     if _LINE.search(source.text):
@@ -131,7 +114,7 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
         if (match := _LINE.search(line)) is None:
             continue
         said = {"accepted": match[2], "drafted": match[3], "length": match[4]}
-        printed = as_record(_Printed, {**said, "shares": (match[5] or "").replace(",", " ").split()}, where, "line")
+        printed = as_record(Printed, {**said, "shares": (match[5] or "").replace(",", " ").split()}, where, "line")
         accepted, drafted = printed.accepted, printed.drafted
         made = tokens.pop(task, None)
         if drafted == 0:

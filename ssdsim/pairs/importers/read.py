@@ -12,7 +12,7 @@ from ssdsim.base.record import record
 from ssdsim.hardware.catalog import has_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
-from ssdsim.pairs.importers.counts import Asked, Log, Source
+from ssdsim.pairs.importers.counts import Asked, Log, Source, each_file
 from ssdsim.pairs.importers.findings import Found, findings_of
 
 
@@ -27,11 +27,11 @@ class Engine:
 
 ENGINES: Mapping[str, Engine] = {
     "vllm": Engine("vLLM", vllm.read, vllm_counters.is_snapshot),
-    "sglang": Engine("SGLang", sglang.read),
+    "sglang": Engine("SGLang", each_file(sglang.read_one)),
     "aiperf": Engine("AIPerf", aiperf.read),
     "ssd": Engine("the SSD engine", ssd_engine.read),
-    "trtllm": Engine("TensorRT-LLM", trtllm.read),
-    "llama-cpp": Engine("llama.cpp", llama_cpp.read),
+    "trtllm": Engine("TensorRT-LLM", each_file(trtllm.read_one)),
+    "llama-cpp": Engine("llama.cpp", each_file(llama_cpp.read_one)),
     "transformers": Engine("transformers", traces.read),
 }
 _ALSO = {"llama.cpp": "llama-cpp", "llamacpp": "llama-cpp", "hf": "transformers", "tensorrt-llm": "trtllm"}

@@ -22,7 +22,6 @@ from ssdsim.pairs.importers.counts import (
     Log,
     Source,
     check_accepted,
-    joined,
     of_histogram,
     of_length,
     of_totals,
@@ -74,17 +73,13 @@ class _Window(Line):
     length: WrittenAmount
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests.
+def read_one(source: Source, asked: Asked) -> Log:
+    """The requests of a file.
 
     Raises
     ------
     InputError : a file of no known kind, one of a last window alone, or numbers that cannot be trusted.
     """
-    return joined([_one(source, asked) for source in sources])
-
-
-def _one(source: Source, asked: Asked) -> Log:
     if any(True for _ in _logged(source)) or not source.text.lstrip().startswith(("{", "[", "data:")):
         return _windows(source, asked)
     records = parse_records(source.text, source.path)

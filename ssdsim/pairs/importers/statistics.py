@@ -8,7 +8,15 @@ from typing import Any
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
-from ssdsim.pairs.importers.counts import WHOLE_DRAFTS, Counts, check_accepted, of_histogram, of_steps, of_totals
+from ssdsim.pairs.importers.counts import (
+    WHOLE_DRAFTS,
+    Counts,
+    check_accepted,
+    of_each_round,
+    of_histogram,
+    of_steps,
+    of_totals,
+)
 from ssdsim.pairs.importers.fields import Index, Record, count, counts_by_index, number, tokens, tokens_by_round
 
 NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
@@ -74,11 +82,7 @@ def _histogram(record: Record, where: str) -> Counts | None:
 def _by_step(record: Record, where: str) -> Counts | None:
     accepted = tokens_by_round(record, ("per_step_accepted",), where)
     drafted = tokens_by_round(record, ("per_step_drafted",), where)
-    if not accepted or not drafted:
-        return None
-    if len(accepted) != len(drafted):
-        raise InputError(f"{where}: {len(accepted)} steps accepted tokens, {len(drafted)} drafted them")
-    return of_steps(where, Counter(zip(drafted, accepted, strict=True)))
+    return of_each_round(where, drafted, accepted) if accepted and drafted else None
 
 
 def _by_drafted(record: Record, where: str) -> Counts | None:

@@ -6,7 +6,6 @@ transformers reports nothing of its assisted generation. The documentation has a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from ssdsim.base.documents import as_record, parse_csv, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_histogram, of_steps
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_each_round, of_histogram
 from ssdsim.pairs.importers.fields import Line, WrittenTokens, tokens_by_round
 
 _ACCEPTED = ("accepted", "num_matches", "per_step_accepted")
@@ -40,9 +39,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
         for number_of, (accepted, drafted) in enumerate(_requests(source), 1):
             where = f"{source.path}: request {number_of}"
             if drafted:
-                if len(drafted) != len(accepted):
-                    raise InputError(f"{where}: {len(accepted)} rounds accepted tokens, {len(drafted)} drafted them")
-                counts.append(of_steps(where, Counter(zip(drafted, accepted, strict=True))))
+                counts.append(of_each_round(where, drafted, accepted))
             elif accepted:
                 histogram = np.bincount(accepted).tolist()
                 counts.append(of_histogram(where, histogram, None, None))

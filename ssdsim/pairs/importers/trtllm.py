@@ -11,7 +11,7 @@ from typing import Any
 
 from ssdsim.base.documents import parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, joined, of_length, of_totals
+from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length, of_totals
 from ssdsim.pairs.importers.fields import Record, count, first, found_with, number
 
 _STATISTICS = ("specDecodingStats", "spec_decoding_stats", "specDecStats", "spec_dec_stats")
@@ -24,17 +24,13 @@ _ITERATIONS = ("decodingIter", "decoding_iter")
 _REPORT = ("acceptance_length_percentiles",)
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests.
+def read_one(source: Source, asked: Asked) -> Log:
+    """The requests of a file.
 
     Raises
     ------
     InputError : no statistics of speculation in a file.
     """
-    return joined([_one(source, asked) for source in sources])
-
-
-def _one(source: Source, asked: Asked) -> Log:
     records, where = parse_records(source.text, source.path), str(source.path)
     if any(True for _ in found_with(records, _STATISTICS)):
         return Log("trtllm-iterations", [_iterations(records, where, asked)])

@@ -10,9 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
@@ -29,10 +27,9 @@ from ssdsim.pairs.importers.counts import (
     with_steps,
 )
 from ssdsim.pairs.importers.fields import (
-    MOST_TOKENS,
     Line,
+    Printed,
     Record,
-    WrittenAmount,
     WrittenCount,
     WrittenTokens,
     count,
@@ -126,15 +123,6 @@ def _log(source: Source) -> Counts:
     return of_totals(where, rounds, accepted, drafted)
 
 
-class _Printed(Line):
-    """Fields of a line of metrics."""
-
-    drafted: WrittenCount
-    accepted: WrittenCount
-    length: WrittenAmount = 1.0
-    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
-
-
 _PRINTED = {
     "drafted": re.compile(r"Drafted: (\d+)"),
     "accepted": re.compile(r"Accepted: (\d+)"),
@@ -148,8 +136,8 @@ def _interval(line: str, where: str) -> tuple[float, int, int, list[float]] | No
     said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
     if "shares" in said:
         said["shares"] = said["shares"].replace(",", " ").split()
-    printed = as_record(_Printed, said, where, "line of metrics")
-    drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length, printed.shares
+    printed = as_record(Printed, said, where, "line of metrics")
+    drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length or 1.0, printed.shares
     if drafted == 0:
         return None
     if accepted > 0 and length > 1.0:
