@@ -115,7 +115,7 @@ def import_aiconfigurator(
         licence="Apache-2.0",
         note="elementwise at the card's fraction of memory bandwidth and constant latency",
     )
-    link = {
+    link: Any = {
         "source": "datasheet",
         "latency_s": card.figure("node", "p2p_latency"),
         "bandwidth": card.figure("node", "intra_node_bw"),
