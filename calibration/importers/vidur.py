@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
 from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
@@ -51,31 +49,20 @@ def import_all_reduce(path: str | Path, peak_bandwidth: float, source: str = "vi
     return {ranks: fit_collective(sizes, seconds, source) for ranks, (sizes, seconds) in timed.items()}
 
 
-def _table(path: Path, kind: str) -> pd.DataFrame:
-    shape, median_ms = ["num_workers", "devices_per_node", "size"], f"time_stats.{kind}.median"
-    table = read_table(path, "CSV of Vidur's", [*shape, median_ms])
-    table = with_numbers(with_numbers(table, path, shape, whole=True, least=1), path, [median_ms]).dropna(
-        subset=[*shape, median_ms]
-    )
-    return table.assign(seconds=table[median_ms] * 1e-3)
-
-
 def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Array, Array]]:
     """Message bytes and seconds within one node, by number of devices.
 
     On the H100 tables elements would make 690 GB/s one way of a 450 GB/s link: their ``size`` is bytes.
     """
-    table = _table(path, kind)
-    timed_here = (
-        (table["num_workers"] == table["devices_per_node"])
-        & (table["num_workers"] > 1)
-        & (table["seconds"] >= SHORTEST_S)
-    )
-    table = table[timed_here]
+    shape, median_ms = ["num_workers", "devices_per_node", "size"], f"time_stats.{kind}.median"
+    table = read_table(path, "CSV of Vidur's", [*shape, median_ms])
+    table = with_numbers(with_numbers(table, path, shape, whole=True, least=1), path, [median_ms])
+    table = table.dropna(subset=[*shape, median_ms]).assign(seconds=table[median_ms] * 1e-3)
+    within = (table["num_workers"] == table["devices_per_node"]) & (table["num_workers"] > 1)
     timed = {}
-    for ranks in map(int, sorted(table["num_workers"].unique())):
-        rows = table[table["num_workers"] == ranks].groupby("size")["seconds"].median().reset_index()
-        timed[ranks] = rows["size"].to_numpy(float), rows["seconds"].to_numpy(float)
+    for ranks, rows in table[within & (table["seconds"] >= SHORTEST_S)].groupby("num_workers"):
+        medians = rows.groupby("size")["seconds"].median()
+        timed[round(float(str(ranks)))] = medians.index.to_numpy(float), medians.to_numpy(float)
     if not timed:
         raise InputError(f"{path}: no {kind} within one node (num_workers equal to devices_per_node)")
     unit = bytes_per_count(kind, timed, _ELEMENT_BYTES, peak_bandwidth)
