@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.record import record
+from ssdsim.speculation.chains import long_run
 
 
 @record
@@ -179,7 +180,7 @@ class Kernel:
             stays = leave + come_back == 0.0
             come_back = np.where(stays, 1.0, come_back)
             return np.stack([come_back, leave], axis=-1) / (leave + come_back)[..., None]
-        return _limit(self.transitions)
+        return long_run(self.transitions)[..., 0, :]
 
     @cached_property
     def expected_tokens(self) -> Array:
@@ -192,15 +193,6 @@ class Kernel:
         accepted = np.asarray(self.p[..., 0, 1:, :].sum(axis=-1))
         tokens = float_or_array(np.vecdot(self.stationary, self.expected_tokens))
         return Averages(tokens, shares, shares, accepted, self.shared)
-
-
-def _limit(transitions: Array) -> Array:
-    """The long run's shares from the first state, averaged over a period."""
-    lazy = (np.eye(transitions.shape[-1]) + transitions) / 2.0  # the same shares, without a period
-    for _ in range(64):  # 2^64 rounds
-        lazy = lazy @ lazy
-        lazy /= lazy.sum(axis=-1, keepdims=True)
-    return np.asarray(lazy[..., 0, :])
 
 
 @record

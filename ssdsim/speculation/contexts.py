@@ -13,6 +13,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
+from ssdsim.speculation.chains import long_run
 
 
 def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:
@@ -31,7 +32,7 @@ def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:
     moves = np.full((states, states), (1.0 - stays) / (states - 1))
     np.fill_diagonal(moves, stays)
     ends = _ends(alpha, moves, k)
-    share = _stationary(ends.sum(axis=1) @ moves)
+    share = long_run(ends.sum(axis=1) @ moves).mean(axis=0)  # from all alike, where states never change
     return np.asarray(share @ ends.sum(axis=2))
 
 
@@ -44,11 +45,3 @@ def _ends(alpha: Array, moves: Array, k: int) -> Array:
         at = (at * alpha) @ moves
     ends[:, k] = at
     return ends
-
-
-def _stationary(transitions: Array) -> Array:
-    """The left eigenvector of the eigenvalue 1."""
-    states = transitions.shape[0]
-    equations = np.vstack([transitions.T - np.eye(states), np.ones(states)])
-    share, *_ = np.linalg.lstsq(equations, np.append(np.zeros(states), 1.0), rcond=None)
-    return np.asarray(share)

@@ -9,10 +9,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import record
-
-_NOTHING = 1e-200  # a chance below it is none: arithmetic on the smallest numbers takes a hundred times as long
-_AGREE = 1e-14  # of the rows, once the start is forgotten
-_DOUBLINGS = 64  # of the rounds after which the chain has forgotten its start: 2^64
+from ssdsim.speculation.chains import long_run
 
 
 @record
@@ -38,14 +35,7 @@ class Retrying:
     @cached_property
     def long_run(self) -> Array:
         """Share of rounds that begin with 0 ... b sequences with drafts, and last of those that follow a retry."""
-        lazy = (np.eye(self.batch + 2) + self._chain) / 2.0
-        for _ in range(_DOUBLINGS):
-            lazy = lazy @ lazy
-            lazy[lazy < _NOTHING] = 0.0
-            lazy /= lazy.sum(axis=1, keepdims=True)
-            if np.ptp(lazy, axis=0).max() < _AGREE:
-                break
-        return np.asarray(lazy[-1])
+        return np.asarray(long_run(self._chain)[-1])
 
     @cached_property
     def retries(self) -> float:
