@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -50,23 +51,20 @@ def fit_recurrence(
     ------
     InputError : fewer than sixteen rows.
     """
-    _enough(rows)
+
+    def costs(numbers: Array) -> RecurrenceCosts:
+        launch_s, own_s, of_bandwidth = map(float, numbers[:3])
+        each_s = own_s if per_query_s is None else per_query_s
+        return RecurrenceCosts(launch_s=launch_s, per_query_s=each_s, bandwidth=of_bandwidth * most_bandwidth)
 
     def seconds(numbers: Array, some: Rows) -> Array:
-        costs = _step_costs(numbers, most_bandwidth, per_query_s)
         faster, edge, steepness = numbers[3:]
         cached = 1.0 / (1.0 + (some["held_bytes"] / (edge * cache_bytes)) ** steepness)
         streamed_bytes = some["streamed_bytes"] * (1.0 - cached + cached / faster)
-        return costs.seconds(some["queries"], streamed_bytes)
+        return costs(numbers).seconds(some["queries"], streamed_bytes)
 
-    final, held_out = _fitted(seconds, rows, (_STEP_START, _STEP_LEAST, _STEP_MOST))
-    costs = _step_costs(final, most_bandwidth, per_query_s).model_dump()
-    return RecurrenceModel(
-        source=source,
-        domain=domain_of({name: rows[name] for name in RecurrenceModel.dimensions}),
-        report=report(*held_out, len(_STEP_START)),
-        costs=RecurrenceCosts(**{name: significant(value) for name, value in costs.items()}),
-    )
+    numbers = (_STEP_START, _STEP_LEAST, _STEP_MOST)
+    return RecurrenceModel(source=source, **_fitted(RecurrenceModel, costs, seconds, rows, numbers))
 
 
 def fit_prefill_recurrence(rows: Rows, source: str, most_bandwidth: float, most_flops: float) -> PrefillRecurrenceModel:
@@ -79,7 +77,6 @@ def fit_prefill_recurrence(rows: Rows, source: str, most_bandwidth: float, most_
     ------
     InputError : fewer than sixteen rows.
     """
-    _enough(rows)
 
     def costs(numbers: Array) -> PrefillRecurrenceCosts:
         launch_s, per_token_s, of_flops, of_bandwidth, sharpness = map(float, numbers)
@@ -91,31 +88,23 @@ def fit_prefill_recurrence(rows: Rows, source: str, most_bandwidth: float, most_
     def seconds(numbers: Array, some: Rows) -> Array:
         return costs(numbers).seconds(some["tokens"], some["flops"], some["state_bytes"])
 
-    final, held_out = _fitted(seconds, rows, (_PROMPT_START, _PROMPT_LEAST, _PROMPT_MOST))
-    kept = {name: significant(value) for name, value in costs(final).model_dump().items()}
-    return PrefillRecurrenceModel(
-        source=source,
-        domain=domain_of({name: rows[name] for name in PrefillRecurrenceModel.dimensions}),
-        report=report(*held_out, len(_PROMPT_START)),
-        costs=PrefillRecurrenceCosts(**kept),
-    )
-
-
-def _step_costs(numbers: Array, most_bandwidth: float, per_query_s: float | None) -> RecurrenceCosts:
-    launch_s, own_s, of_bandwidth = map(float, numbers[:3])
-    each_s = own_s if per_query_s is None else per_query_s
-    return RecurrenceCosts(launch_s=launch_s, per_query_s=each_s, bandwidth=of_bandwidth * most_bandwidth)
-
-
-def _enough(rows: Rows) -> None:
-    if (count := len(rows["seconds"])) < 2 * FEWEST_ROWS:
-        raise InputError(f"recurrence: {count} rows are too few to fit; at least {2 * FEWEST_ROWS}")
+    numbers = (_PROMPT_START, _PROMPT_LEAST, _PROMPT_MOST)
+    return PrefillRecurrenceModel(source=source, **_fitted(PrefillRecurrenceModel, costs, seconds, rows, numbers))
 
 
 def _fitted(
-    seconds: Callable[[Array, Rows], Array], rows: Rows, numbers: tuple[Sequence[float], ...]
-) -> tuple[Array, tuple[Array, Array, int]]:
-    """The numbers fitted to all rows; of those held out the measured, the predicted and how many the others were."""
+    kind: type[RecurrenceModel | PrefillRecurrenceModel],
+    costs: Callable[[Array], RecurrenceCosts | PrefillRecurrenceCosts],
+    seconds: Callable[[Array, Rows], Array],
+    rows: Rows,
+    numbers: tuple[Sequence[float], ...],
+) -> dict[str, Any]:
+    """A model's domain, its costs as fitted to all rows, and its errors of those held out.
+
+    ``numbers`` are those that the fit starts from, the least and the most.
+    """
+    if (count := len(rows["seconds"])) < 2 * FEWEST_ROWS:
+        raise InputError(f"recurrence: {count} rows are too few to fit; at least {2 * FEWEST_ROWS}")
     start, least, most = map(np.log, numbers)
 
     def fit(some: Rows) -> Array:
@@ -127,4 +116,8 @@ def _fitted(
 
     held = hold_out(len(rows["seconds"]))
     unseen, seen = those(rows, held), those(rows, ~held)
-    return fit(rows), (unseen["seconds"], seconds(fit(seen), unseen), int(np.sum(~held)))
+    return {
+        "domain": domain_of({name: rows[name] for name in kind.dimensions}),
+        "report": report(unseen["seconds"], seconds(fit(seen), unseen), int(np.sum(~held)), len(start)),
+        "costs": {name: significant(value) for name, value in costs(fit(rows)).model_dump().items()},
+    }
