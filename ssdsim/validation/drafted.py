@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
@@ -21,6 +22,9 @@ from ssdsim.strategies.speculative import Speculative
 
 Positive = Annotated[float, Field(gt=0.0, le=1e9)]
 Lookahead = Annotated[int, Field(ge=0, le=1000)]
+Values = Annotated[tuple[Positive, ...], FROM_LIST]
+Level = Annotated[tuple[float, ...], FROM_LIST]
+Levels = Annotated[tuple[Level, ...], FROM_LIST]
 
 
 @record
@@ -69,9 +73,9 @@ class Rounds(Card):
     dtype: str | None = None
     draft_dtype: str | None = None
     k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=2)
-    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
-    ms: Annotated[tuple[Positive, ...], FROM_LIST]
-    ar_ms: Annotated[tuple[Positive, ...], FROM_LIST] = ()
+    tokens: Values
+    ms: Values
+    ar_ms: Values = ()
     round_too: bool = False
     fitted_k: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
     within: Positive
@@ -116,44 +120,45 @@ class Rounds(Card):
         return float(scenario.estimate.round_s)
 
 
-class Chains(Card):
+class _Named(Card):
+    """Rows with names, and the tokens of their rounds."""
+
+    about: str
+    names: Annotated[tuple[str, ...], FROM_LIST]
+    tokens: Values
+    within: Positive
+
+    def _replayed(self, unit: str, published: Sequence[float], predicted: ArrayLike, fitted: str = "") -> Replayed:
+        judged, seen = (not fitted,) * len(published), np.array(published)
+        return Replayed(self.about, unit, self.names, seen, np.asarray(predicted), self.within, judged, fitted)
+
+
+class Chains(_Named):
     """Mean tokens of rounds, from rates by position: nothing is fitted."""
 
     kind: Literal["chains"]
-    about: str
-    names: Annotated[tuple[str, ...], FROM_LIST]
-    rates: Annotated[tuple[Annotated[tuple[float, ...], FROM_LIST], ...], FROM_LIST]
-    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
-    within: Positive
+    rates: Levels
 
     def replay(self) -> Replayed:
         predicted = [expected_tokens_of_pmf(accepted_length_pmf(rates, len(rates))) for rates in self.rates]
-        return _unfitted(self.about, "tokens a round", self.names, self.tokens, predicted, self.within)
+        return self._replayed("tokens a round", self.tokens, predicted)
 
 
-class Parts(Card):
+class Parts(_Named):
     """Milliseconds a token of SD, from those of K draft steps and of a verification, and the tokens of a round."""
 
     kind: Literal["parts"]
-    about: str
-    names: Annotated[tuple[str, ...], FROM_LIST]
-    drafting_ms: Annotated[tuple[Positive, ...], FROM_LIST]
-    verify_ms: Annotated[tuple[Positive, ...], FROM_LIST]
-    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
-    ms: Annotated[tuple[Positive, ...], FROM_LIST]
-    within: Positive
+    drafting_ms: Values
+    verify_ms: Values
+    ms: Values
 
     def replay(self) -> Replayed:
         parts = zip(self.drafting_ms, self.verify_ms, self.tokens, strict=True)
         predicted = [(drafting + verify) / tokens for drafting, verify, tokens in parts]
-        return _unfitted(self.about, "ms a token", self.names, self.ms, predicted, self.within)
+        return self._replayed("ms a token", self.ms, predicted)
 
 
-Level = Annotated[tuple[float, ...], FROM_LIST]
-Levels = Annotated[tuple[Level, ...], FROM_LIST]
-
-
-class Trees(Card):
+class Trees(_Named):
     """Mean tokens of rounds with trees, from rates of a head's guesses.
 
     ``rates`` are those of the likeliest guess by depth. Where it is wrong the guess of rank r >= 2 is right with
@@ -163,17 +168,13 @@ class Trees(Card):
     """
 
     kind: Literal["trees"]
-    about: str
-    names: Annotated[tuple[str, ...], FROM_LIST]
-    rates: Annotated[tuple[Annotated[tuple[float, ...], FROM_LIST], ...], FROM_LIST] = ()
+    rates: Levels = ()
     share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     ranks: Annotated[tuple[Levels, ...], FROM_LIST] = ()
     paths: Annotated[tuple[str, ...], FROM_LIST] = ()
     nodes: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
     depth: Annotated[int, Field(ge=1, le=64)] = 6
     beam: Annotated[int, Field(ge=1, le=256)] = 10
-    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
-    within: Positive
 
     @model_validator(mode="after")
     def _a_tree_a_row(self) -> Trees:
@@ -186,9 +187,7 @@ class Trees(Card):
 
     def replay(self) -> Replayed:
         if self.share is not None or self.ranks:
-            return _unfitted(
-                self.about, "tokens a round", self.names, self.tokens, self._found(self.share).tolist(), self.within
-            )
+            return self._replayed("tokens a round", self.tokens, self._found(self.share))
         from scipy.optimize import minimize_scalar
 
         published = np.array(self.tokens)
@@ -198,10 +197,7 @@ class Trees(Card):
 
         share = float(minimize_scalar(worst, bounds=(0.05, 0.95), method="bounded").x)
         said = f"the share x of a wrong guess's rate that its next sibling has: {share:.2f}, one number for all rows"
-        judged = (False,) * len(self.names)
-        return Replayed(
-            self.about, "tokens a round", self.names, published, self._found(share), self.within, judged, said
-        )
+        return self._replayed("tokens a round", self.tokens, self._found(share), said)
 
     def _found(self, share: float | None) -> Array:
         if share is None:
@@ -244,10 +240,3 @@ def least_worst(terms: Array, base: Array, seen: Array) -> Array:
         bounds=[(None, None)] * count + [(0.0, None)],
     )
     return np.asarray(solution.x[:count])
-
-
-def _unfitted(
-    about: str, unit: str, names: Sequence[str], seen: Sequence[float], predicted: Sequence[float], within: float
-) -> Replayed:
-    judged = (True,) * len(seen)
-    return Replayed(about, unit, tuple(names), np.array(seen), np.array(predicted), within, judged)
