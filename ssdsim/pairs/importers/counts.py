@@ -148,12 +148,11 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     tried, survived = (tuple(float(sum(by[i + 1 :])) for i in range(k)) for by in (by_tried, by_accepted))
     accepted = sum(a * n for (_, a), n in drafting.items())
     same = all(drafted == k for drafted, _ in drafting)
-    lengths = tuple(by_accepted)
-    counts = Counts(
-        where, total, accepted, 1.0 + accepted / total, survived=survived, tried=tried, is_request=is_request
-    )
-    counts = replace(counts, drafted=sum(d * n for (d, _), n in drafting.items()))
-    return replace(counts, k=k, lengths=lengths) if same else replace(counts, varied=True)
+    drafted_in_all = sum(d * n for (d, _), n in drafting.items())
+    return Counts(
+        where, total, accepted, 1.0 + accepted / total, k if same else None, drafted_in_all, survived, tried,
+        tuple(by_accepted) if same else None, varied=not same, is_request=is_request,
+    )  # fmt: skip
 
 
 def of_each_round(where: str, drafted: Sequence[int], accepted: Sequence[int]) -> Counts:
