@@ -50,9 +50,10 @@ def _widths(card: Transformer) -> dict[str, int]:
     return {what: width for what, width in widths.items() if width}
 
 
-def legal_tensor_parallel(card: Transformer, ep: int = 1) -> list[int]:
+@lru_cache(maxsize=256)
+def legal_tensor_parallel(card: Transformer, ep: int = 1) -> tuple[int, ...]:
     """The tensor-parallel degrees that share ``card`` evenly, with its experts in ``ep`` groups of the devices."""
-    return list(_legal_tensor_parallel(card, ep))
+    return tuple(tp for tp in range(ep, MOST_DEVICES + 1, ep) if _divides(card, tp, ep))
 
 
 @lru_cache(maxsize=1024)
@@ -63,11 +64,6 @@ def legal_expert_parallel(card: Transformer, tp: int) -> tuple[int, ...]:
     """
     count = card.experts.count if card.experts else 1
     return tuple(ep for ep in range(1, tp + 1) if tp % ep == 0 and count % ep == 0 and _divides(card, tp, ep))
-
-
-@lru_cache(maxsize=256)
-def _legal_tensor_parallel(card: Transformer, ep: int) -> tuple[int, ...]:
-    return tuple(tp for tp in range(ep, MOST_DEVICES + 1, ep) if _divides(card, tp, ep))
 
 
 def _divides(card: Transformer, tp: int, ep: int) -> bool:

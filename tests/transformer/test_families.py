@@ -257,7 +257,7 @@ def test_more_verified_tokens_read_more_experts_and_take_no_less(tmp_path: Path)
 
 
 def test_devices_share_experts_and_heads_evenly(tmp_path: Path) -> None:
-    assert legal_tensor_parallel(read(GPT_OSS, tmp_path)) == [1, 2, 4, 8, 16, 32]
+    assert legal_tensor_parallel(read(GPT_OSS, tmp_path)) == (1, 2, 4, 8, 16, 32)
     with pytest.raises(InputError, match=r"tp 3 does not divide .*expert 768"):
         operations(QWEN3_30B, tmp_path, tp=3)
 

@@ -229,7 +229,7 @@ def test_latent_experts_are_narrower_and_have_two_matrices(tmp_path: Path) -> No
 
 def test_devices_share_states_by_heads(tmp_path: Path) -> None:
     card = read("122b", tmp_path)
-    assert legal_tensor_parallel(card) == [1, 2, 4, 8, 16, 32]
+    assert legal_tensor_parallel(card) == (1, 2, 4, 8, 16, 32)
     assert 6 not in legal_tensor_parallel(read("27b", tmp_path))
     with pytest.raises(InputError, match=r"tp 3 does not divide .* 64 recurrent heads"):
         forward_pass(card, batch=1, context=100, tp=3)
