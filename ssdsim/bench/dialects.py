@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from ssdsim.bench.server import Server
 from ssdsim.pairs.importers.fields import Record
@@ -26,27 +26,16 @@ class Told:
     own: Record = field(default_factory=dict)
 
 
-class Dialect(Protocol):
-    """``path`` is where requests go."""
-
-    path: str
-
-    def body(self, server: Server, prompt: Prompt, tokens: int, temperature: float) -> Mapping[str, Any]:
-        """A request for exactly ``tokens`` tokens, streamed."""
-        ...
-
-    def read(self, message: Record, told: Told) -> bool:
-        """Add to ``told`` what a message says; whether it brought a part of the answer."""
-        ...
-
-
 class OpenAI:
-    """``/v1/completions``. Beyond the standard: ``ignore_eos``, which vLLM, SGLang, TensorRT-LLM and llama.cpp know."""
+    """``/v1/completions``. Beyond the standard: ``ignore_eos``, which vLLM, SGLang, TensorRT-LLM and llama.cpp know.
+
+    ``path`` is where requests go.
+    """
 
     path = "/v1/completions"
 
     def body(self, server: Server, prompt: Prompt, tokens: int, temperature: float) -> Mapping[str, Any]:
-        """The request."""
+        """A request for exactly ``tokens`` tokens, streamed."""
         return {
             "model": server.served,
             "prompt": prompt if isinstance(prompt, str) else list(prompt),
@@ -58,7 +47,10 @@ class OpenAI:
         }
 
     def read(self, message: Record, told: Told) -> bool:
-        """The numbers of tokens come with the last message."""
+        """Add to ``told`` what a message says; whether it brought a part of the answer.
+
+        The numbers of tokens come with the last message.
+        """
         usage = message.get("usage")
         if isinstance(usage, Mapping):
             told.tokens = usage.get("completion_tokens", told.tokens)
@@ -76,13 +68,13 @@ class SGLang:
     path = "/generate"
 
     def body(self, server: Server, prompt: Prompt, tokens: int, temperature: float) -> Mapping[str, Any]:
-        """The request."""
+        """A request for exactly ``tokens`` tokens, streamed."""
         said = {"text": prompt} if isinstance(prompt, str) else {"input_ids": list(prompt)}
         sampling = {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True}
         return {**said, "sampling_params": sampling, "stream": True}
 
     def read(self, message: Record, told: Told) -> bool:
-        """Tokens are counted from the answer's start."""
+        """As OpenAI's; tokens are counted from the answer's start."""
         own = message.get("meta_info")
         if not isinstance(own, Mapping):
             return False
@@ -92,6 +84,9 @@ class SGLang:
         told.cached_tokens = own.get("cached_tokens") or 0
         told.own = own
         return more
+
+
+Dialect = OpenAI | SGLang
 
 
 def dialect_of(server: Server) -> Dialect:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -21,14 +20,6 @@ _WORDS = (
     "work long get here between both life being under never day same another know while last might us great old "
     "year off come since against go came right used take three "
 ).split()
-
-
-class Prompts(Protocol):
-    """A source of prompts."""
-
-    def of(self, tokens: int) -> Prompt:
-        """The next one, of about so many tokens."""
-        ...
 
 
 @dataclass
@@ -46,7 +37,7 @@ class Words:
         self._numbers: Iterator[int] = count(int(self.random.integers(10**6)))
 
     def of(self, tokens: int) -> str:
-        """A text of its own."""
+        """The next one, of about so many tokens."""
         return self.of_words(max(1, round((tokens - self.beside) / self.tokens_a_word)))
 
     def of_words(self, words: int) -> str:
@@ -65,8 +56,11 @@ class Own:
         self._at = count()
 
     def of(self, tokens: int) -> Prompt:
-        """The next of them."""
+        """The next one, whatever its length."""
         return self.texts[next(self._at) % len(self.texts)]
+
+
+Prompts = Words | Own
 
 
 def own_prompts(path: Path) -> Own:

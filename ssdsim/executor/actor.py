@@ -33,24 +33,6 @@ class Work(NamedTuple):
     drawn: Repeats | None = None
 
 
-class Driven(Protocol):
-    """An actor whose deeds take real time."""
-
-    timeline: Timeline
-
-    def close(self) -> None: ...
-
-
-def drive(program: Program, actor: Driven) -> Timeline:
-    """Run a role's program to its end: what it yields is done already, and is handed back to it."""
-    playing, reply = program(actor), None
-    with suppress(StopIteration):
-        while True:
-            reply = playing.send(reply)
-    actor.close()
-    return actor.timeline
-
-
 def outcomes_of(plan: RankPlan, seed: int, rounds: int, target: int = 0) -> OutcomeBlock:
     """The outcomes that :func:`ssdsim.engine.simulate.simulate` replays for the same seed, of one of the targets."""
     of_first, _, *of_others = np.random.SeedSequence(seed).spawn(1 + plan.devices.targets)
@@ -88,6 +70,16 @@ class MailActor:
     def close(self) -> None:
         """Wait until every message is through."""
         self._mail.close()
+
+
+def drive(program: Program, actor: MailActor) -> Timeline:
+    """Run a role's program to its end: what it yields is done already, and is handed back to it."""
+    playing, reply = program(actor), None
+    with suppress(StopIteration):
+        while True:
+            reply = playing.send(reply)
+    actor.close()
+    return actor.timeline
 
 
 class RankActor(MailActor):

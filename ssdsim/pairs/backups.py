@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from ssdsim.base.errors import InputError
-
-
-class Lookup(Protocol):
-    """Proposes tokens from the text that it was told. A proposal is accepted iff it comes: it has no distribution."""
-
-    def read(self, tokens: Sequence[int]) -> None:
-        """The text goes on with these tokens."""
-        ...
-
-    def propose(self, tokens: int) -> list[int]:
-        """Propose at most ``tokens`` tokens that may come next; none where nothing is found."""
-        ...
 
 
 class RandomTokens:
@@ -48,6 +35,7 @@ class NGrams:
         self._goes_on: dict[tuple[int, ...], int] = {}  # n-gram -> where the text goes on after its latest occurrence
 
     def read(self, tokens: Sequence[int]) -> None:
+        """The text goes on with these tokens."""
         for token in tokens:
             end = len(self._text)
             for n in range(1, min(self._longest, end) + 1):
@@ -55,6 +43,7 @@ class NGrams:
             self._text.append(int(token))
 
     def propose(self, tokens: int) -> list[int]:
+        """Propose at most ``tokens`` tokens that may come next; none where nothing is found."""
         for n in range(min(self._longest, len(self._text)), 0, -1):
             after = self._goes_on.get(tuple(self._text[-n:]))
             if after is not None:
@@ -117,6 +106,10 @@ class Suffixes:
         self._length.append(length)
         self._end.append(end)
         return len(self._next) - 1
+
+
+Lookup = RandomTokens | NGrams | Suffixes
+"""Proposes tokens from the text that it was told. A proposal is accepted iff it comes: it has no distribution."""
 
 
 def lookup_named(name: str, vocabulary: int, seed: int) -> Lookup:

@@ -13,9 +13,7 @@ from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.speculation.acceptance import rates_of
-from ssdsim.speculation.hit_models import FanOut, MeasuredHits, PowerLawHits, fan_out
-
-Curve = PowerLawHits | MeasuredHits
+from ssdsim.speculation.hit_models import FanOut, HitCurve, MeasuredHits, PowerLawHits, fan_out
 
 
 def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast: bool) -> tuple[Array, Array]:
@@ -69,19 +67,19 @@ def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
     return min(1.0, max(0.0, 1.0 - share * (1.0 - p_hit)))
 
 
-def hit_curves(options: Mapping[str, Any]) -> tuple[Curve, Curve]:
+def hit_curves(options: Mapping[str, Any]) -> tuple[HitCurve, HitCurve]:
     """h(F) for k < K, and for k = K, whose bonus token comes from the target and not from the residual."""
     curve = _curve(options["hit_curve"]) or _law(options, options["hit_c"], options["hit_r"])
     return curve, _other(options, "hit_curve_all", "hit_c_all", "hit_r_all") or curve
 
 
-def _backup_curves(options: Mapping[str, Any], curve: Curve, curve_all: Curve) -> tuple[Curve, Curve]:
+def _backup_curves(options: Mapping[str, Any], curve: HitCurve, curve_all: HitCurve) -> tuple[HitCurve, HitCurve]:
     """The curves after a speculation by the backup, whose own tokens say nothing: one curve, else the primary's."""
     own = _other(options, "hit_curve_backup", "hit_c_backup", "hit_r_backup")
     return (curve, curve_all) if own is None else (own, own)
 
 
-def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> Curve | None:
+def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> HitCurve | None:
     """A curve of another case, whose law takes from the first what is not said of it; None where nothing is."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])
@@ -111,13 +109,15 @@ def _curve(points: Sequence[tuple[float, float]] | None) -> MeasuredHits | None:
     return MeasuredHits(tuple(f for f, _ in points), tuple(h for _, h in points))
 
 
-def _given_accepted(fan_outs: FanOut, curve: Curve, curve_all: Curve) -> Array:
+def _given_accepted(fan_outs: FanOut, curve: HitCurve, curve_all: HitCurve) -> Array:
     if curve_all is curve:
         return curve(fan_outs)
     return np.where(np.arange(1, fan_outs.size + 1) < fan_outs.size, curve(fan_outs), curve_all(fan_outs))
 
 
-def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: Curve, curve_all: Curve) -> FanOut:
+def _fan_out(
+    options: Mapping[str, Any], given: list[int] | None, pmf: Array, curve: HitCurve, curve_all: HitCurve
+) -> FanOut:
     k = pmf.shape[-1] - 1
     if given is not None:
         if len(given) != k + 1:
@@ -128,6 +128,6 @@ def _fan_out(options: Mapping[str, Any], given: list[int] | None, pmf: Array, cu
 
 
 @lru_cache(maxsize=65536)
-def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: Curve, curve_all: Curve) -> FanOut:
+def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: HitCurve, curve_all: HitCurve) -> FanOut:
     """Worked out once: a search has the same plan at many batches and with every fallback."""
     return fan_out(policy, budget, len(rates), rates, curve, curve_all)

@@ -7,7 +7,6 @@ accepted".
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -24,12 +23,6 @@ POLICIES = ("uniform", "geometric", "optimal")
 _MOST_VALUES = 10_000_000  # of hit rates by outcome and fan-out that are held at once
 _MOST_SUMS = 2_000_000_000  # of the dynamic program: some seconds
 _ROUNDING = 1e-12  # differences of hit rates below this are rounding
-
-
-class HitCurve(Protocol):
-    """P(the bonus token is among ``F`` guesses) for an array of ``F``: nondecreasing, 0 at ``F = 0``."""
-
-    def __call__(self, fan_out: ArrayLike) -> Array: ...
 
 
 @record(kw_only=True)
@@ -86,6 +79,10 @@ class MeasuredHits:
 
     def __call__(self, fan_out: ArrayLike) -> Array:
         return np.asarray(np.interp(np.asarray(fan_out, dtype=float), (0.0, *self.fan_outs), (0.0, *self.rates)))
+
+
+HitCurve = PowerLawHits | MeasuredHits
+"""P(the bonus token is among ``F`` guesses) for an array of ``F``: nondecreasing, 0 at ``F = 0``."""
 
 
 def hit_rate(fan_outs: ArrayLike, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | None = None) -> float:

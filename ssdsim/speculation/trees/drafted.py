@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from heapq import nlargest
-from typing import Protocol
 
 import numpy as np
 
@@ -20,25 +19,6 @@ Path = tuple[int, ...]
 """A node's ranks on the way from the root."""
 
 
-class Drafted(Protocol):
-    """The drafted tokens of a sequence, with what costs and rounds ask of them."""
-
-    @property
-    def nodes(self) -> int:
-        """Drafted tokens that are verified; a verification has one row more."""
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The rows of each pass of the draft."""
-
-    @property
-    def is_chain(self) -> bool:
-        """Tell whether one token comes after the other, so that no pass needs a mask."""
-
-    def accepted_pmf(self, model: RankModel) -> Array:
-        """P(exactly j tokens are accepted), shape ``(depth+1,)``."""
-
-
 @record
 class StaticTree:
     """Tree that is the same in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
@@ -47,17 +27,21 @@ class StaticTree:
 
     @property
     def nodes(self) -> int:
+        """Drafted tokens that are verified; a verification has one row more."""
         return self.tree.nodes
 
     @property
     def rows(self) -> tuple[int, ...]:
+        """The rows of each pass of the draft."""
         return self.tree.expanded
 
     @property
     def is_chain(self) -> bool:
+        """Tell whether one token comes after the other, so that no pass needs a mask."""
         return self.tree.is_chain
 
     def accepted_pmf(self, model: RankModel) -> Array:
+        """P(exactly j tokens are accepted), shape ``(depth+1,)``."""
         return self.tree.accepted_pmf(model.rounds)
 
 
@@ -99,6 +83,10 @@ class DynamicTrees:
             proposed |= level
         best = nlargest(self.nodes, proposed, key=lambda path: (proposed[path], -len(path), *(-rank for rank in path)))
         return Tree.of_paths(best)
+
+
+Drafted = StaticTree | DynamicTrees
+"""The drafted tokens of a sequence, with what costs and rounds ask of them."""
 
 
 def _guesses(inputs: Sequence[Path], scores: Mapping[Path, float], of_ranks: Sequence[float]) -> dict[Path, float]:
