@@ -135,7 +135,7 @@ def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) ->
             with monkeypatch.context() as patched:
                 passes_vary(patched, law, cv)
                 case = sd(s, targets, spread=cv, draft_serves=serves)
-                ran = simulate(case, engine=name, rounds=8_000, seed=5, confidence=0.99)
+                ran = simulate(case, engine=name, rounds=2_000, seed=5, confidence=0.99)
             listed.append(deviation(ran, targets, *expected))
     deviations_are_chance(listed)
 
@@ -147,7 +147,7 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
     for p, b, q, targets, _, expected in RFC:
         with monkeypatch.context() as patched:
             passes_vary(patched, "normal", 0.05)
-            ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=8_000, seed=5, confidence=0.99)
+            ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=2_000, seed=5, confidence=0.99)
         listed.append(deviation(ran, targets, expected, OF_A_RATE * expected))
     deviations_are_chance(listed)
 
@@ -158,7 +158,7 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
 def test_served_together_two_groups_take_turns(p: float, q: float, targets: int) -> None:
     """The closed form's round is within 6 % of drawn ones that vary, and at most 3 % too short."""
     case = ssd(p, 0.3, q, targets, draft_serves="together")
-    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), engine="mc", rounds=6_000, seed=1)
+    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), engine="mc", rounds=1_500, seed=1)
     assert 0.97 < float(case.estimate.round_s) / ran.round_s.value < 1.06
 
 
