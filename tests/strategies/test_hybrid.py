@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, run, small, spans
+from tests.executor.run import ROUNDS, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
 
 SLOPE = [(0, 0.9), (1_000, 1.9)]  # T_v by rows of the batch
@@ -106,10 +107,10 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
 
 
 @pytest.mark.ranks
-def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing() -> None:
+def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing(pair: Ranks) -> None:
     scenario = small("hybrid", hybrid_found=0.6, hybrid_lookup_k=4).scenarios["hybrid"]
-    with executing(1, 0) as ranks:
-        (target,) = run(ranks, scenario)
+    target, idle = run(pair, scenario)
+    assert idle is None
     drafted = len(spans(target, "draft step")) / 3
     assert 0 < drafted < ROUNDS
     assert len(spans(target, "verify")) == ROUNDS

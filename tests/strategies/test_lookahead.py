@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.strategies.lookahead import best_of_chains
-from tests.executor.run import ROUNDS, executing, run, small, spans
+from tests.executor.run import ROUNDS, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
 
 SLOPE = [(0, 0.9), (1_000, 1.9)]  # T_v by rows of the batch
@@ -120,10 +121,10 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
 
 
 @pytest.mark.ranks
-def test_on_a_real_rank_its_pass_is_wider_where_the_pool_has_something() -> None:
+def test_on_a_real_rank_its_pass_is_wider_where_the_pool_has_something(pair: Ranks) -> None:
     scenario = small("lookahead", lookahead_window=2, lookahead_ngram=3, lookahead_guesses=2).scenarios["lookahead"]
-    with executing(1, 0) as ranks:
-        (target,) = run(ranks, scenario)
+    target, idle = run(pair, scenario)
+    assert idle is None
     hits = len(spans(target, "verify"))
     assert 0 < hits < ROUNDS
     assert hits + len(spans(target, "guess")) == ROUNDS

@@ -17,13 +17,14 @@ from ssdsim.engine import simulate as engine
 from ssdsim.engine.durations import Durations
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.engine.steps import Steps
+from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.cached import Cached
 from ssdsim.protocols.service import Service
 from ssdsim.protocols.shared import ahead
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import CARDS, ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import CARDS, ROUNDS, overlap_s, run, small, spans
 from tests.strategies.checks import deviations_are_chance
 
 ENGINES = ("mc", "des")
@@ -317,10 +318,9 @@ def test_what_real_ranks_cannot_share_is_said(name: str, options: dict[str, Any]
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_two_targets_share_a_draft() -> None:
+def test_on_real_ranks_two_targets_share_a_draft(trio: Ranks) -> None:
     scenario = small("sd", sd_draft="separate", targets=2, draft_serves="in-turn").scenarios["sd"]
-    with executing(2, 1) as ranks:
-        first, second, draft = run(ranks, scenario)
+    first, second, draft = run(trio, scenario)
     assert [len(each.tokens) for each in (first, second)] == [ROUNDS, ROUNDS]
     assert first.tokens != second.tokens
     drafted = spans(draft, "draft step")

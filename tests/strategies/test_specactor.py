@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
+from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import ROUNDS, overlap_s, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
 
 
@@ -104,10 +105,9 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_two_targets_verify_while_one_draft_works() -> None:
+def test_on_real_ranks_two_targets_verify_while_one_draft_works(trio: Ranks) -> None:
     scenario = small("specactor", specactor_targets=2).scenarios["specactor"]
-    with executing(2, 1) as ranks:
-        first, second, draft = run(ranks, scenario)
+    first, second, draft = run(trio, scenario)
     for target in (first, second):
         assert len(spans(target, "verify")) == ROUNDS
     assert len(spans(draft, "draft step")) == 3 * ROUNDS

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.retries import Retrying
 from ssdsim.strategies.spectre import PEARLS, RETRIES
-from tests.executor.run import ROUNDS, executing, run, small, spans
+from tests.executor.run import ROUNDS, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
 
 
@@ -164,10 +165,9 @@ def test_requests_that_differ_are_refused() -> None:
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_the_draft_works_beside_the_target_and_anew_where_many_failed() -> None:
+def test_on_real_ranks_the_draft_works_beside_the_target_and_anew_where_many_failed(pair: Ranks) -> None:
     scenario = small("spectre", alpha=0.6, spectre_least=1).scenarios["spectre"]
-    with executing(1, 1) as ranks:
-        target, draft = run(ranks, scenario)
+    target, draft = run(pair, scenario)
     simulated = simulate(scenario, rounds=ROUNDS, seed=3)
     assert sum(target.tokens) / (2 * ROUNDS) == simulated.tokens_per_round.value
     inline = len(spans(draft, "inline step")) / 3
