@@ -96,7 +96,14 @@ def priced(name: str, model: str, degree: int) -> tuple[HardwareProfile, Grid, l
     return profile, of, [profile.seconds(op).seconds for op in of.ops]
 
 
-every_case = pytest.mark.parametrize(("name", "model", "degree"), [(p, *shape) for p in PROFILES for shape in SHAPES])
+every_case = pytest.mark.parametrize(
+    ("name", "model", "degree"),
+    [
+        pytest.param(name, *shape, marks=() if name == "h100-sxm" else pytest.mark.long)
+        for name in PROFILES
+        for shape in SHAPES
+    ],
+)
 
 
 @every_case

@@ -153,6 +153,7 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
     deviations_are_chance(listed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.8, 1.3])
 @pytest.mark.parametrize("q", [0.0, 0.1])
 @pytest.mark.parametrize("targets", [2, 4])

@@ -132,7 +132,6 @@ CASES = [
 ]
 
 
-@pytest.mark.long
 def test_a_batch_for_which_another_stands_is_retried_by_its_own_number() -> None:
     """More than 256 sequences are held against --spectre-least as they are."""
     few, many, never = (rate(spectre(0.8, 6, 300, spectre_least=least)) for least in (4, 280, 300))
@@ -140,6 +139,7 @@ def test_a_batch_for_which_another_stands_is_retried_by_its_own_number() -> None
     assert never != pytest.approx(few, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["closed", "mc", "des"])
 def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
     off = []
