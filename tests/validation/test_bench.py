@@ -16,6 +16,7 @@ from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.engine.trace import Trace
+from ssdsim.executor import drift
 from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile
@@ -73,6 +74,12 @@ class Wide(PEARL):
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         return Devices(tp, 2)
+
+
+@pytest.fixture(autouse=True)
+def _short_drifts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a machine drifts by is timed between any two runs. No test here asks how exactly."""
+    monkeypatch.setattr(drift, "_AT_LEAST_S", 0.01)
 
 
 @pytest.fixture
