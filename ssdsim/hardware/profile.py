@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
@@ -240,9 +240,16 @@ class HardwareProfile(Shown, Card):
     def __copy__(self) -> HardwareProfile:
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
-        for remembered in ("timings", "costs", "_placed", "_laws", "_stand_ins"):
-            copied.__dict__.pop(remembered, None)
+        object.__setattr__(copied, "__dict__", self._of_fields(copied.__dict__))
         return copied
+
+    def __getstate__(self) -> dict[Any, Any]:
+        """The fields alone: another process learns by itself, in less time than what this one has learnt travels."""
+        state = super().__getstate__()
+        return {**state, "__dict__": self._of_fields(state["__dict__"])}
+
+    def _of_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: values[name] for name in type(self).model_fields}
 
     def law(self, op: Operation) -> Law[Any]:
         """Law that prices ``op`` here.

@@ -281,7 +281,7 @@ def test_h100_gemms_are_within_the_bars(seed: int) -> None:
 
 @real
 def test_the_bundled_h100_profile_is_what_the_importer_makes() -> None:
-    made, bundled = import_aiconfigurator(REAL), find_hardware("h100-sxm")
+    made, bundled = import_aiconfigurator(REAL, jobs=1), find_hardware("h100-sxm")
     assert made.gemm["bfloat16"].segments[0].report
     assert made.gemm["bfloat16"].segments[0].report.coefficients <= 64
     for name, model in made.models().items():

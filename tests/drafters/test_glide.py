@@ -237,7 +237,7 @@ def test_their_rates_are_those_of_a_literal_loop(engine: Any) -> None:
         case = _sd(drafter, "tree", **options, **({"tree_expanded": 1} if siblings else {}))
         tokens, error = literal(siblings, widths, b, seed)
         a_round = b / sum(float(seconds) for seconds in case.seconds.values())
-        off.append(deviation(case, engine, tokens * a_round, error * a_round, rounds=3_000))
+        off.append(deviation(case, engine, tokens * a_round, error * a_round, rounds=1_500))
     deviations_are_chance(off)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -291,3 +292,15 @@ def test_a_draft_of_v100s_hears_through_the_links_of_its_pair() -> None:
         assert site
         told.append(site.outcome_message().seconds)
     assert told[0] < told[1]
+
+
+def test_a_profile_travels_and_is_copied_without_what_it_has_priced() -> None:
+    """``serve --jobs 2`` sent the prices of all that its process had ever priced, once a strategy."""
+    profile = find_hardware("h100-sxm")
+    configure(strategies="ssd", target="llama-3.1-8b", tp=1)
+    assert profile.costs
+    assert profile.timings
+    for copied in (pickle.loads(pickle.dumps(profile)), profile.model_copy()):
+        assert copied == profile
+        assert not copied.costs
+        assert not copied.timings

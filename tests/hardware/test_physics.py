@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import pytest
 
@@ -48,30 +49,32 @@ ROUNDING = 1e-9
 Shape = tuple[int, int, int]
 
 
+class Grid(NamedTuple):
+    """Operations of passes of all shapes, each once, and places of pairs among them."""
+
+    ops: list[Operation]
+    grown: set[tuple[int, int]]  # of a shape, and of the next larger one along an axis
+    batched: set[tuple[int, int, float]]  # of a batch, of the next larger one, and by how much that is larger
+
+
 @cache
-def passes(model: str, degree: int, dtype: str | None) -> dict[Shape, ForwardPass]:
-    """By context, batch and rows a sequence."""
-    card = find_transformer(model)
-    return {
-        (context, batch, rows): forward_pass(
-            card, batch=batch, queries=rows, context=context, tp=degree, dtype=dtype, logits=rows
-        )
-        for context, batch, rows in product(CONTEXTS, BATCHES, ROWS)
+def grid(model: str, degree: int, dtype: str | None) -> Grid:
+    card, places = find_transformer(model), dict[Operation, int]()
+    of: dict[Shape, list[int]] = {}
+    for context, batch, rows in product(CONTEXTS, BATCHES, ROWS):
+        work = forward_pass(card, batch=batch, queries=rows, context=context, tp=degree, dtype=dtype, logits=rows)
+        of[context, batch, rows] = [places.setdefault(op, len(places)) for op, _ in work.counted()]
+    grown = {pair for shape, ops in of.items() for larger in next_larger(shape) for pair in paired(ops, of[larger])}
+    batched = {
+        (*pair, batch / fewer)
+        for context, rows in product(CONTEXTS, ROWS)
+        for fewer, batch in pairwise(BATCHES)
+        for pair in paired(of[context, fewer, rows], of[context, batch, rows])
     }
+    return Grid(list(places), grown, batched)
 
 
-@cache
-def priced(name: str, model: str, degree: int) -> tuple[HardwareProfile, dict[Shape, ForwardPass]]:
-    profile = find_hardware(name)
-    plain = find_transformer(model).precision().activations
-    dtype = None if profile.prices(plain) else next(iter(profile.gemm))
-    return profile, passes(model, min(degree, profile.device.count), dtype)
-
-
-every_case = pytest.mark.parametrize(("name", "model", "degree"), [(p, *shape) for p in PROFILES for shape in SHAPES])
-
-
-def grown(shape: Shape) -> Iterator[Shape]:
+def next_larger(shape: Shape) -> Iterator[Shape]:
     """The next larger shapes, one for each axis."""
     for axis, sizes in enumerate((CONTEXTS, BATCHES, ROWS)):
         at = sizes.index(shape[axis])
@@ -79,37 +82,52 @@ def grown(shape: Shape) -> Iterator[Shape]:
             yield (*shape[:axis], sizes[at + 1], *shape[axis + 1 :])  # type: ignore[misc]
 
 
+def paired(ops: list[int], others: list[int]) -> Iterator[tuple[int, int]]:
+    return zip(ops, others, strict=True)
+
+
+@cache
+def priced(name: str, model: str, degree: int) -> tuple[HardwareProfile, Grid, list[float]]:
+    """Seconds of each operation of the grid on a profile."""
+    profile = find_hardware(name)
+    plain = find_transformer(model).precision().activations
+    dtype = None if profile.prices(plain) else next(iter(profile.gemm))
+    of = grid(model, min(degree, profile.device.count), dtype)
+    return profile, of, [profile.seconds(op).seconds for op in of.ops]
+
+
+every_case = pytest.mark.parametrize(
+    ("name", "model", "degree"),
+    [
+        pytest.param(name, *shape, marks=() if name == "h100-sxm" else pytest.mark.long)
+        for name in PROFILES
+        for shape in SHAPES
+    ],
+)
+
+
 @every_case
 def test_no_operation_outruns_memory_or_arithmetic(name: str, model: str, degree: int) -> None:
-    profile, found = priced(name, model, degree)
-    device = profile.device
-    for op in {op for work in found.values() for op, _ in work.counted()}:
-        taken_s = profile.seconds(op).seconds * (1 + ROUNDING)
-        assert taken_s >= op.streamed_bytes / device.memory_bandwidth, op
-        assert taken_s >= device.compute_s(op), op
+    profile, of, seconds = priced(name, model, degree)
+    for op, taken_s in zip(of.ops, seconds, strict=True):
+        assert taken_s * (1 + ROUNDING) >= op.streamed_bytes / profile.device.memory_bandwidth, op
+        assert taken_s * (1 + ROUNDING) >= profile.device.compute_s(op), op
 
 
 @every_case
 def test_no_time_falls_as_work_grows(name: str, model: str, degree: int) -> None:
-    profile, found = priced(name, model, degree)
-    for shape, work in found.items():
-        for larger in grown(shape):
-            for (op, _), (more, _) in zip(work.counted(), found[larger].counted(), strict=True):
-                less_s, more_s = profile.seconds(op).seconds, profile.seconds(more).seconds
-                assert more_s >= less_s * (1 - ROUNDING), (op, more)
+    _, of, seconds = priced(name, model, degree)
+    for less, more in of.grown:
+        assert seconds[more] >= seconds[less] * (1 - ROUNDING), (of.ops[less], of.ops[more])
 
 
 @every_case
 def test_no_time_outgrows_the_batch_but_at_named_steps(name: str, model: str, degree: int) -> None:
     """So a pass takes at most (b + 1) / b of what it took, but for what :func:`steps` names."""
-    profile, found = priced(name, model, degree)
-    for context, rows in product(CONTEXTS, ROWS):
-        for fewer, batch in pairwise(BATCHES):
-            pairs = zip(found[context, fewer, rows].counted(), found[context, batch, rows].counted(), strict=True)
-            for (op, _), (more, _) in pairs:
-                allowed_s = profile.seconds(op).seconds * batch / fewer
-                more_s = profile.seconds(more).seconds
-                assert more_s <= allowed_s * (1 + ROUNDING) or steps(profile, op, more), (op, more)
+    profile, of, seconds = priced(name, model, degree)
+    for fewer, more, growth in of.batched:
+        ops = of.ops[fewer], of.ops[more]
+        assert seconds[more] <= seconds[fewer] * growth * (1 + ROUNDING) or steps(profile, *ops), ops
 
 
 def steps(profile: HardwareProfile, op: Operation, more: Operation) -> bool:

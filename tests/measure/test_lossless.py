@@ -26,7 +26,7 @@ NO_CUTS = EVERYTHING, EVERYTHING
 
 
 def checked(
-    way: Way, rules: type[Rules], tokens: int = 3_000, c: float = 1.0, cuts: tuple[Cut, Cut] = NO_CUTS
+    way: Way, rules: type[Rules], tokens: int = 2_000, c: float = 1.0, cuts: tuple[Cut, Cut] = NO_CUTS
 ) -> SamplingCheck:
     """Sampled tokens of one long text."""
     rng = np.random.default_rng(3)

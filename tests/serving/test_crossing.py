@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ssdsim.answers.serving.advice import advice
+from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.answers.serving.crossing import Side, crossing
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
@@ -18,10 +19,16 @@ from ssdsim.scenario.many import rates
 from tests.serving.sample_runs import requests
 
 
+@pytest.fixture(scope="module")
+def sharing_of_sd() -> Sharing:
+    return serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd").sharings["sd"]
+
+
 @pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])
-def test_a_sign_that_the_errors_leave_open_is_not_said(faster: float, spread: float, open_: bool) -> None:
-    serving = serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd,ssd")
-    one = serving.sharings["sd"]
+def test_a_sign_that_the_errors_leave_open_is_not_said(
+    faster: float, spread: float, open_: bool, sharing_of_sd: Sharing
+) -> None:
+    one = sharing_of_sd
 
     def side(name: str, factors: np.ndarray) -> Side:
         scaled = replace(one, tokens_per_s=one.tokens_per_s * factors[:, None], lost_s=one.lost_s / factors[:, None])

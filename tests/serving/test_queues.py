@@ -79,7 +79,7 @@ def test_where_prompts_are_processed_elsewhere_both_count_the_wait_for_a_place_a
 def test_the_closed_forms_waiting_is_that_of_geometric_lengths(outputs: str, share: float) -> None:
     """As docs/how-to/serve.md says: constant ones wait half as long for the one place (Pollaczek and Khinchine)."""
     one = Batching(prefill="none", max_batch=1)
-    base = requests(8000, outputs=outputs)
+    base = requests(3000, outputs=outputs)
     strategy = policy("ar", base, one)
     workload = base.at_rate(0.6 * float(shared(strategy, base, one).capacity))
     run = simulate(strategy, workload, one)

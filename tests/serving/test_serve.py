@@ -1,6 +1,7 @@
 """The answer: crossings, capacities, comparisons, and what published experiments have seen."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,19 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.from_log import workload_of
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
-from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.serving.serve import Serving, serve
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.reports.build import report
 from tests.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long
+
+
+@cache
+def closed() -> Serving:
+    """AR, SD, SSD and their schedule by the closed form, prompts apart."""
+    return serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
 
 
 def test_the_crossing_lies_where_runs_change_places() -> None:
@@ -40,7 +47,7 @@ def test_the_crossing_lies_where_runs_change_places() -> None:
 
 
 def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
-    serving = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
+    serving = closed()
     for name in ("sd", "ar"):
         rates = {c.basis: c.rate for c in serving.crossings if c.over.name == name}
         assert rates["gpu"] is not None
@@ -51,7 +58,7 @@ def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
 
 
 def test_a_schedule_without_its_tax_is_never_clearly_behind_the_best_strategy() -> None:
-    serving = serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
+    serving = closed()
     names = [name for name in serving.sharings if name != "auto"]
     most = min(float(serving.capacities[name][0]) for name in ("ar", "sd"))
     for rate in np.linspace(0.5, 0.95 * most, 12):

@@ -76,7 +76,7 @@ def test_drawn_rounds_are_those_of_the_literal_rule(engine: Any) -> None:
     off = []
     for (b, spread, lag), (expected, error) in LOOPS.items():
         case = adaptive(b, spread, adaptive_lag=lag)
-        tokens_per_second = simulate(case, engine=engine, rounds=4_000, seed=3, confidence=0.99).tokens_per_second
+        tokens_per_second = simulate(case, engine=engine, rounds=1_500, seed=3, confidence=0.99).tokens_per_second
         drawing = (tokens_per_second.high - tokens_per_second.low) / 2.0 / SURE
         off.append(abs(tokens_per_second.value - b * expected) / math.hypot(drawing, b * error))
     assert max(off) < 4.5

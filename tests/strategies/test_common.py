@@ -179,18 +179,28 @@ def test_its_options_are_records_of_which_no_other_has_another(name: str) -> Non
 
 
 @EACH
-def test_json_and_table_show_it(name: str) -> None:
-    from ssdsim.cli.main import cli
+def test_json_and_table_show_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    from ssdsim.cli.render import print_prediction
 
-    strategy = ALL.named(name)
-    found = as_json(predict(strategies=tuple(dict.fromkeys(("ar", name))), subject=name, t_sd=0.3))
+    title = ALL.named(name).title
+    prediction = predict(strategies=tuple(dict.fromkeys(("ar", name))), subject=name, t_sd=0.3)
+    found = as_json(prediction)
     assert found["verdict"]["subject"] == name
     assert found["strategies"][name]["tokens_per_second"] > 0.0
-    asked = ["predict", "--strategies", ",".join(NAMES), "--subject", name, "--t-sd", "0.3"]
+    print_prediction(prediction, quiet=False)
+    shown = capsys.readouterr().out
+    assert re.search(rf"^{title}\s", shown, re.M)
+    assert title in shown.split("Verdict")[1]
+
+
+def test_one_table_shows_them_all() -> None:
+    from ssdsim.cli.main import cli
+
+    asked = ["predict", "--strategies", ",".join(NAMES), "--subject", NAMES[-1], "--t-sd", "0.3"]
     shown = CliRunner().invoke(cli, asked, standalone_mode=False)
     assert shown.exception is None
-    assert re.search(rf"^{strategy.title}\s", shown.output, re.M)
-    assert strategy.title in shown.output.split("Verdict")[1]
+    for strategy in ALL:
+        assert re.search(rf"^{strategy.title}\s", shown.output, re.M)
 
 
 @EACH

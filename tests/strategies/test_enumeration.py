@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import simulate
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import ROUNDS, overlap_s, run, small, spans
 
 # alpha, K, b, p, p_m and tokens of a sequence a pass, T_v flat: systems-2026, §4.3
 PRINTED = [(0.8, 7, 1, 0.85, 0.95, 3.7301), (0.8, 7, 16, 0.85, 0.95, 3.7301), (0.8, 5, 8, 0.6, 0.8, 2.7929)]
@@ -133,10 +134,9 @@ def test_heads_of_the_target_are_refused() -> None:
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_the_draft_works_while_the_target_verifies() -> None:
+def test_on_real_ranks_the_draft_works_while_the_target_verifies(pair: Ranks) -> None:
     scenario = small("enumeration").scenarios["enumeration"]
-    with executing(1, 1) as ranks:
-        target, draft = run(ranks, scenario)
+    target, draft = run(pair, scenario)
     assert len(target.tokens) == ROUNDS
     verified = spans(target, "verify")
     drafted = [span for piece in scenario.steps["pre-speculate"].pieces for span in spans(draft, piece.name)]

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, run, small, spans
+from tests.executor.run import ROUNDS, run, small, spans
 from tests.strategies.checks import deviation, deviations_are_chance
 
 SLOPE = [(0, 0.9), (1_000, 1.9)]  # T_v by rows of the batch
@@ -78,25 +79,19 @@ def test_a_look_up_behind_a_look_up_is_refused() -> None:
 def literal(
     found: float, s: tuple[float, int], m: tuple[float, int], t_m: float, b: int, seed: int
 ) -> tuple[float, float]:
-    """Tokens a T_v and their standard error; passes are as wide as each round's sequences make them."""
+    """Tokens a T_v and their standard error over 20 batches; passes are as wide as each round's sequences make them."""
     rng = np.random.default_rng(seed)
-    batches: list[tuple[float, float]] = []
-    for _ in range(20):
-        made = took = 0.0
-        for _ in range(300):
-            hits = rng.random(b) < found
-            for hit in hits:
-                alpha, k = s if hit else m
-                accepted = 0
-                while accepted < k and rng.random() < alpha:
-                    accepted += 1
-                made += accepted + 1
-            rows = b + hits.sum() * s[1] + (b - hits.sum()) * m[1]
-            took += 0.9 + 0.001 * rows + (0.0 if hits.all() else t_m)
-        batches.append((made, took))
-    made_s, took_s = np.array(batches).T
-    value = made_s.sum() / took_s.sum()
-    return float(value), float(np.std(made_s - value * took_s, ddof=1) / took_s.mean() / math.sqrt(len(batches)))
+
+    def accepted(alpha: float, k: int) -> np.ndarray:
+        return (rng.random((20, 300, b, k)) < alpha).cumprod(axis=3).sum(axis=3)
+
+    hits = rng.random((20, 300, b)) < found
+    made = np.where(hits, accepted(*s), accepted(*m)).sum(axis=(1, 2)) + 300.0 * b
+    found_in_round = hits.sum(axis=2)
+    rows = b + found_in_round * s[1] + (b - found_in_round) * m[1]
+    took = (0.9 + 0.001 * rows + np.where(found_in_round == b, 0.0, t_m)).sum(axis=1)
+    value = made.sum() / took.sum()
+    return float(value), float(np.std(made - value * took, ddof=1) / took.mean() / math.sqrt(len(made)))
 
 
 @pytest.mark.long
@@ -107,15 +102,15 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
         product((0.1, 0.5, 0.9), ((0.9, 8), (0.5, 3)), ((0.7, 3), (0.85, 6)), (1, 4, 12))
     ):
         scenario = case(found, s, m, t_sd=0.3, b=b, t_v=SLOPE)
-        off.append(deviation(scenario, engine, *literal(found, s, m, 0.3, b, seed), rounds=3_000))
+        off.append(deviation(scenario, engine, *literal(found, s, m, 0.3, b, seed), rounds=1_500))
     deviations_are_chance(off)
 
 
 @pytest.mark.ranks
-def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing() -> None:
+def test_on_a_real_rank_it_drafts_only_where_some_sequence_found_nothing(pair: Ranks) -> None:
     scenario = small("hybrid", hybrid_found=0.6, hybrid_lookup_k=4).scenarios["hybrid"]
-    with executing(1, 0) as ranks:
-        (target,) = run(ranks, scenario)
+    target, idle = run(pair, scenario)
+    assert idle is None
     drafted = len(spans(target, "draft step")) / 3
     assert 0 < drafted < ROUNDS
     assert len(spans(target, "verify")) == ROUNDS

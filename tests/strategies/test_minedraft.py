@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from ssdsim.engine.simulate import simulate
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.laws import Interference, SlowDown
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import ROUNDS, overlap_s, run, small, spans
 
 
 def mine(alpha: float, k: int, groups: int, of_group: int, draft: float = 0.5, **options: Any) -> Scenario:
@@ -97,10 +98,9 @@ def test_rounds_of_a_pass_that_reads_weights_and_works_on_rows(b: int, sd: float
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_one_group_is_verified_while_the_next_is_drafted() -> None:
+def test_on_real_ranks_one_group_is_verified_while_the_next_is_drafted(pair: Ranks) -> None:
     scenario = small("minedraft").scenarios["minedraft"]
-    with executing(1, 1) as ranks:
-        target, draft = run(ranks, scenario)
+    target, draft = run(pair, scenario)
     assert len(target.tokens) == ROUNDS
     verified, drafted = spans(target, "verify"), spans(draft, "draft step")
     assert len(verified) == 2 * ROUNDS

@@ -15,8 +15,9 @@ import ssdsim
 from ssdsim import drafters, strategies
 from ssdsim.answers.predict import predict
 from ssdsim.engine.simulate import simulate
+from ssdsim.machine.ranks import Ranks
 from ssdsim.scenario.configuration import configure
-from tests.executor.run import ROUNDS, SEED, executing, run, small
+from tests.executor.run import ROUNDS, SEED, run, small
 from tests.strategies.wary import NGrams, Wary
 
 ALL_FOUR = ("ar", "sd", "ssd", "wary")
@@ -101,14 +102,13 @@ def test_the_command_line_knows_both() -> None:
 
 
 @pytest.mark.ranks
-def test_its_program_runs_on_real_ranks_with_the_simulators_tokens() -> None:
-    with executing(1, 1) as ranks:
-        for drafter in ("model", "ngrams"):
-            scenario = small("wary", drafter=drafter, wary_k=3).scenarios["wary"]
-            target, idle = run(ranks, scenario)
-            assert idle is None
-            simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
-            assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
+def test_its_program_runs_on_real_ranks_with_the_simulators_tokens(pair: Ranks) -> None:
+    for drafter in ("model", "ngrams"):
+        scenario = small("wary", drafter=drafter, wary_k=3).scenarios["wary"]
+        target, idle = run(pair, scenario)
+        assert idle is None
+        simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)
+        assert np.mean(target.tokens) / 2 == simulated.tokens_per_round.value
 
 
 def test_it_is_gone_when_it_is_forgotten() -> None:

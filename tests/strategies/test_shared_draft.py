@@ -17,13 +17,14 @@ from ssdsim.engine import simulate as engine
 from ssdsim.engine.durations import Durations
 from ssdsim.engine.simulate import SimulatedRounds, simulate
 from ssdsim.engine.steps import Steps
+from ssdsim.machine.ranks import Ranks
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.cached import Cached
 from ssdsim.protocols.service import Service
 from ssdsim.protocols.shared import ahead
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario
-from tests.executor.run import CARDS, ROUNDS, executing, overlap_s, run, small, spans
+from tests.executor.run import CARDS, ROUNDS, overlap_s, run, small, spans
 from tests.strategies.checks import deviations_are_chance
 
 ENGINES = ("mc", "des")
@@ -135,7 +136,7 @@ def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) ->
             with monkeypatch.context() as patched:
                 passes_vary(patched, law, cv)
                 case = sd(s, targets, spread=cv, draft_serves=serves)
-                ran = simulate(case, engine=name, rounds=8_000, seed=5, confidence=0.99)
+                ran = simulate(case, engine=name, rounds=2_000, seed=5, confidence=0.99)
             listed.append(deviation(ran, targets, *expected))
     deviations_are_chance(listed)
 
@@ -147,18 +148,19 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
     for p, b, q, targets, _, expected in RFC:
         with monkeypatch.context() as patched:
             passes_vary(patched, "normal", 0.05)
-            ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=8_000, seed=5, confidence=0.99)
+            ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=2_000, seed=5, confidence=0.99)
         listed.append(deviation(ran, targets, expected, OF_A_RATE * expected))
     deviations_are_chance(listed)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.8, 1.3])
 @pytest.mark.parametrize("q", [0.0, 0.1])
 @pytest.mark.parametrize("targets", [2, 4])
 def test_served_together_two_groups_take_turns(p: float, q: float, targets: int) -> None:
     """The closed form's round is within 6 % of drawn ones that vary, and at most 3 % too short."""
     case = ssd(p, 0.3, q, targets, draft_serves="together")
-    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), engine="mc", rounds=6_000, seed=1)
+    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), engine="mc", rounds=1_500, seed=1)
     assert 0.97 < float(case.estimate.round_s) / ran.round_s.value < 1.06
 
 
@@ -317,10 +319,9 @@ def test_what_real_ranks_cannot_share_is_said(name: str, options: dict[str, Any]
 
 
 @pytest.mark.ranks
-def test_on_real_ranks_two_targets_share_a_draft() -> None:
+def test_on_real_ranks_two_targets_share_a_draft(trio: Ranks) -> None:
     scenario = small("sd", sd_draft="separate", targets=2, draft_serves="in-turn").scenarios["sd"]
-    with executing(2, 1) as ranks:
-        first, second, draft = run(ranks, scenario)
+    first, second, draft = run(trio, scenario)
     assert [len(each.tokens) for each in (first, second)] == [ROUNDS, ROUNDS]
     assert first.tokens != second.tokens
     drafted = spans(draft, "draft step")

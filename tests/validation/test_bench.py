@@ -16,6 +16,7 @@ from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.engine.trace import Trace
+from ssdsim.executor import drift
 from ssdsim.executor.timeline import Event, Timeline
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile
@@ -75,6 +76,12 @@ class Wide(PEARL):
         return Devices(tp, 2)
 
 
+@pytest.fixture(autouse=True)
+def _short_drifts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a machine drifts by is timed between any two runs. No test here asks how exactly."""
+    monkeypatch.setattr(drift, "_AT_LEAST_S", 0.01)
+
+
 @pytest.fixture
 def _toys() -> Iterator[None]:
     toys = (Refusing(), Wide())
@@ -104,6 +111,7 @@ def test_any_strategy_is_measured_predicted_and_held_against_its_rival(
     assert {track for track in trace.tracks if track.startswith("measured")} == {
         *("measured PEARL target 0 (cpu:0)", "measured PEARL draft (cpu:1)"),
     }
+    monkeypatch.setattr("ssdsim.validation.bench.Ranks", None)  # nothing is left to run
     again = run_grid(here, [POINT], tmp_path / "log.jsonl", lambda done, total: None, None)
     assert list(again) == [compared]
     with pytest.raises(InputError, match="measured with another setting or profile"):
