@@ -10,12 +10,11 @@ from math import prod
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-import pandas as pd
 import pyarrow as pa
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
 from ssdsim.base.checks import few_enough, whole
@@ -23,6 +22,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.runs.sweep_results import SweepResults
 from ssdsim.scenario.drafting import draft_by_options
 from ssdsim.scenario.given import Asked, GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
@@ -108,11 +108,11 @@ class Plan:
         points = self.points(part)
         configured = all_as_configured(points)
         if self.engine == "closed":
-            frame = self._evaluator.frame(configured, self.draws, self.seed, self.strategies)
+            found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
         else:
-            frame = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
+            found = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
         axes = {name: _array(values).take(pa.array(points.numbers(name))) for name, values in self.grid.items()}
-        return _table(axes, frame, self.strategies)
+        return _table(axes, found, self.strategies)
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -123,13 +123,13 @@ class Plan:
         """The fields alone: another process learns by itself."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def is_of(self, table: pa.Table) -> bool:
-        """Say whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
+    def is_of(self, results: SweepResults) -> bool:
+        """Say whether these may be the results: rows, columns and kinds of columns are theirs."""
         numbers = [name for name in number_columns(self) if name not in self.grid]
-        floats = [name for name in table.column_names if table.schema.field(name).type == pa.float64()]
-        words = {f"effective_{name}" if name in self.grid else name for name in named.texts(self.strategies)}
+        floats = [field.name for field in results.schema if field.type == pa.float64()]
+        words = {effective(name, self.grid) for name in named.texts(self.strategies)}
         expected = {*self.grid, *numbers, *words}
-        return table.num_rows == self.size and {*table.column_names} == expected and {*numbers} <= {*floats}
+        return len(results) == self.size and {*results.schema.names} == expected and {*numbers} <= {*floats}
 
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
@@ -221,15 +221,13 @@ def _nesting(value: Any) -> int:
     return 1 + max(map(_nesting, value), default=0)
 
 
-def _table(axes: Mapping[str, pa.Array], frame: pd.DataFrame, strategies: Sequence[str]) -> pa.Table:
+def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[str]) -> pa.Table:
     """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
-    columns = dict(axes)
-    words = named.texts(strategies)
-    for name in frame.columns:
+    columns, words = dict(axes), named.texts(strategies)
+    for name, values in {**found.columns, "error": found.errors}.items():
         kind = pa.string() if name in words else pa.float64()
-        values = frame[name].where(frame[name].notna(), None).tolist() if kind == pa.string() else frame[name]
-        columns[f"effective_{name}" if name in axes else name] = pa.array(values, type=kind, from_pandas=True)
-    warnings = json.dumps(frame.attrs["warnings"]).encode()
+        columns[effective(name, axes)] = pa.array(values, type=kind, from_pandas=True)
+    warnings = json.dumps(found.warnings).encode()
     return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
 
 
@@ -247,9 +245,9 @@ def number_columns(plan: Plan) -> list[str]:
     bounded = plan.draws or plan.engine != "closed"
     columns = [*named.results(plan.strategies), *(named.intervals(plan.strategies) if bounded else ())]
     results = [name for name in columns if name not in named.texts(plan.strategies)]
-    return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
+    return [*axes, *(effective(name, plan.grid) for name in results)]
 
 
-def column(results: pd.DataFrame, name: str) -> pd.Series:
-    """The result of that name, also where an axis has it."""
-    return results[f"effective_{name}" if f"effective_{name}" in results else name]
+def effective(name: str, axes: Collection[str]) -> str:
+    """The column of a result, also where an axis has its name."""
+    return f"effective_{name}" if name in axes else name
