@@ -111,8 +111,7 @@ class Evaluator:
         return OfOneStrategy(self._table(points, ()))
 
     def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
-        if self._steps.rounds > _ROUNDS_REMEMBERED:
-            self._steps, self._evaluated = Steps(), 0
+        self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
             self._steps.forget_sites()
             self._evaluated = 0

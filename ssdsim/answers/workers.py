@@ -84,6 +84,10 @@ class Workers(OptionRecord):
         """Pieces that ``jobs`` work at beside each other on this machine; none where a cluster does."""
         return 0 if self.cluster is not None else self.jobs if self.jobs > 0 else os.cpu_count() or 1
 
+    def idle(self) -> int:
+        """Cores on which copies of this process may help."""
+        return self._idle.free()
+
     def each(
         self,
         run: Callable[..., tuple[int, T]],
@@ -95,7 +99,7 @@ class Workers(OptionRecord):
         Copies of this process help on cores that have been idle since this record was made.
         """
         results: dict[int, T] = {}
-        for number, result in self.as_they_come(run, work, self._idle.free()):
+        for number, result in self.as_they_come(run, work, self.idle()):
             results[number] = result
             if done is not None:
                 done(number, result)

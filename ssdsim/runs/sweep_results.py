@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ssdsim.base.arrow import integers, numbers
+from ssdsim.base.checks import Array
 from ssdsim.base.record import record
 
 
@@ -42,20 +44,22 @@ class SweepResults:
     @cached_property
     def possible(self) -> NDArray[np.intp]:
         """Rows whose points are possible."""
-        return np.flatnonzero(self["error"].is_null().to_numpy())
+        refused = numbers(self["error"].is_valid().cast("int64"))
+        return np.flatnonzero(refused == 0)
 
-    def numbers(self, name: str, rows: NDArray[np.intp] | slice = slice(None)) -> NDArray[np.float64]:
-        """A column of numbers, NaN where it has none."""
-        return np.asarray(self[name].to_numpy()[rows], dtype=float)
+    def numbers(self, name: str, rows: NDArray[np.intp]) -> Array:
+        """Some rows of a column of numbers, NaN where it has none."""
+        found: Array = numbers(self[name])[rows]
+        return found
 
     def counts(self, name: str, rows: NDArray[np.intp]) -> dict[Any, int]:
         """How often each value is in some rows of a column."""
-        counted = self[name].take(pa.array(rows)).value_counts().to_pylist()
+        counted = self[name].take(integers(rows)).value_counts().to_pylist()
         return {each["values"]: each["counts"] for each in counted}
 
     def records(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         """All of some rows, read column by column."""
-        columns = {name: self[name].take(pa.array(rows)).to_pylist() for name in self.schema.names}
+        columns = {name: self[name].take(integers(rows)).to_pylist() for name in self.schema.names}
         return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def table(self) -> pa.Table:

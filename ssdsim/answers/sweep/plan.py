@@ -10,6 +10,7 @@ from math import prod
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from ssdsim import strategies
@@ -17,6 +18,7 @@ from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
+from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
@@ -111,7 +113,7 @@ class Plan:
             found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
         else:
             found = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
-        axes = {name: _array(values).take(pa.array(points.numbers(name))) for name, values in self.grid.items()}
+        axes = {name: _array(values).take(integers(points.numbers(name))) for name, values in self.grid.items()}
         return _table(axes, found, self.strategies)
 
     @cached_property
@@ -223,10 +225,13 @@ def _nesting(value: Any) -> int:
 
 def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[str]) -> pa.Table:
     """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
-    columns, words = dict(axes), named.texts(strategies)
+    columns, texts = dict(axes), named.texts(strategies)
     for name, values in {**found.columns, "error": found.errors}.items():
-        kind = pa.string() if name in words else pa.float64()
-        columns[effective(name, axes)] = pa.array(values, type=kind, from_pandas=True)
+        if name in texts:  # NaN where no point of the part asks for who has words
+            column = words([value if isinstance(value, str) else None for value in values])
+        else:
+            column = floats(np.asarray(values))
+        columns[effective(name, axes)] = column
     warnings = json.dumps(found.warnings).encode()
     return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
 
@@ -235,8 +240,8 @@ def _array(values: Sequence[Any]) -> pa.Array:
     """Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
     kinds = {type(value) for value in values}
     if kinds <= {int, float}:
-        return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
-    return pa.array(values if kinds == {list} else list(map(str, values)))
+        return integers(np.array(values)) if kinds == {int} else floats(np.array(values, dtype=float))
+    return pa.array(values) if kinds == {list} else words([str(value) for value in values])
 
 
 def number_columns(plan: Plan) -> list[str]:

@@ -102,16 +102,18 @@ def _results(plan: Plan, part: Part) -> tuple[Part, pa.Table]:
 
 
 def _worked_out(plan: Plan, parts: list[Part], workers: Workers) -> Iterator[tuple[Part, pa.Table]]:
-    """Each of ``parts`` with its rows, in any order."""
+    """Each of ``parts`` with its rows, in any order; copies of this process know what the first one learnt."""
     report = workers.progress or (lambda done, size: None)
     done = plan.size - sum(part.stop - part.start for part in parts)
     report(done, plan.size)
     if not parts:
         return
-    for part, table in workers.as_they_come(_results, [(plan, part) for part in parts]):
-        yield part, table
-        done += part.stop - part.start
-        report(done, plan.size)
+    first = 1 if workers.at_once == 1 else len(parts)
+    for some in (parts[:first], parts[first:]):
+        for part, table in workers.as_they_come(_results, [(plan, part) for part in some], workers.idle()):
+            yield part, table
+            done += part.stop - part.start
+            report(done, plan.size)
 
 
 def _checked(results: SweepResults) -> SweepResults:
