@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
 from math import prod
@@ -25,8 +25,9 @@ from ssdsim.base.option import spelled
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runs.sweep_results import SweepResults
+from ssdsim.scenario.columns import Rows
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.given import Asked, GridPart
+from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
@@ -198,9 +199,28 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
 
 
-def all_as_configured(points: GridPart) -> Asked:
+def all_as_configured(points: GridPart) -> GridPart:
     """:func:`as_configured` of many."""
-    return [*map(as_configured, points)] if _budgeted({*points.options, *points.grid}) else points
+    budgeted = _budgeted({*points.options, *points.grid})
+    return _Budgeted(points.options, points.grid, points.start, points.stop) if budgeted else points
+
+
+@record
+class _Budgeted(GridPart):
+    """Points at which each whole F says how much the draft has to do."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(as_configured, GridPart.__iter__(self))
+
+    def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
+        found = GridPart.values(self)
+        fan_outs, rows, f_of = found.pop("f")
+        ks, _, k_of = found.get("k", ([DEFAULTS["k"]], rows, np.zeros(len(rows), dtype=np.intp)))
+        whole = np.array([isinstance(f, int) for f in fan_outs])
+        own, word = whole[f_of], ~whole[f_of]
+        budgets = [f * (k + 1) if isinstance(f, int) else f for f in fan_outs for k in ks]
+        found["budget"] = budgets, rows[own], (f_of * len(ks) + k_of)[own]
+        return {**found, "f": (fan_outs, rows[word], f_of[word])} if word.any() else found
 
 
 def _budgeted(names: Collection[str]) -> bool:
