@@ -99,7 +99,7 @@ class Workers(OptionRecord):
         Copies of this process help on cores that have been idle since this record was made.
         """
         results: dict[int, T] = {}
-        for number, result in self.as_they_come(run, work, self.idle()):
+        for number, result in self.as_they_come(run, work, self._idle.free()):
             results[number] = result
             if done is not None:
                 done(number, result)
