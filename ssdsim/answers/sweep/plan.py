@@ -51,7 +51,7 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
     },
 }
 
-MOST_POINTS = 10_000_000  # of a grid: its table then takes some gigabytes
+MOST_POINTS = 10_000_000  # of a grid: its table of pandas then takes some gigabytes
 MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
