@@ -1,16 +1,23 @@
 """Time ``evaluate`` on the proposal's whole sweep, next to configuring and predicting each point by itself.
 
-Run: ``python benchmarks/grid_speed.py``. One core; the two are timed alternately on the same points.
+Run: ``python benchmarks/grid_speed.py``. One core; the two are timed alternately on the same points. ``--growth`` shows
+in the place of it how the cost of an answer grows: each in a process that knows nothing yet, seconds of a core.
 """
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
+
+import ssdsim
+from ssdsim import strategies
 from ssdsim.answers.grid import evaluate
 from ssdsim.scenario.configuration import configure
 
@@ -43,7 +50,43 @@ def microseconds_a_point(work: Callable[[Points], object], points: Points) -> fl
     return 1e6 * (time.perf_counter() - start) / len(points)
 
 
+DRAFTING = [strategy.name for strategy in strategies.ALL if strategy.drafts]
+GROWTH: Mapping[str, tuple[Callable[[int], object], Sequence[int]]] = {
+    "points of tokens": (lambda size: evaluate([{"alpha": x} for x in np.linspace(0.5, 0.9, size)]), (500, 2000, 8000)),
+    "points of prices": (lambda size: evaluate([{"context": 100 + x} for x in range(size)]), (250, 500, 1000, 2000)),
+    "batch": (lambda size: ssdsim.predict(b=size), (16, 64, 256)),
+    "batch, simulated": (lambda size: ssdsim.predict(b=size, engine="mc"), (16, 64, 256)),
+    "GPUs": (lambda size: ssdsim.recommend(gpus=size, b=16), (4, 8, 16, 32)),
+    "strategies": (lambda size: ssdsim.compare(strategies=DRAFTING[:size], gpus=8, b=16), (2, 4, 8, 16)),
+    "requests": (lambda size: ssdsim.serve(rate=8.0, requests=size), (1000, 4000, 16000)),
+}
+
+
+def growth(what: str, size: int) -> float:
+    ask, _ = GROWTH[what]
+    start = time.process_time()
+    ask(size)
+    return time.process_time() - start
+
+
+def show_growth() -> None:
+    """The exponent p of seconds = c size^p, over all sizes and between the last two."""
+    for what, (_, sizes) in GROWTH.items():
+        seconds = []
+        for size in sizes:
+            with multiprocessing.get_context("fork").Pool(1) as fresh:
+                seconds.append(fresh.apply(growth, (what, size)))
+        exponents = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
+        told = "  ".join(f"{size:,}: {each:.2f} s" for size, each in zip(sizes, seconds, strict=True))
+        print(f"{what:18} exponent {exponents.mean():5.2f}, at the end {exponents[-1]:5.2f}   {told}", flush=True)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--growth", action="store_true", help="how the cost of an answer grows")
+    if parser.parse_args().growth:
+        show_growth()
+        return
     small, large = proposals_sweep(11), proposals_sweep(101)
     sample = random.Random(0).sample(small, ONE_BY_ONE)
     work: dict[str, tuple[Callable[[Points], object], Points]] = {

@@ -20,8 +20,9 @@ _held: Any = None  # by a process of these
 
 
 def may_fork() -> bool:
-    """Say whether a copy of this process can find no lock that a thread of ours holds."""
-    return sys.platform == "linux" and threading.active_count() == 1
+    """Say whether a copy of this process can find no lock that a thread of ours holds, and may be its child."""
+    alone = threading.active_count() == 1
+    return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
 class Forked:

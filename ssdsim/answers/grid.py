@@ -66,7 +66,7 @@ def evaluate(
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    return Evaluator().frame(points, draws, seed, names)
+    return Evaluator().evaluate(points, draws, seed, names).frame()
 
 
 @record
@@ -81,6 +81,15 @@ class Evaluated:
         """A mapping a point."""
         values = (column.tolist() for column in self.columns.values())
         return (dict(zip(self.columns, row, strict=True)) for row in zip(*values, strict=True))
+
+    def frame(self) -> pd.DataFrame:
+        """Table that :func:`evaluate` returns."""
+        import pandas as pd  # takes longer to load than small grids to evaluate
+
+        frame = pd.DataFrame(self.columns, index=range(len(self.errors)))
+        frame["error"] = pd.Series(np.array(self.errors, dtype=object), dtype=object)
+        frame.attrs["warnings"] = self.warnings
+        return frame
 
 
 class Evaluator:
@@ -102,26 +111,13 @@ class Evaluator:
         return OfOneStrategy(self._table(points, ()))
 
     def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
-        if self._steps.rounds > _ROUNDS_REMEMBERED:
-            self._steps, self._evaluated = Steps(), 0
+        self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
             self._steps.forget_sites()
             self._evaluated = 0
         given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
         return _Table(Points(given, self._steps), names)
-
-    def frame(
-        self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
-    ) -> pd.DataFrame:
-        """Table that :func:`evaluate` returns."""
-        import pandas as pd  # takes longer to load than small grids to evaluate
-
-        results = self.evaluate(points, draws, seed, names)
-        frame = pd.DataFrame(results.columns, index=range(len(results.errors)))
-        frame["error"] = pd.Series(np.array(results.errors, dtype=object), dtype=object)
-        frame.attrs["warnings"] = results.warnings
-        return frame
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
+from ssdsim.answers.grid import Evaluated
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import Engine
@@ -21,7 +22,7 @@ def simulate_each(
     precision: float | None = None,
     seed: int = 0,
     names: Collection[str] = (),
-) -> pd.DataFrame:
+) -> Evaluated:
     """Simulate every point by itself; the columns of :func:`ssdsim.evaluate` with intervals.
 
     ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
@@ -39,10 +40,13 @@ def simulate_each(
     present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
     shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
     rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in answers]
-    frame = pd.DataFrame(rows, columns=[*named.results(shown), *named.intervals(shown), "error"])
-    frame["error"] = pd.Series([row.get("error") for row in rows], dtype=object)
-    frame.attrs["warnings"] = sorted({line for each in predictions for line in each.configuration.warnings})
-    return frame
+    words = named.texts(shown)
+    columns = {
+        name: np.array([row.get(name) for row in rows], dtype=object if name in words else float)
+        for name in (*named.results(shown), *named.intervals(shown))
+    }
+    warnings = sorted({line for each in predictions for line in each.configuration.warnings})
+    return Evaluated(columns, [row.get("error") for row in rows], warnings)
 
 
 def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class Workers(OptionRecord):
         """Pieces that ``jobs`` work at beside each other on this machine; none where a cluster does."""
         return 0 if self.cluster is not None else self.jobs if self.jobs > 0 else os.cpu_count() or 1
 
+    def idle(self) -> int:
+        """Cores on which copies of this process may help."""
+        return self._idle.free()
+
     def each(
         self,
         run: Callable[..., tuple[int, T]],

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import click
-import pandas as pd
+import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.answers.columns import over, own, own_columns
-from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, column, number_columns, plan_of
-from ssdsim.answers.sweep.sweep import swept
+from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, effective, number_columns, plan_of
+from ssdsim.answers.sweep.sweep import frame, swept
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
@@ -29,6 +31,7 @@ from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.runs.sweep_results import SweepResults
 from ssdsim.scenario.options import members
 from ssdsim.scenario.points import subject_among
 
@@ -77,7 +80,7 @@ def command(
     _print(plan, results, sort, _TOP if top is None else top)
     if output is not None:
         print_out(f"{len(results)} rows in {output}/results.parquet")
-    print_warnings(results.attrs["warnings"], quiet)
+    print_warnings(results.warnings, quiet)
 
 
 def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -> None:
@@ -95,15 +98,15 @@ def _check_shown(plan: Plan, sort: str | None, top: int | None, as_json: bool) -
         raise InputError(f"--sort {sort}: no such column of numbers{hint} Allowed: {', '.join(columns)}")
 
 
-def _json(plan: Plan, results: pd.DataFrame) -> dict[str, Any]:
+def _json(plan: Plan, results: SweepResults) -> dict[str, Any]:
     return {
         "schema": 3,
         "unit": _unit(plan),
         **picked(plan, "engine", "seed", "options", "grid"),
         "points": len(results),
-        "impossible": results["error"].notna().sum(),
-        "rows": json.loads(results.to_json(orient="records", double_precision=15)),
-        "warnings": results.attrs["warnings"],
+        "impossible": len(results) - len(results.possible),
+        "rows": json.loads(frame(results).to_json(orient="records", double_precision=15)),
+        "warnings": results.warnings,
     }
 
 
@@ -111,22 +114,23 @@ def _unit(plan: Plan) -> str:
     return "T_v" if "t_sd" in plan.options or "t_sd" in plan.grid else "s"
 
 
-def _print(plan: Plan, results: pd.DataFrame, sort: str | None, top: int) -> None:
+def _print(plan: Plan, results: SweepResults, sort: str | None, top: int) -> None:
     out, contest = console(), _Sides.of(plan)
     sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
-    possible = results[results["error"].isna()]  # whose ratios are those of each strategy over the ones before it
-    pairs = [(contest.subject, rival) for rival in contest.rivals]
-    possible = possible.assign(**over(pairs, {str(name): column for name, column in possible.items()}))
-    best = possible.sort_values(sort, ascending=_less_is_better(sort), kind="stable").head(top)
-    if len(best):
-        out.print(_table(plan, contest, best, sort))
-    out.print(_summary(contest, possible))
-    refused = results["error"].dropna()
-    if len(refused):
-        reason, count = refused.value_counts().index[0], refused.value_counts().iloc[0]
-        out.print(f"{len(refused)} points are not possible; {count} of them: {reason}", style="yellow")
+    possible = results.possible
+    names = [f"{name}_tokens_per_second" for name in contest.names]
+    columns = contest.held({name: results.numbers(name, possible) for name in names})
+    sorts = columns[sort] if sort in columns else results.numbers(sort, possible)
+    best = np.argsort(sorts if _less_is_better(sort) else -sorts, kind="stable")[:top]
+    if best.size:
+        out.print(_table(plan, contest, results.records(possible[best]), sort))
+    out.print(_summary(plan, contest, columns, results))
+    refused = np.setdiff1d(np.arange(len(results)), possible)
+    if refused.size:
+        reason, count = max(results.counts("error", refused).items(), key=itemgetter(1))
+        out.print(f"{refused.size} points are not possible; {count} of them: {reason}", style="yellow")
 
 
 def _less_is_better(name: str) -> bool:
@@ -150,24 +154,31 @@ class _Sides:
     def sort(self) -> str:
         return f"{self.subject}_over_{self.rivals[0]}" if self.rivals else f"{self.subject}_tokens_per_second"
 
+    def held(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Columns, or a row, with the subject's tokens/s over each rival's."""
+        return {**columns, **over([(self.subject, rival) for rival in self.rivals], columns)}
+
     def own(self, column: str) -> str | None:
         """The subject's column of a result that not every strategy has."""
         return own(self.names, self.subject, column) if column in own_columns(self.subject) else None
 
 
-def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Series[Any]], str]]]:
+_Row = Mapping[str, Any]
+
+
+def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[_Row], str]]]:
     """Header, the results' column, and the cell of a row, for each column that is shown of a point."""
     unit, name, decimals = _unit(plan), contest.subject, 1 if _unit(plan) == "s" else 3
 
-    def rate(strategy: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+    def rate(strategy: str) -> tuple[str, str, Callable[[_Row], str]]:
         column = f"{strategy}_tokens_per_second"
         return f"{title_of(strategy)} tokens/{unit}", column, lambda row: f"{row[column]:.{decimals}f}"
 
-    def over(rival: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+    def over(rival: str) -> tuple[str, str, Callable[[_Row], str]]:
         column = f"{name}_over_{rival}"
         return f"{title_of(name)}/{title_of(rival)}", column, lambda row: f"{row[column]:.2f}x"
 
-    def per_gpu(rival: str) -> tuple[str, str, Callable[[pd.Series[Any]], str]]:
+    def per_gpu(rival: str) -> tuple[str, str, Callable[[_Row], str]]:
         ratio, gpus, rival_gpus = f"{name}_over_{rival}", f"{name}_gpus", f"{rival}_gpus"
         cell = lambda row: f"{row[ratio] * row[rival_gpus] / row[gpus]:.2f}x"  # noqa: E731
         return f"{title_of(name)}/{title_of(rival)} per GPU", "", cell
@@ -175,7 +186,7 @@ def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Ser
     shown = []
     backup, all_hit = contest.own("backup"), contest.own("p_all_hit")
     if backup is not None:
-        chosen = f"effective_{backup}" if backup in plan.grid else backup
+        chosen = effective(backup, plan.grid)
         shown.append(("backup", chosen, lambda row: str(row[chosen])))
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
     shown += [over(rival) for rival in contest.rivals]
@@ -185,7 +196,7 @@ def _shown(plan: Plan, contest: _Sides) -> list[tuple[str, str, Callable[[pd.Ser
     return shown
 
 
-def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
+def _table(plan: Plan, contest: _Sides, best: Sequence[_Row], sort: str) -> Table:
     shown = _shown(plan, contest)
     if sort not in {*(column for _, column, _ in shown), *plan.grid}:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
@@ -193,22 +204,24 @@ def _table(plan: Plan, contest: _Sides, best: pd.DataFrame, sort: str) -> Table:
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
     headers, first = [*plan.grid, *(each[0] for each in shown)], (sort, *ratios[:1], *reversed(rates), *ratios[1:])
     table = Table((), headers, names=len(plan.grid), first=first)
-    for _, row in best.iterrows():
+    for row in map(contest.held, best):
         table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
 
 
-def _summary(contest: _Sides, possible: pd.DataFrame) -> str:
+def _summary(plan: Plan, contest: _Sides, columns: Mapping[str, NDArray[np.float64]], results: SweepResults) -> str:
     """The summary: how often each strategy is fastest, and what the subject makes of its rival."""
-    rates = possible[[f"{name}_tokens_per_second" for name in contest.names]].set_axis(list(contest.names), axis=1)
-    fastest = rates.idxmax(axis=1).value_counts(normalize=True)
-    shares = ", ".join(f"{title_of(str(name))} at {share:.0%}" for name, share in fastest.items())
+    rates = [np.nan_to_num(columns[f"{name}_tokens_per_second"], nan=-np.inf) for name in contest.names]
+    points = np.bincount(np.argmax(rates, axis=0), minlength=len(rates)).tolist()
+    fastest = sorted(zip(contest.names, points, strict=True), key=itemgetter(1), reverse=True)
+    shares = ", ".join(f"{title_of(name)} at {count / sum(points):.0%}" for name, count in fastest if count)
     said = [f"Predicted fastest: {shares} of the possible points"]
     for rival in contest.rivals[:1]:
-        ratio = possible[f"{contest.subject}_over_{rival}"]
+        ratio = columns[f"{contest.subject}_over_{rival}"]
         what = f"{title_of(contest.subject)}/{title_of(rival)}"
-        said.append(f"{what} {ratio.min():.2f}-{ratio.max():.2f}x, median {ratio.median():.2f}x")
+        said.append(f"{what} {np.nanmin(ratio):.2f}-{np.nanmax(ratio):.2f}x, median {np.nanmedian(ratio):.2f}x")
     backup = contest.own("backup")
     if backup is not None:
-        said.append(f"just in time is the backup at {(column(possible, backup) == 'jit').mean():.0%}")
+        in_time = results.counts(effective(backup, plan.grid), results.possible).get("jit", 0)
+        said.append(f"just in time is the backup at {in_time / len(results.possible):.0%}")
     return "; ".join(said)

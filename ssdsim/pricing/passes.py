@@ -13,7 +13,7 @@ from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 
-_REMEMBERED = 131072  # passes and messages a profile
+_REMEMBERED = 16384  # passes and messages a profile: some 200 MB, and four times what a recommendation asks for
 
 
 def cost_of_operations(

@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,10 +20,11 @@ from ssdsim import __version__
 from ssdsim.base.checks import is_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.base.parquet import read_table, write_table
+from ssdsim.base.parquet import read_table, write_table, write_tables
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
+from ssdsim.runs.sweep_results import SweepResults, joined
 from ssdsim.scenario.options import files
 
 
@@ -57,8 +59,8 @@ class Plan(Protocol):
         """All points, cut in the same way whenever the same plan is made."""
         ...
 
-    def is_of(self, table: pa.Table) -> bool:
-        """Say whether ``table`` may hold the results."""
+    def is_of(self, results: SweepResults) -> bool:
+        """Say whether these may be the results."""
         ...
 
 
@@ -137,34 +139,37 @@ class SweepFolder:
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
         write_table(table, self._file(part))
 
-    def join(self, plan: Plan) -> pa.Table:
+    def join(self, plan: Plan) -> SweepResults:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
-        results = self._results
-        if not results.exists():
-            write_table(joined([read_table(self._file(part)) for part in plan.parts()]), results)
+        parts = plan.parts()
+        if not self._results.exists():
+            schema = joined([pq.read_schema(self._file(part)) for part in parts])
+            write_tables((read_table(self._file(part)) for part in parts), schema, parts[-1].stop, self._results)
+            results = self._read()
+        else:
+            results = self._found(plan)
+        shutil.rmtree(self._parts, ignore_errors=True)
+        return results
+
+    def _read(self) -> SweepResults:
+        with pq.ParquetFile(self._results) as file:
+            return SweepResults(file.schema_arrow, file.metadata.num_rows, partial(read_table, self._results))
+
+    def _found(self, plan: Plan) -> SweepResults:
+        """The results that were there, none of which is damaged."""
         try:
-            whole = read_table(results)
+            read_table(self._results, [])
+            results = self._read()
+            for name in results.schema.names:
+                results.read([name])
         except InputError as error:
             raise InputError(f"{error}; remove it to work it out again") from None
-        if not plan.is_of(whole):
-            raise InputError(f"{results}: not the results of this sweep; remove it to work it out again")
-        shutil.rmtree(self._parts, ignore_errors=True)
-        return whole
+        if not plan.is_of(results):
+            raise InputError(f"{self._results}: not the results of this sweep; remove it to work it out again")
+        return results
 
     def _file(self, part: Part) -> Path:
         return self._parts / f"{part.number:06}.parquet"
-
-
-def joined(parts: list[pa.Table]) -> pa.Table:
-    """One table; its warnings are those of any part."""
-    lines = {line for part in parts for line in warnings_of(part)}
-    return pa.concat_tables(parts).replace_schema_metadata({b"warnings": json.dumps(sorted(lines)).encode()})
-
-
-def warnings_of(table: pa.Table) -> list[str]:
-    """Warnings of timings behind the rows that were extrapolated."""
-    document: list[str] = json.loads((table.schema.metadata or {}).get(b"warnings", b"[]"))
-    return document
 
 
 def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:

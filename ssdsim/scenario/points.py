@@ -121,6 +121,11 @@ class Steps:
         """Number of scenarios whose rounds are remembered."""
         return sum(len(each.tokens) for each in self._of_strategies.values())
 
+    def forget_rounds(self, most: int) -> None:
+        """Forget the newest rounds beyond so many: a grid that varies them fastest comes back to the first ones."""
+        while (beyond := self.rounds - most) > 0:
+            max((each.tokens for each in self._of_strategies.values()), key=len).forget_newest(beyond)
+
     def of_strategy(self, name: str) -> OfStrategy:
         """Memory of one strategy: what it reads says nothing of another."""
         return self._of_strategies.setdefault(name, OfStrategy(strategies.ALL.named(name)))

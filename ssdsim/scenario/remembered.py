@@ -105,6 +105,14 @@ class Remembered(Generic[T]):
         """Number of results that it remembers."""
         return sum(map(len, self._known.values()))
 
+    def forget_newest(self, count: int) -> None:
+        """Forget as many results, if there are, that were made last."""
+        for known in reversed(self._known.values()):
+            forgotten = min(count, len(known))
+            for _ in range(forgotten):
+                known.popitem()
+            count -= forgotten
+
     def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
         watched = Watched(settings)
         made: Made[T] | InputError

@@ -100,13 +100,17 @@ def hit_rate(fan_outs: ArrayLike, pmf: ArrayLike, h: HitCurve, h_all: HitCurve |
     fan_outs = within("fan_outs", fan_outs, 0)
     if fan_outs.shape != pmf.shape:
         raise InputError(f"fan_outs and pmf must have one entry an outcome, got {fan_outs.shape} and {pmf.shape}")
+    return _hit_rate(fan_outs, pmf, h, h_all)
+
+
+def _hit_rate(fan_outs: Array | FanOut, pmf: Array, h: HitCurve, h_all: HitCurve | None) -> float:
     return float(pmf @ _hits(fan_outs, h, h_all))
 
 
 def _hits(fan_outs: Array | FanOut, h: HitCurve, h_all: HitCurve | None) -> Array:
     """Hit rate given each outcome, the outcome being the first axis."""
     hits = np.array(h(fan_outs))
-    if h_all is not None:
+    if h_all is not None and h_all is not h:
         hits[-1] = h_all(fan_outs[-1])
     return hits
 
@@ -184,7 +188,7 @@ def geometric_fan_out(
     gain = pmf * (_hits(geometric + 1, h, h_all) - _hits(geometric, h, h_all))
     left_over = budget - int(geometric.sum())
     geometric[np.argsort(-gain, kind="stable")[:left_over]] += 1
-    return max((geometric, uniform), key=lambda fan_outs: hit_rate(fan_outs, pmf, h, h_all))
+    return max((geometric, uniform), key=lambda fan_outs: _hit_rate(fan_outs, pmf, h, h_all))
 
 
 def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | None = None) -> FanOut:

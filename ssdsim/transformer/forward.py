@@ -191,6 +191,6 @@ def forward_pass(
     return _forward_pass(Shard(card, *seen, fused or 0, needed, everyone, drafts, states, rows or 0))
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=8192)
 def _forward_pass(shard: Shard) -> ForwardPass:
     return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.whole_layers, shard.head())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -33,8 +34,22 @@ def _a_killed_one_is_told() -> None:
         list(Workers().as_they_come(_killed, [([], 0), ([], 1)], idle=1))
 
 
+def _in_a_pool(size: int) -> list[int]:
+    known = list(range(size))
+    done = Workers().as_they_come(_squared, [(known, number) for number in range(size)], idle=1)
+    return sorted(squared for _, squared, _ in done)
+
+
+def _a_process_of_a_pool_may_have_no_copies() -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_in_a_pool, (3,)) == [0, 1, 4]
+
+
+CASES = [_copies_share_what_is_known, _a_killed_one_is_told, _a_process_of_a_pool_may_have_no_copies]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
-@pytest.mark.parametrize("case", [_copies_share_what_is_known, _a_killed_one_is_told])
+@pytest.mark.parametrize("case", CASES)
 def test_in_a_process_of_its_own(case: object) -> None:
     name = case.__name__  # type: ignore[attr-defined]
     done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=False)

@@ -38,3 +38,17 @@ def test_rounds_outlive_the_sites_that_they_were_worked_out_at(monkeypatch: pyte
         rounds.append(evaluator._steps.rounds)
         assert found.columns["ssd_over_sd"].tolist() == evaluate(points)["ssd_over_sd"].tolist()
     assert rounds[0] == rounds[1] == rounds[2] > 0
+
+
+def test_rounds_beyond_what_is_remembered_leave_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All were forgotten, so that a grid with more of them worked out each again at each batch."""
+    monkeypatch.setattr(grid, "_ROUNDS_REMEMBERED", 5)
+    evaluator = Evaluator()
+    for b in (1, 2):
+        points = [{"b": b, "alpha": alpha, "strategies": ("sd", "ssd")} for alpha in (0.5, 0.6, 0.7, 0.8)]
+        found = evaluator.evaluate(points)
+        kept = [each.tokens for each in evaluator._steps._of_strategies.values()]
+        assert sum(map(len, kept)) > 5
+        evaluator._steps.forget_rounds(5)
+        assert sum(map(len, kept)) == 5
+        assert found.columns["ssd_over_sd"].tolist() == evaluate(points)["ssd_over_sd"].tolist()

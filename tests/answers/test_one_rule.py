@@ -106,7 +106,7 @@ def test_reports_and_exports_say_what_a_prediction_says(case: str, tmp_path: Pat
 def test_a_simulation_is_moved_by_the_same_draws() -> None:
     point = {**HERE, "strategies": BOTH}
     closed = predict(**point).verdict.over["sd"]
-    (row,) = simulate_each([point], "mc", precision=0.001).to_dict("records")
+    (row,) = simulate_each([point], "mc", precision=0.001).rows()
     assert row["probability_ssd_beats_sd"] == pytest.approx(closed.probability_faster, abs=0.02)
 
 

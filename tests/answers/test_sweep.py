@@ -22,7 +22,7 @@ from pandas.testing import assert_frame_equal
 from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
-from ssdsim.answers.sweep.plan import PRESETS, Part, Plan, as_configured, number_columns, plan_of
+from ssdsim.answers.sweep.plan import PRESETS, Part, Plan, all_as_configured, as_configured, number_columns, plan_of
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
@@ -30,6 +30,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
+from ssdsim.scenario.given import of_points
 from ssdsim.strategies import default
 from tests.cli.in_process import asked
 
@@ -88,6 +89,17 @@ def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
         alone = predict(k=k, p_hit=p_hit, budget=f * (k + 1), b=16, engine="closed")
         assert row["ssd_tokens_per_second"] == pytest.approx(float(alone.estimates["ssd"].tokens_per_second), rel=1e-12)
         assert row["budget"] == f * (k + 1)
+
+
+def test_a_grid_of_fan_outs_beside_a_hit_rate_lies_in_columns() -> None:
+    """Each of its points was read by itself."""
+    given: dict[str, Any] = {"f": [1, "window", 8], "k": [4, 6], "p_hit": [0.7, 0.9]}
+    points = all_as_configured(plan_of(None, given).points(Part(0, 1, 11)))
+    columns, errors = of_points(points)
+    alone, wrong = of_points(list(points))
+    assert [str(error) for error in errors] == [str(error) for error in wrong]
+    assert [columns.given(row) for row in range(10)] == [alone.given(row) for row in range(10)]
+    assert {"k": 4, "p_hit": 0.9, "budget": 40} in [columns.given(row) for row in range(10)]
 
 
 def test_a_result_with_the_name_of_an_axis_gets_another() -> None:

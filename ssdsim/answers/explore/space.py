@@ -109,7 +109,7 @@ class Space:
         """Options of one strategy at a place; axes that this does not name stand at their start."""
         return as_configured(_of_one(name, self._said({**self.start, **at}, measured)))
 
-    def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> Sequence[Mapping[str, Any]] | GridPart:
+    def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> GridPart:
         """:meth:`alone` at every point of some axes, the last of them fastest."""
         options = _of_one(name, self._said(self.start, measured))
         values = {each: self.axis(each).values for each in axes}

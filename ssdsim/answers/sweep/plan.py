@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 
-import pandas as pd
+import numpy as np
 import pyarrow as pa
 
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.reads import check_owners, check_read
 from ssdsim.answers.simulated import simulate_each
+from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.runs.sweep_results import SweepResults
+from ssdsim.scenario.columns import Rows
 from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.given import Asked, GridPart
+from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
@@ -48,7 +51,7 @@ PRESETS: dict[str, dict[str, list[Any]]] = {
     },
 }
 
-MOST_POINTS = 10_000_000  # of a grid: its table then takes some gigabytes
+MOST_POINTS = 10_000_000  # of a grid: its table of pandas then takes some gigabytes
 MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
@@ -108,11 +111,11 @@ class Plan:
         points = self.points(part)
         configured = all_as_configured(points)
         if self.engine == "closed":
-            frame = self._evaluator.frame(configured, self.draws, self.seed, self.strategies)
+            found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
         else:
-            frame = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
-        axes = {name: _array(values).take(pa.array(points.numbers(name))) for name, values in self.grid.items()}
-        return _table(axes, frame, self.strategies)
+            found = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
+        axes = {name: _array(values).take(integers(points.numbers(name))) for name, values in self.grid.items()}
+        return _table(axes, found, self.strategies)
 
     @cached_property
     def _evaluator(self) -> Evaluator:
@@ -123,13 +126,13 @@ class Plan:
         """The fields alone: another process learns by itself."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def is_of(self, table: pa.Table) -> bool:
-        """Say whether ``table`` may hold the results: its rows, columns and kinds of columns are theirs."""
+    def is_of(self, results: SweepResults) -> bool:
+        """Say whether these may be the results: rows, columns and kinds of columns are theirs."""
         numbers = [name for name in number_columns(self) if name not in self.grid]
-        floats = [name for name in table.column_names if table.schema.field(name).type == pa.float64()]
-        words = {f"effective_{name}" if name in self.grid else name for name in named.texts(self.strategies)}
+        floats = [field.name for field in results.schema if field.type == pa.float64()]
+        words = {effective(name, self.grid) for name in named.texts(self.strategies)}
         expected = {*self.grid, *numbers, *words}
-        return table.num_rows == self.size and {*table.column_names} == expected and {*numbers} <= {*floats}
+        return len(results) == self.size and {*results.schema.names} == expected and {*numbers} <= {*floats}
 
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
@@ -196,9 +199,28 @@ def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in point.items() if name != "f"} | {"budget": point["f"] * (k + 1)}
 
 
-def all_as_configured(points: GridPart) -> Asked:
+def all_as_configured(points: GridPart) -> GridPart:
     """:func:`as_configured` of many."""
-    return [*map(as_configured, points)] if _budgeted({*points.options, *points.grid}) else points
+    budgeted = _budgeted({*points.options, *points.grid})
+    return _Budgeted(points.options, points.grid, points.start, points.stop) if budgeted else points
+
+
+@record
+class _Budgeted(GridPart):
+    """Points at which each whole F says how much the draft has to do."""
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(as_configured, GridPart.__iter__(self))
+
+    def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
+        found = GridPart.values(self)
+        fan_outs, rows, f_of = found.pop("f")
+        ks, _, k_of = found.get("k", ([DEFAULTS["k"]], rows, np.zeros(len(rows), dtype=np.intp)))
+        whole = np.array([isinstance(f, int) for f in fan_outs])
+        own, word = whole[f_of], ~whole[f_of]
+        budgets = [f * (k + 1) if isinstance(f, int) else f for f in fan_outs for k in ks]
+        found["budget"] = budgets, rows[own], (f_of * len(ks) + k_of)[own]
+        return {**found, "f": (fan_outs, rows[word], f_of[word])} if word.any() else found
 
 
 def _budgeted(names: Collection[str]) -> bool:
@@ -221,15 +243,16 @@ def _nesting(value: Any) -> int:
     return 1 + max(map(_nesting, value), default=0)
 
 
-def _table(axes: Mapping[str, pa.Array], frame: pd.DataFrame, strategies: Sequence[str]) -> pa.Table:
+def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[str]) -> pa.Table:
     """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
-    columns = dict(axes)
-    words = named.texts(strategies)
-    for name in frame.columns:
-        kind = pa.string() if name in words else pa.float64()
-        values = frame[name].where(frame[name].notna(), None).tolist() if kind == pa.string() else frame[name]
-        columns[f"effective_{name}" if name in axes else name] = pa.array(values, type=kind, from_pandas=True)
-    warnings = json.dumps(frame.attrs["warnings"]).encode()
+    columns, texts = dict(axes), named.texts(strategies)
+    for name, values in {**found.columns, "error": found.errors}.items():
+        if name in texts:  # NaN where no point of the part asks for who has words
+            column = words([value if isinstance(value, str) else None for value in values])
+        else:
+            column = floats(np.asarray(values))
+        columns[effective(name, axes)] = column
+    warnings = json.dumps(found.warnings).encode()
     return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
 
 
@@ -237,8 +260,8 @@ def _array(values: Sequence[Any]) -> pa.Array:
     """Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
     kinds = {type(value) for value in values}
     if kinds <= {int, float}:
-        return pa.array(values, type=pa.int64() if kinds == {int} else pa.float64())
-    return pa.array(values if kinds == {list} else list(map(str, values)))
+        return integers(np.array(values)) if kinds == {int} else floats(np.array(values, dtype=float))
+    return pa.array(values) if kinds == {list} else words([str(value) for value in values])
 
 
 def number_columns(plan: Plan) -> list[str]:
@@ -247,9 +270,9 @@ def number_columns(plan: Plan) -> list[str]:
     bounded = plan.draws or plan.engine != "closed"
     columns = [*named.results(plan.strategies), *(named.intervals(plan.strategies) if bounded else ())]
     results = [name for name in columns if name not in named.texts(plan.strategies)]
-    return [*axes, *(f"effective_{name}" if name in plan.grid else name for name in results)]
+    return [*axes, *(effective(name, plan.grid) for name in results)]
 
 
-def column(results: pd.DataFrame, name: str) -> pd.Series:
-    """The result of that name, also where an axis has it."""
-    return results[f"effective_{name}" if f"effective_{name}" in results else name]
+def effective(name: str, axes: Collection[str]) -> str:
+    """The column of a result, also where an axis has its name."""
+    return f"effective_{name}" if name in axes else name

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-import pandas as pd
 import pyarrow as pa
 
 from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
@@ -14,8 +13,12 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.runs.sweep_folder import joined, opened, warnings_of
+from ssdsim.runs.sweep_folder import opened
+from ssdsim.runs.sweep_results import SweepResults
 from ssdsim.scenario.typed_options import Axes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def sweep(
@@ -71,16 +74,22 @@ def sweep(
     """
     how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
     workers = Workers(jobs, cluster, progress)
-    return swept(
-        plan_of(preset, options, **how), None if folder is None else Path(text("a run folder", folder)), workers
-    )
+    kept = None if folder is None else Path(text("a run folder", folder))
+    return frame(swept(plan_of(preset, options, **how), kept, workers))
 
 
-def swept(plan: Plan, folder: Path | None, workers: Workers) -> pd.DataFrame:
+def frame(results: SweepResults) -> pd.DataFrame:
+    """All rows, as :func:`sweep` returns them."""
+    made: pd.DataFrame = results.table().to_pandas(ignore_metadata=True)
+    made.attrs["warnings"] = results.warnings
+    return made
+
+
+def swept(plan: Plan, folder: Path | None, workers: Workers) -> SweepResults:
     """:func:`sweep` of a plan."""
     if folder is None:
         tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), workers)}
-        return _checked(joined([tables[number] for number in sorted(tables)]))
+        return _checked(SweepResults.of([tables[number] for number in sorted(tables)]))
     with opened(folder, plan) as kept:
         missing = [part for part in plan.parts() if not kept.has(part)]
         for part, piece in _worked_out(plan, missing, workers):
@@ -93,24 +102,22 @@ def _results(plan: Plan, part: Part) -> tuple[Part, pa.Table]:
 
 
 def _worked_out(plan: Plan, parts: list[Part], workers: Workers) -> Iterator[tuple[Part, pa.Table]]:
-    """Each of ``parts`` with its rows, in any order."""
+    """Each of ``parts`` with its rows, in any order; copies of this process know what the first one learnt."""
     report = workers.progress or (lambda done, size: None)
     done = plan.size - sum(part.stop - part.start for part in parts)
     report(done, plan.size)
     if not parts:
         return
-    for part, table in workers.as_they_come(_results, [(plan, part) for part in parts]):
-        yield part, table
-        done += part.stop - part.start
-        report(done, plan.size)
+    first = 1 if workers.at_once == 1 else len(parts)
+    for some in (parts[:first], parts[first:]):
+        for part, table in workers.as_they_come(_results, [(plan, part) for part in some], workers.idle()):
+            yield part, table
+            done += part.stop - part.start
+            report(done, plan.size)
 
 
-def _checked(table: pa.Table) -> pd.DataFrame:
-    frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
-    frame.attrs["warnings"] = warnings_of(table)
-    if frame["error"].notna().all():
-        first = frame["error"].iloc[0]
-        raise InputError(
-            first if len(frame) == 1 else f"none of the {len(frame)} points is possible; the first: {first}"
-        )
-    return frame
+def _checked(results: SweepResults) -> SweepResults:
+    if not results.possible.size:
+        first, points = results["error"][0].as_py(), len(results)
+        raise InputError(first if points == 1 else f"none of the {points} points is possible; the first: {first}")
+    return results
