@@ -240,7 +240,10 @@ def test_importing_ssdsim_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-UNREAD = ("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "ssdsim.rounds.outcomes", "ssdsim.reports")
+UNREAD = (
+    *("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "rich.console"),
+    *("ssdsim.rounds.outcomes", "ssdsim.reports"),
+)
 """What takes long to load, and what no prediction in closed form reads."""
 
 
