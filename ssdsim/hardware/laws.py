@@ -239,7 +239,7 @@ class _Hinges:
         hinges -= self.knot.reshape(shape)
         hinges *= self.sign.reshape(shape)
         np.maximum(hinges, 0.0, out=hinges)
-        return np.multiply(hinges[0], hinges[1], out=hinges[0])
+        return np.asarray(np.multiply(hinges[0], hinges[1], out=hinges[0]))
 
 
 class Correction(Card):
