@@ -94,12 +94,16 @@ def cli() -> None:
 
 COMPLETION = "_SSDSIM_COMPLETE"
 """The environment variable that is set where a shell asks what could follow."""
+_MEASURING = {"measure", "calibrate", "validate", "bench"}
+"""Verbs that run models here, or start what does."""
 _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted, 141 nobody reads."""
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through every package for some
+    if _MEASURING.isdisjoint(sys.argv[1:2]):  # other verbs multiply small arrays: waiting threads took 0.04 s
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing
     atexit.register(gc.freeze)  # nor would a last look, whose memory the system takes back anyway
     for stream in (sys.stdout, sys.stderr):

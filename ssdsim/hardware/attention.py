@@ -315,7 +315,8 @@ class AdditiveAttentionModel(DecodeAttention):
         return self.unfitted(laws=tuple(law.scaled(scaling) for law in self.laws)) if known else None
 
 
-AnyAttention = AttentionModel | AdditiveAttentionModel
+# in this order: pydantic's own way reads each as both, and looks for the names that the other may have meant
+AnyAttention = Annotated[AttentionModel | AdditiveAttentionModel, Field(union_mode="left_to_right")]
 
 
 class AttentionLaw(Law[Attention]):

@@ -37,7 +37,7 @@ def _read_records() -> None:
     ALL.update(options)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
-    for table in (defaults, members, ranged, decisive):
+    for table in (defaults, members, ranged, decisive, _owners):
         table.cache_clear()
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
@@ -67,6 +67,16 @@ def decisive() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.being is not None))
 
 
+@cache
+def _owners() -> Mapping[str, list[Any]]:
+    """The strategies and drafters that have an option as their own, by its name."""
+    found: dict[str, list[Any]] = {}
+    for owner in (*strategies.ALL, *drafters.ALL):
+        for option in owner.options:
+            found.setdefault(option.name, []).append(owner)
+    return found
+
+
 def varied_by(searcher: Searcher) -> tuple[str, ...]:
     """The names of what an answer varies by itself."""
     return tuple(name for name, option in ALL.items() if searcher in option.varied_by)
@@ -93,8 +103,7 @@ def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
     if ALL[name].section is not None:
         return None
     for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
-        names = tuple(each.name for each in registry if any(option.name == name for option in each.options))
-        if names:
+        if names := tuple(owner.name for owner in _owners().get(name, ()) if owner in registry):
             return chooser, names
     return None
 
@@ -103,9 +112,7 @@ def heading(option: Option) -> str:
     """The heading that help lists an option below: its section, or the titles of who has it."""
     if option.section is not None:
         return option.section.value
-    owners = (*strategies.ALL, *drafters.ALL)
-    who = [each for each in owners if any(own.name == option.name for own in each.options)]
-    return f"Options of {', '.join(each.title for each in who)}"
+    return f"Options of {', '.join(each.title for each in _owners().get(option.name, ()))}"
 
 
 def refuse_others(verb: str, given: Iterable[str], allowed: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -240,7 +241,10 @@ def test_importing_ssdsim_is_light() -> None:
     assert done.stdout.strip() == "[]"
 
 
-UNREAD = ("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "ssdsim.rounds.outcomes", "ssdsim.reports")
+UNREAD = (
+    *("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "rich.console", "difflib"),
+    *("ssdsim.rounds.outcomes", "ssdsim.reports"),
+)
 """What takes long to load, and what no prediction in closed form reads."""
 
 
@@ -251,6 +255,26 @@ def test_predict_loads_nothing_that_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+THREADS = """
+import os, sys
+from ssdsim.cli.main import main
+sys.argv = ["ssdsim", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    print(len(os.listdir("/proc/self/task")), os.environ.get("OPENBLAS_NUM_THREADS"), file=sys.stderr)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts the threads of Linux")
+def test_an_answer_starts_no_threads_and_what_measures_keeps_those_that_it_has() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    for arguments, said in (("predict --p-hit 0.8 --quiet", "1 1"), ("bench --help", "None")):
+        command = [sys.executable, "-c", THREADS, *arguments.split()]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        assert done.stderr.strip().endswith(said)
 
 
 COMPILED = """
