@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.site import Site
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.many import Rates, estimate, rows_of
@@ -96,6 +98,18 @@ class Evaluator:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
         return self._table(points, names).evaluated(draws, seed)
+
+    def sites(self, points: Sequence[Mapping[str, Any]]) -> list[Site | None]:
+        """The site of each point.
+
+        Raises
+        ------
+        InputError : one of them is not possible.
+        """
+        asked = Points(points, self._steps)
+        for error in filter(None, asked.errors):
+            raise error
+        return [asked.sites.at(row).result for row in range(len(points))]
 
     def fastest(self, points: Iterable[Mapping[str, Any]]) -> OfOneStrategy:
         """The scenario of the one strategy that each point names."""
@@ -181,16 +195,16 @@ class _Table:
         found = self._fastest.get(name)
         return None if found is None else found.scenarios
 
-    def fastest(self) -> Iterator[tuple[int, Scenario]]:
-        """Each point with the scenario of its strategy."""
-        for each in self._fastest.values():
-            for number, row in enumerate(each.scenarios.rows.tolist()):
-                yield row, each.scenarios[number]
+    def fastest(self) -> dict[int, OfPoint]:
+        """What each point's strategy is at its fastest there."""
+        return {row: one for each in self._fastest.values() for row, one in each.of_points()}
 
-    def rates(self) -> dict[int, float]:
-        """Tokens/s of each point's strategy."""
-        rates = (zip(each.scenarios.rows.tolist(), each.rates.tolist(), strict=True) for each in self._fastest.values())
-        return dict(pair for each in rates for pair in each)
+    def rates(self) -> Array:
+        """Tokens/s of each point's strategy; 0 where it is not possible."""
+        rates = np.zeros(len(self.errors))
+        for each in self._fastest.values():
+            rates[each.scenarios.rows] = each.rates
+        return np.where([error is None for error in self.errors], rates, 0.0)
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = self._names or list(strategies.default())
@@ -295,6 +309,30 @@ class Fastest:
         best = order[first]
         return cls(scenarios.taken(best), rows_of(found, best, len(scenarios)))
 
+    def of_points(self) -> Iterator[tuple[int, OfPoint]]:
+        """Each of its points with what is found there."""
+        told = self.scenarios.strategy.told
+        columns = (self.scenarios.values(name) for name in told)
+        said = zip(*columns, strict=True) if told else repeat((), len(self.scenarios))
+        rates = np.broadcast_to(self.rates, len(self.scenarios)).tolist()
+        rows = zip(self.scenarios.rows.tolist(), rates, said, strict=True)
+        for number, (row, rate, values) in enumerate(rows):
+            yield row, OfPoint(self.scenarios, number, rate, dict(zip(told, values, strict=True)))
+
+
+@record
+class OfPoint:
+    """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
+
+    scenarios: Scenarios
+    number: int
+    tokens_per_second: float
+    told: Mapping[str, Any]
+
+    @cached_property
+    def scenario(self) -> Scenario:
+        return self.scenarios[self.number]
+
 
 class OfOneStrategy:
     """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
@@ -308,14 +346,13 @@ class OfOneStrategy:
         return self._table.of_strategy(name)
 
     @cached_property
-    def found(self) -> list[Scenario | str]:
-        best = dict(self._table.fastest())
+    def found(self) -> list[OfPoint | str]:
+        best = self._table.fastest()
         return [best[number] if error is None else error for number, error in enumerate(self.errors)]
 
     @cached_property
-    def tokens_per_second(self) -> list[float]:
-        best = self._table.rates()
-        return [best[number] if error is None else 0.0 for number, error in enumerate(self.errors)]
+    def tokens_per_second(self) -> Array:
+        return self._table.rates()
 
     @property
     def warnings(self) -> frozenset[str]:

@@ -94,7 +94,7 @@ class _Nearby:
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
         fastest = self.search.evaluator.fastest(self.points).found
-        scenarios = [each for each in fastest if isinstance(each, Scenario)]
+        scenarios = [each.scenario for each in fastest if not isinstance(each, str)]
         for what, concerns in _TIMES.items():
 
             def rates(factors: Sequence[float], concerns: Callable[[Step, Piece], bool] = concerns) -> list[float]:

@@ -35,7 +35,7 @@ def advice(
     rates: Sequence[float | None],
     basis: Basis = SURE,
 ) -> Advice:
-    """Advise on the subject by its ``crossings`` with its first rival; ``basis`` is what that rests on beside timings."""
+    """Advise on the subject by its crossings with its first rival; ``basis`` is what that rests on beside timings."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
