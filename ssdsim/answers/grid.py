@@ -324,7 +324,7 @@ class Fastest:
 class OfPoint:
     """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
 
-    scenarios: Scenarios
+    scenarios: Scenarios | Sequence[Scenario]
     number: int
     tokens_per_second: float
     told: Mapping[str, Any]

@@ -235,8 +235,11 @@ class _Hinges:
     def evaluate(self, logs: Array) -> Array:
         """Terms of shape ``(terms, ...)`` from logarithms of shape ``(variables + 1, ...)``, the last all 1."""
         shape = (2, -1) + (1,) * (logs.ndim - 1)
-        hinges = np.maximum(self.sign.reshape(shape) * (logs[self.variable] - self.knot.reshape(shape)), 0.0)
-        return np.asarray(hinges[0] * hinges[1])
+        hinges = logs[self.variable]
+        hinges -= self.knot.reshape(shape)
+        hinges *= self.sign.reshape(shape)
+        np.maximum(hinges, 0.0, out=hinges)  # in place: those of all nodes are megabytes
+        return np.multiply(*hinges, out=hinges[0])
 
 
 class Correction(Card):
