@@ -239,7 +239,7 @@ class _Hinges:
         hinges -= self.knot.reshape(shape)
         hinges *= self.sign.reshape(shape)
         np.maximum(hinges, 0.0, out=hinges)  # in place: those of all nodes are megabytes
-        return np.multiply(*hinges, out=hinges[0])
+        return np.asarray(hinges[0] * hinges[1])
 
 
 class Correction(Card):

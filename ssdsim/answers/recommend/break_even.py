@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain, repeat
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +25,8 @@ from ssdsim.answers.recommend.search import (
 )
 from ssdsim.base.checks import Array
 from ssdsim.base.record import record
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import called, find_hardware
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.configuration import configure
@@ -199,8 +198,7 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     if strategy.drafts:
         bounds.append(_alpha(contest, point))
     if subject.shape.devices.draft:
-        with TemporaryDirectory() as folder:
-            bounds.append(_link(contest, point, Path(folder)))
+        bounds.append(_link(contest, point))
     return [*bounds, _largest_batch(_over_batches(search, batch, subject))]
 
 
@@ -327,7 +325,7 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     return replace(least, note="the odds at every position by the same factor")
 
 
-def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
+def _link(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     """Break-even of a link between target and draft (its latency held); the target's own collectives are left alone."""
     over_network = point.get(_NETWORK)
     if over_network is not None:
@@ -338,11 +336,12 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
     if link is None:
         return BreakEven("link bandwidth", "GB/s", "unknown", note=f"profile {profile.name} has no link")
 
+    made = list[HardwareProfile]()  # which are found as long as they are here
+
     def change(gigabytes: float) -> Mapping[str, Any]:
-        path = folder / f"{gigabytes:.6g}.json"
-        slower = link.model_copy(update={"bandwidth": gigabytes * 1e9})
-        profile.model_copy(update={"link": slower}).save(path)
-        return {"draft_hardware": str(path)}
+        slower = profile.model_copy(update={"link": link.model_copy(update={"bandwidth": gigabytes * 1e9})})
+        made.append(slower)
+        return {"draft_hardware": called(f"{hardware}, link of {gigabytes:.6g} GB/s", slower)}
 
     return _bandwidth(contest, change, link.bandwidth / 1e9)
 
