@@ -97,7 +97,7 @@ class Evaluator:
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
-        return self._table(points, names).evaluated(draws, seed)
+        return self.fastest(points, names).evaluated(draws, seed)
 
     def sites(self, points: Sequence[Mapping[str, Any]]) -> list[Site | None]:
         """The site of each point.
@@ -111,11 +111,8 @@ class Evaluator:
             raise error
         return [asked.sites.at(row).result for row in range(len(points))]
 
-    def fastest(self, points: Iterable[Mapping[str, Any]]) -> OfOneStrategy:
-        """The scenario of the one strategy that each point names."""
-        return OfOneStrategy(self._table(points, ()))
-
-    def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
+    def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> Table:
+        """Each strategy at its fastest, of those that a point names."""
         if self._steps.rounds > _ROUNDS_REMEMBERED:
             self._steps, self._evaluated = Steps(), 0
         if self._evaluated > _POINTS_AT_SITES:
@@ -123,7 +120,7 @@ class Evaluator:
             self._evaluated = 0
         given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
-        return _Table(Points(given, self._steps), names)
+        return Table(Points(given, self._steps), names)
 
     def frame(
         self, points: Iterable[Mapping[str, Any]], draws: int = 0, seed: int = 0, names: Collection[str] = ()
@@ -147,7 +144,7 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         yield point
 
 
-class _Table:
+class Table:
     """Results at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
@@ -159,16 +156,13 @@ class _Table:
             self._refuse(each)
         self._prices: dict[int, Priced] = {}
         self._fastest: dict[str, Fastest] = {}
-        possible = np.array([error is None for error in self.errors], dtype=bool)
-        with_room = np.zeros((len(found), len(self.errors)), dtype=bool)
-        for number, (name, each) in enumerate(found.items()):
-            kept = each.taken(np.flatnonzero(possible[each.rows]))
-            with_room[number, kept.rows] = True
+        self._possible = np.array([error is None for error in self.errors], dtype=bool)
+        for name, each in found.items():
+            kept = each.taken(np.flatnonzero(self._possible[each.rows]))
             if len(kept):
                 self._prices |= {id(price): price for price in kept.side_by_side.prices}
                 self._fastest[name] = Fastest.of(kept)
-        self._of_tokens = points.warnings(_gathered(list(found), with_room, np.flatnonzero(possible)))
-        for row in sorted({row for each in found.values() for row in each.no_room if possible[row]}):
+        for row in sorted({row for each in found.values() for row in each.no_room if self._possible[row]}):
             problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
             subject = points.sides.at(row).result.subject
             self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
@@ -185,22 +179,29 @@ class _Table:
                 for row in scenarios.rows[spreads == spread].tolist():
                     self.errors[row] = self.errors[row] or str(error)
 
-    @property
+    @cached_property
     def warnings(self) -> frozenset[str]:
+        with_room = np.zeros((len(self._fastest), len(self.errors)), dtype=bool)
+        for has, each in zip(with_room, self._fastest.values(), strict=True):
+            has[each.scenarios.rows] = True
+        of_tokens = self._points.warnings(_gathered(list(self._fastest), with_room, np.flatnonzero(self._possible)))
         steps = (step for price in self._prices.values() for step in price.expected.values())
-        return self._of_tokens.union(*(step.warnings for step in steps))
+        return of_tokens.union(*(step.warnings for step in steps))
 
-    def of_strategy(self, name: str) -> Scenarios | None:
-        """A strategy's scenarios; None where it has none."""
+    def side_by_side(self, name: str) -> Scenarios | None:
+        """A strategy's scenarios; None where it is possible at no point."""
         found = self._fastest.get(name)
         return None if found is None else found.scenarios
 
-    def fastest(self) -> dict[int, OfPoint]:
-        """What each point's strategy is at its fastest there."""
-        return {row: one for each in self._fastest.values() for row, one in each.of_points()}
+    @cached_property
+    def found(self) -> list[OfPoint | str]:
+        """What is found at each of points that name one strategy each, or why it is not possible."""
+        found = dict(pair for each in self._fastest.values() for pair in each.of_points())
+        return [found[row] if error is None else error for row, error in enumerate(self.errors)]
 
-    def rates(self) -> Array:
-        """Tokens/s of each point's strategy; 0 where it is not possible."""
+    @cached_property
+    def tokens_per_second(self) -> Array:
+        """Tokens/s at points that name one strategy each; 0 where it is not possible."""
         rates = np.zeros(len(self.errors))
         for each in self._fastest.values():
             rates[each.scenarios.rows] = each.rates
@@ -332,28 +333,3 @@ class OfPoint:
     @cached_property
     def scenario(self) -> Scenario:
         return self.scenarios[self.number]
-
-
-class OfOneStrategy:
-    """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
-
-    def __init__(self, table: _Table) -> None:
-        self._table = table
-        self.errors = table.errors
-
-    def side_by_side(self, name: str) -> Scenarios | None:
-        """Sides of one strategy, of the points that ask for it; None where it is possible at none."""
-        return self._table.of_strategy(name)
-
-    @cached_property
-    def found(self) -> list[OfPoint | str]:
-        best = self._table.fastest()
-        return [best[number] if error is None else error for number, error in enumerate(self.errors)]
-
-    @cached_property
-    def tokens_per_second(self) -> Array:
-        return self._table.rates()
-
-    @property
-    def warnings(self) -> frozenset[str]:
-        return self._table.warnings
