@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.site import Site
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.many import Rates, estimate, rows_of
@@ -104,20 +106,29 @@ class Evaluator:
     ) -> Evaluated:
         """The numbers of :func:`evaluate`; the columns are those of this call's strategies."""
         draws, seed = whole("draws", draws, 0), whole("seed", seed, 0)
-        return self._table(points, names).evaluated(draws, seed)
+        return self.fastest(points, names).evaluated(draws, seed)
 
-    def fastest(self, points: Iterable[Mapping[str, Any]]) -> OfOneStrategy:
-        """The scenario of the one strategy that each point names."""
-        return OfOneStrategy(self._table(points, ()))
+    def sites(self, points: Sequence[Mapping[str, Any]]) -> list[Site | None]:
+        """The site of each point.
 
-    def _table(self, points: Iterable[Mapping[str, Any]], names: Collection[str]) -> _Table:
+        Raises
+        ------
+        InputError : one of them is not possible.
+        """
+        asked = Points(points, self._steps)
+        for error in filter(None, asked.errors):
+            raise error
+        return [asked.sites.at(row).result for row in range(len(points))]
+
+    def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> Table:
+        """Each strategy at its fastest, of those that a point names."""
         self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
             self._steps.forget_sites()
             self._evaluated = 0
         given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
-        return _Table(Points(given, self._steps), names)
+        return Table(Points(given, self._steps), names)
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -129,7 +140,7 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         yield point
 
 
-class _Table:
+class Table:
     """Results at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
@@ -141,16 +152,13 @@ class _Table:
             self._refuse(each)
         self._prices: dict[int, Priced] = {}
         self._fastest: dict[str, Fastest] = {}
-        possible = np.array([error is None for error in self.errors], dtype=bool)
-        with_room = np.zeros((len(found), len(self.errors)), dtype=bool)
-        for number, (name, each) in enumerate(found.items()):
-            kept = each.taken(np.flatnonzero(possible[each.rows]))
-            with_room[number, kept.rows] = True
+        self._possible = np.array([error is None for error in self.errors], dtype=bool)
+        for name, each in found.items():
+            kept = each.taken(np.flatnonzero(self._possible[each.rows]))
             if len(kept):
                 self._prices |= {id(price): price for price in kept.side_by_side.prices}
                 self._fastest[name] = Fastest.of(kept)
-        self._of_tokens = points.warnings(_gathered(list(found), with_room, np.flatnonzero(possible)))
-        for row in sorted({row for each in found.values() for row in each.no_room if possible[row]}):
+        for row in sorted({row for each in found.values() for row in each.no_room if self._possible[row]}):
             problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
             subject = points.sides.at(row).result.subject
             self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
@@ -167,26 +175,33 @@ class _Table:
                 for row in scenarios.rows[spreads == spread].tolist():
                     self.errors[row] = self.errors[row] or str(error)
 
-    @property
+    @cached_property
     def warnings(self) -> frozenset[str]:
+        with_room = np.zeros((len(self._fastest), len(self.errors)), dtype=bool)
+        for has, each in zip(with_room, self._fastest.values(), strict=True):
+            has[each.scenarios.rows] = True
+        of_tokens = self._points.warnings(_gathered(list(self._fastest), with_room, np.flatnonzero(self._possible)))
         steps = (step for price in self._prices.values() for step in price.expected.values())
-        return self._of_tokens.union(*(step.warnings for step in steps))
+        return of_tokens.union(*(step.warnings for step in steps))
 
-    def of_strategy(self, name: str) -> Scenarios | None:
-        """A strategy's scenarios; None where it has none."""
+    def side_by_side(self, name: str) -> Scenarios | None:
+        """A strategy's scenarios; None where it is possible at no point."""
         found = self._fastest.get(name)
         return None if found is None else found.scenarios
 
-    def fastest(self) -> Iterator[tuple[int, Scenario]]:
-        """Each point with the scenario of its strategy."""
-        for each in self._fastest.values():
-            for number, row in enumerate(each.scenarios.rows.tolist()):
-                yield row, each.scenarios[number]
+    @cached_property
+    def found(self) -> list[OfPoint | str]:
+        """What is found at each of points that name one strategy each, or why it is not possible."""
+        found = dict(pair for each in self._fastest.values() for pair in each.of_points())
+        return [found[row] if error is None else error for row, error in enumerate(self.errors)]
 
-    def rates(self) -> dict[int, float]:
-        """Tokens/s of each point's strategy."""
-        rates = (zip(each.scenarios.rows.tolist(), each.rates.tolist(), strict=True) for each in self._fastest.values())
-        return dict(pair for each in rates for pair in each)
+    @cached_property
+    def tokens_per_second(self) -> Array:
+        """Tokens/s at points that name one strategy each; 0 where it is not possible."""
+        rates = np.zeros(len(self.errors))
+        for each in self._fastest.values():
+            rates[each.scenarios.rows] = each.rates
+        return np.where([error is None for error in self.errors], rates, 0.0)
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
         names = self._names or list(strategies.default())
@@ -291,28 +306,26 @@ class Fastest:
         best = order[first]
         return cls(scenarios.taken(best), rows_of(found, best, len(scenarios)))
 
+    def of_points(self) -> Iterator[tuple[int, OfPoint]]:
+        """Each of its points with what is found there."""
+        told = self.scenarios.strategy.told
+        columns = (self.scenarios.values(name) for name in told)
+        said = zip(*columns, strict=True) if told else repeat((), len(self.scenarios))
+        rates = np.broadcast_to(self.rates, len(self.scenarios)).tolist()
+        rows = zip(self.scenarios.rows.tolist(), rates, said, strict=True)
+        for number, (row, rate, values) in enumerate(rows):
+            yield row, OfPoint(self.scenarios, number, rate, dict(zip(told, values, strict=True)))
 
-class OfOneStrategy:
-    """The scenarios of points with one strategy each; ``found`` has in its place why a point is not possible."""
 
-    def __init__(self, table: _Table) -> None:
-        self._table = table
-        self.errors = table.errors
+@record
+class OfPoint:
+    """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
 
-    def side_by_side(self, name: str) -> Scenarios | None:
-        """Sides of one strategy, of the points that ask for it; None where it is possible at none."""
-        return self._table.of_strategy(name)
+    scenarios: Scenarios | Sequence[Scenario]
+    number: int
+    tokens_per_second: float
+    told: Mapping[str, Any]
 
     @cached_property
-    def found(self) -> list[Scenario | str]:
-        best = dict(self._table.fastest())
-        return [best[number] if error is None else error for number, error in enumerate(self.errors)]
-
-    @cached_property
-    def tokens_per_second(self) -> list[float]:
-        best = self._table.rates()
-        return [best[number] if error is None else 0.0 for number, error in enumerate(self.errors)]
-
-    @property
-    def warnings(self) -> frozenset[str]:
-        return self._table.warnings
+    def scenario(self) -> Scenario:
+        return self.scenarios[self.number]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from os.path import exists, expanduser, isdir, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from ssdsim.base.bundled import Shelf, may_mean
 from ssdsim.base.checks import text
@@ -39,6 +40,7 @@ HARDWARE = Shelf(
     ("or the path of a profile",),
     differs=lambda profile: f"{profile.device.memory_bytes / 2**30:.0f} GiB",
 )
+_CALLED: WeakValueDictionary[str, HardwareProfile] = WeakValueDictionary()
 MACHINES = {"dgx-1": "v100-sxm2-32gb", "dgx-1-32gb": "v100-sxm2-32gb", "dgx-1-16gb": "v100-sxm2-16gb"}
 """Machines by their names, with the profile of their GPUs and links; where there were two, of the larger memory."""
 transformer_names = TRANSFORMERS.names
@@ -126,4 +128,11 @@ def find_hardware(name: str | Path) -> HardwareProfile:
     ------
     InputError : no such profile, or a file that is not a valid profile.
     """
-    return HARDWARE.find(full_hardware_name(text("hardware", name)))
+    made = _CALLED.get(str(name))
+    return HARDWARE.find(full_hardware_name(text("hardware", name))) if made is None else made
+
+
+def called(name: str, profile: HardwareProfile) -> str:
+    """Let :func:`find_hardware` find a profile of no file by this ``name``, for as long as somebody holds it."""
+    _CALLED[name] = profile
+    return name

@@ -61,7 +61,7 @@ class Cost:
         summands = tuple(counted)
         seconds = sum(times * cost.seconds for cost, times in summands)
         warnings = frozenset().union(*(cost.warnings for cost, _ in summands if cost.warnings))
-        return cls.of(seconds, partial(_merged, summands), warnings)
+        return cls.of(seconds, partial(merged, summands), warnings)
 
     @property
     def terms(self) -> Mapping[str, tuple[float, float]]:
@@ -114,7 +114,7 @@ class Cost:
         return total * _factor(moved / self.seconds) if self.seconds else total
 
 
-def _merged(counted: tuple[tuple[Cost, float], ...]) -> Terms:
+def merged(counted: Iterable[tuple[Cost | Terms, float]]) -> Terms:
     """Terms of all of them: those of one key are wrong together, by the larger of their errors."""
     terms: dict[str, tuple[float, float]] = {}
     shared: dict[str, float] = {}

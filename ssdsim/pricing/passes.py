@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
-from ssdsim.pricing.cost import Cost, Terms
+from ssdsim.pricing.cost import Cost, Terms, merged
 from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
@@ -20,19 +20,28 @@ def cost_of_operations(
     counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
 ) -> Cost:
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
-    return Cost.total(
-        (_cost_of(timing, profile), count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
-        for op, timing, count in ((op, profile.seconds(op), count) for op, count in counted)
+    timings = ((op, profile.seconds(op), count) for op, count in counted)
+    return _cost_of(
+        [
+            (timing, count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
+            for op, timing, count in timings
+        ],
+        profile,
     )
 
 
-def _cost_of(timing: Timing, profile: HardwareProfile) -> Cost:
-    """A timing as a cost."""
-    warnings = frozenset([timing.warning]) if timing.warning else frozenset()
-    return Cost.of(timing.seconds, partial(_terms_of, timing, profile.name), warnings)
+def _cost_of(counted: Sequence[tuple[Timing, float]], profile: HardwareProfile) -> Cost:
+    """Each timing so many times, as a cost."""
+    seconds = sum(times * timing.seconds for timing, times in counted)
+    warnings = frozenset(timing.warning for timing, _ in counted if timing.warning)
+    return Cost.of(seconds, partial(_terms_of, counted, profile.name), warnings)
 
 
-def _terms_of(timing: Timing, profile: str) -> Terms:
+def _terms_of(counted: Sequence[tuple[Timing, float]], profile: str) -> Terms:
+    return merged((_of_one(timing, profile), times) for timing, times in counted)
+
+
+def _of_one(timing: Timing, profile: str) -> Terms:
     """Two devices share no error, so the profile is in the keys."""
     shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
     return Terms({f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}, shared)
@@ -69,4 +78,4 @@ def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfi
 def cost_of_message(message_bytes: int, profile: HardwareProfile, pair: tuple[int, int] | None = None) -> Cost:
     """A point-to-point message between two devices, which ``pair`` numbers where pairs differ."""
     timing = profile.message_seconds
-    return _remembered(profile, (message_bytes, pair), lambda: _cost_of(timing(message_bytes, pair), profile))
+    return _remembered(profile, (message_bytes, pair), lambda: _cost_of([(timing(message_bytes, pair), 1.0)], profile))

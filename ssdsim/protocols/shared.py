@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -73,9 +73,10 @@ SHARED_BY = SharedBy(
 )
 
 
-def sharing_of(own: Iterable[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
+def sharing_of(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
     """The targets that share a strategy's draft, by options of its ``own``, and whether they are served together."""
-    targets = int(options[TARGETS.name]) if any(option.name == TARGETS.name for option in own) else 1
+    shares = any(option is TARGETS for option in reversed(own))  # which most name last
+    targets = int(options[TARGETS.name]) if shares else 1
     return targets, targets > 1 and options[SERVES.name] == _TOGETHER
 
 
@@ -97,7 +98,7 @@ def in_each_way(settings: Settings) -> list[Settings]:
     return choices
 
 
-def drafting_at(site: Site, own: Iterable[Option]) -> Site:
+def drafting_at(site: Site, own: Sequence[Option]) -> Site:
     """The site with the sequences of a pass of a draft that may serve several targets together: those of all."""
     targets, together = sharing_of(own, site.options)
     return site.of_batch(targets * site.batch) if together else site
@@ -121,7 +122,7 @@ def ahead(targets: int, together: bool) -> dict[str, Program]:
     }
 
 
-def cannot_share(own: Iterable[Option], options: Mapping[str, Any], caches: bool) -> str | None:
+def cannot_share(own: Sequence[Option], options: Mapping[str, Any], caches: bool) -> str | None:
     """The reason why real ranks cannot run a draft that several targets share; None where they can."""
     targets, together = sharing_of(own, options)
     if targets == 1:

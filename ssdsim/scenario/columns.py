@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ class _Column:
 
     entries: list[Entry | None]
     codes: Rows
+
+    @cached_property
+    def alike(self) -> bool:
+        """Say whether all points have the same entry."""
+        return bool((self.codes == self.codes[0]).all()) if self.codes.size else True
 
 
 class Columns:
@@ -74,13 +80,13 @@ class Columns:
     def _of_each(self, name: str, rows: Rows, part: int, nothing: Any) -> list[Any]:
         """A part of the option's entry at each of the points, ``nothing`` where nobody said anything."""
         column = self._columns.get(name)
-        codes = np.zeros(len(rows), dtype=np.intp) if column is None else column.codes[rows]
-        entries = [None] if column is None else column.entries
-        if len(codes) and codes.min() == codes.max():
-            entry = entries[codes[0]]
-            return [nothing if entry is None else entry[part]] * len(codes)
-        known = [nothing if entry is None else entry[part] for entry in entries]
-        return [known[code] for code in codes.tolist()]
+        if column is None or not rows.size:
+            return [nothing] * len(rows)
+        if column.alike:
+            entry = column.entries[column.codes[0]]
+            return [nothing if entry is None else entry[part]] * len(rows)
+        known = [nothing if entry is None else entry[part] for entry in column.entries]
+        return [known[code] for code in column.codes[rows].tolist()]
 
     def settle(self, name: str, rows: Rows, entries: Sequence[Entry], of: Rows) -> None:
         """Give an option ``entries[of[i]]`` at the point ``rows[i]``."""
@@ -106,15 +112,12 @@ class Columns:
         key, most = besides.astype(np.int64), int(besides.max()) + 1
         for name in dict.fromkeys(names):
             column = self._columns.get(name)
-            if column is None:
-                continue
-            codes = column.codes[rows]
-            if codes.min() == codes.max():
+            if column is None or column.alike:
                 continue
             if most >= _MOST_KEYS // len(column.entries):
                 key = np.unique(key, return_inverse=True)[1]
                 most = int(key.max()) + 1
-            key, most = key * len(column.entries) + codes, most * len(column.entries)
+            key, most = key * len(column.entries) + column.codes[rows], most * len(column.entries)
         _, first, group = np.unique(key, return_index=True, return_inverse=True)
         return first, group
 

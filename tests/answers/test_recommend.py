@@ -400,7 +400,7 @@ def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_sh
 def searched(request: Any) -> list[tuple[Shape, int]]:
     search = Search(request)
     search.run()
-    return [*search.scenarios, *search.errors, *search.refused]
+    return [*search.found, *search.errors, *search.refused]
 
 
 @pytest.mark.parametrize(

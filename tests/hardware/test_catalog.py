@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import called, find_hardware, find_transformer
+from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Gemm
 
 LLAMA_8B: dict[str, Any] = {
@@ -116,3 +118,13 @@ def test_a_copied_profile_does_not_take_prices_over() -> None:
     assert profile.seconds(op).seconds > 0.0
     with pytest.raises(InputError, match="no bfloat16 gemm timings"):
         profile.model_copy(update={"gemm": {}}).seconds(op)
+
+
+def test_a_profile_of_no_file_is_found_by_its_name_while_it_is_held() -> None:
+    faster = scale(find_hardware("h100"), "h100-sxm", memory_bandwidth=1.1)
+    name = called("h100, memory x 1.1", faster)
+    assert find_hardware(name) is faster
+    del faster
+    gc.collect()
+    with pytest.raises(InputError):
+        find_hardware(name)

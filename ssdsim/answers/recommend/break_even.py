@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain, repeat
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -27,7 +25,8 @@ from ssdsim.answers.recommend.search import (
 )
 from ssdsim.base.checks import Array
 from ssdsim.base.record import record
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import called, find_hardware
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.protocols.axes import Axis, Values
 from ssdsim.scenario.asked import effective
 from ssdsim.scenario.configuration import configure
@@ -74,7 +73,7 @@ class _Contenders:
 
         Settings follow the change: each side is the best of its own shapes there.
         """
-        return self._over(self._rates(changes, self._at(self.batch)))
+        return self._over(self._rates(changes))
 
     def leads_at(self, batch: int) -> bool:
         """Say whether the subject is ahead at another batch."""
@@ -96,6 +95,7 @@ class _Contenders:
         They are near its best at one of the two; and since a sequence gets no more tokens/s in a larger batch, they
         have at ``low`` as much as the best has at ``high``, where they have room there.
         """
+        self.look_at([low, high])
         at_low, at_high = self._as_asked(low), self._as_asked(high)
         near = np.zeros(len(self.cases), dtype=bool)
         for side in (self._subjects, ~self._subjects):
@@ -132,21 +132,31 @@ class _Contenders:
 
     def _as_asked(self, batch: int) -> Array:
         """Each case's tokens/s per user at a batch without a change, looked up where it is known."""
-        new = tuple(case for case in self.cases if batch not in self._known.get(case, {}))
-        if new:
-            asked = replace(self, cases=new)
-            for case, rate in zip(new, asked._rates([{}], asked._at(batch))[0].tolist(), strict=True):
-                self._known.setdefault(case, {})[batch] = rate
+        self.look_at([batch])
         return np.array([self._known[case][batch] for case in self.cases])
+
+    def look_at(self, batches: Iterable[int]) -> None:
+        """Work out, all in one call, what is not known yet of the cases at these batches."""
+        new = [
+            (case, batch, size)
+            for batch in batches
+            for case, size in zip(self.cases, self._at(batch).tolist(), strict=True)
+            if batch not in self._known.setdefault(case, {})
+        ]
+        options = self.search.request.options
+        points = [shape.point(options, size) for (shape, _), _, size in new if size]
+        rates = iter(self.search.tokens_per_second(points).tolist() if points else ())
+        for case, batch, size in new:
+            self._known[case][batch] = next(rates) / size if size else 0.0
 
     def _at(self, batch: int) -> NDArray[np.int64]:
         """The sequences of each case's fullest target; 0 where there are more targets than sequences."""
         targets = [copies * shape.targets for shape, copies in self.cases]
         return np.array([-(-batch // each) if each <= batch else 0 for each in targets])
 
-    def _rates(self, changes: Sequence[Mapping[str, Any]], sizes: NDArray[np.int64]) -> Array:
+    def _rates(self, changes: Sequence[Mapping[str, Any]]) -> Array:
         """Tokens/s per user, shape ``(changes, cases)``; 0 where there is no room."""
-        options = self.search.request.options
+        options, sizes = self.search.request.options, self._at(self.batch)
         filled = np.flatnonzero(sizes)
         points = [
             self.cases[case][0].point({**beside(options, change), **change}, int(sizes[case]))
@@ -188,8 +198,7 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     if strategy.drafts:
         bounds.append(_alpha(contest, point))
     if subject.shape.devices.draft:
-        with TemporaryDirectory() as folder:
-            bounds.append(_link(contest, point, Path(folder)))
+        bounds.append(_link(contest, point))
     return [*bounds, _largest_batch(_over_batches(search, batch, subject))]
 
 
@@ -316,7 +325,7 @@ def _alpha(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     return replace(least, note="the odds at every position by the same factor")
 
 
-def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> BreakEven:
+def _link(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     """Break-even of a link between target and draft (its latency held); the target's own collectives are left alone."""
     over_network = point.get(_NETWORK)
     if over_network is not None:
@@ -327,11 +336,12 @@ def _link(contest: _Contenders, point: Mapping[str, Any], folder: Path) -> Break
     if link is None:
         return BreakEven("link bandwidth", "GB/s", "unknown", note=f"profile {profile.name} has no link")
 
+    made = list[HardwareProfile]()  # which are found as long as they are here
+
     def change(gigabytes: float) -> Mapping[str, Any]:
-        path = folder / f"{gigabytes:.6g}.json"
-        slower = link.model_copy(update={"bandwidth": gigabytes * 1e9})
-        profile.model_copy(update={"link": slower}).save(path)
-        return {"draft_hardware": str(path)}
+        slower = profile.model_copy(update={"link": link.model_copy(update={"bandwidth": gigabytes * 1e9})})
+        made.append(slower)
+        return {"draft_hardware": called(f"{hardware}, link of {gigabytes:.6g} GB/s", slower)}
 
     return _bandwidth(contest, change, link.bandwidth / 1e9)
 
@@ -358,6 +368,7 @@ def _largest_batch(contest: _Contenders) -> BreakEven:
             contest = contest.refined(batch)
         return contest.leads_at(batch)
 
+    contest.look_at(batch for batch in ladder if batch <= contest.batch)  # which the search has priced
     low = next((batch for batch in (*ladder, contest.batch) if leads_at(batch)), None)
     if low is None:
         return BreakEven("batch", "sequences", "never", present=contest.batch)

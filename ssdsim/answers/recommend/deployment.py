@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.answers.grid import OfPoint
 from ssdsim.base.record import record
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
@@ -80,8 +81,13 @@ class Deployment:
     shape: Shape
     copies: int
     batch: int
-    scenario: Scenario = field(compare=False, repr=False)
+    found: OfPoint = field(compare=False, repr=False)
     paid: int | None = None
+
+    @property
+    def scenario(self) -> Scenario:
+        """That of a target."""
+        return self.found.scenario
 
     @property
     def rate(self) -> Estimate:
@@ -105,7 +111,7 @@ class Deployment:
     @cached_property
     def per_user(self) -> float:
         """Tokens/s of one sequence."""
-        return float(self.rate.tokens_per_second) / self.copy_batch
+        return self.found.tokens_per_second / self.copy_batch
 
     @cached_property
     def total(self) -> float:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.search import Search, settings_around
 from ssdsim.base.record import record
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import called, find_hardware
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.scenario.asked import effective
@@ -30,6 +29,7 @@ _TIMES: Mapping[str, Callable[[Step, Piece], bool]] = {
     "host time a round": lambda step, piece: step.part == "host",
 }
 """Which pieces of a round's steps are of that time."""
+_SCALED = {"memory_bandwidth": "memory bandwidth", "clock": "clock (arithmetic, launches)"}
 Rates = Callable[[Sequence[float]], list[float]]  # tokens/s by factors on an input
 
 
@@ -61,13 +61,13 @@ class _Nearby:
         self.strategy = strategies.ALL.named(shape.strategy)
         self.points = [each.point(request.options, deployment.copy_batch) for each in near]
         self.options = effective(request.options)
+        self.made: dict[str, HardwareProfile] = {}
 
     def elasticities(self) -> Iterator[Elasticity]:
-        with TemporaryDirectory() as folder:
-            for what, better, rates, factor in (*self._chances(), *self._times(), *self._devices(Path(folder))):
-                low, same, high, improved = rates((1 - _STEP, 1.0, 1 + _STEP, factor))
-                slope = math.log(high / low) / math.log((1 + _STEP) / (1 - _STEP))
-                yield Elasticity(what, better, slope, improved / same - 1.0)
+        for what, better, rates, factor in (*self._chances(), *self._times(), *self._devices()):
+            low, same, high, improved = rates((1 - _STEP, 1.0, 1 + _STEP, factor))
+            slope = math.log(high / low) / math.log((1 + _STEP) / (1 - _STEP))
+            yield Elasticity(what, better, slope, improved / same - 1.0)
 
     def _best(self, changes: Sequence[Mapping[str, Any]]) -> list[float]:
         """Tokens/s under each change, with the settings that are best there."""
@@ -94,7 +94,7 @@ class _Nearby:
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
         fastest = self.search.evaluator.fastest(self.points).found
-        scenarios = [each for each in fastest if isinstance(each, Scenario)]
+        scenarios = [each.scenario for each in fastest if not isinstance(each, str)]
         for what, concerns in _TIMES.items():
 
             def rates(factors: Sequence[float], concerns: Callable[[Step, Piece], bool] = concerns) -> list[float]:
@@ -103,35 +103,31 @@ class _Nearby:
             if len(set(rates((1.0, 2.0)))) > 1:  # else it is no part of this strategy's round
                 yield what, "10 % shorter", rates, 1 - _BETTER
 
-    def _devices(self, folder: Path) -> Iterator[tuple[str, str, Rates, float]]:
+    def _devices(self) -> Iterator[tuple[str, str, Rates, float]]:
         """Target's and draft's devices alike, made faster."""
+        for what, title in _SCALED.items():
 
-        def scaled(what: Literal["memory_bandwidth", "clock"], factor: float) -> dict[str, str]:
-            changed: dict[str, str] = {}
-            if factor == 1.0:
-                return changed
-            for option in ("hardware", "draft_hardware"):
-                profile = find_hardware(self.options[option] or self.options["hardware"])
-                path = folder / f"{profile.name}-{what}-{factor:.3f}.json"
-                faster = {"memory_bandwidth": 1.0, "clock": 1.0, what: factor}
-                scale(profile, profile.name, memory_bandwidth=faster["memory_bandwidth"], clock=faster["clock"]).save(
-                    path
-                )
-                changed[option] = str(path)
-            return changed
+            def rates(factors: Sequence[float], what: str = what) -> list[float]:
+                return self._best([self._on_faster(what, factor) for factor in factors])
 
-        yield (
-            "memory bandwidth",
-            "10 % more",
-            lambda factors: self._best([scaled("memory_bandwidth", factor) for factor in factors]),
-            1 + _BETTER,
-        )
-        yield (
-            "clock (arithmetic, launches)",
-            "10 % more",
-            lambda factors: self._best([scaled("clock", factor) for factor in factors]),
-            1 + _BETTER,
-        )
+            yield title, "10 % more", rates, 1 + _BETTER
+
+    def _on_faster(self, what: str, factor: float) -> dict[str, str]:
+        """The options of devices on which ``what`` is so many times as fast."""
+        if factor == 1.0:
+            return {}
+        own = self.options["hardware"]
+        used = {"hardware": own, "draft_hardware": self.options["draft_hardware"] or own}
+        return {option: self._faster(hardware, what, factor) for option, hardware in used.items()}
+
+    def _faster(self, hardware: str, what: str, factor: float) -> str:
+        """A name under which such a device is found, made once."""
+        name = f"{hardware}, {what} x {factor:.3f}"
+        if name not in self.made:
+            profile, faster = find_hardware(hardware), {what: factor}
+            memory_bandwidth, clock = faster.get("memory_bandwidth", 1.0), faster.get("clock", 1.0)
+            self.made[name] = scale(profile, profile.name, memory_bandwidth=memory_bandwidth, clock=clock)
+        return called(name, self.made[name])
 
 
 def _sped(scenario: Scenario, concerns: Callable[[Step, Piece], bool], factor: float) -> float:

@@ -6,20 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ssdsim import drafters, strategies
-from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.grid import Evaluator, OfPoint
 from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
 from ssdsim.protocols.axes import PLACED, Axis, Values
-from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
-from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.sharing import legal_expert_parallel
 
 Case = tuple[Shape, int]  # a shape and the sequences of one target
@@ -38,7 +35,7 @@ class Search:
 
     request: Request
     evaluator: Evaluator = field(default_factory=Evaluator)
-    scenarios: dict[Case, Scenario] = field(default_factory=dict)
+    found: dict[Case, OfPoint] = field(default_factory=dict)
     errors: dict[Case, str] = field(default_factory=dict)
     refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
@@ -55,57 +52,49 @@ class Search:
 
     def price(self, cases: Iterable[Case]) -> None:
         """Evaluate the cases that are new, all in one call."""
-        new = []
-        for case in dict.fromkeys(cases):
-            if case not in self._asked and case not in self.scenarios:
-                self._asked.add(case)
-                if self._target_fits(case):
-                    new.append(case)
-        if new:
-            self._price(new)
+        new = [case for case in dict.fromkeys(cases) if case not in self._asked and case not in self.found]
+        self._asked.update(new)
+        if fitting := self._fitting(new):
+            self._price(fitting)
 
     @property
     def evaluated(self) -> int:
         """Number of cases that were priced."""
-        return len(self.scenarios) + len(self.errors)
+        return len(self.found) + len(self.errors)
 
-    def _target_fits(self, case: Case) -> bool:
-        """Say whether the target fits: where it has no room by itself, nothing has that drafts besides."""
-        shape, batch = case
-        if not strategies.ALL.named(shape.strategy).drafts:
-            return True
-        known = shape.tp, shape.ep, batch
-        if known not in self._bare:
-            self._bare[known] = self._refusal(shape, batch)
-        refusal = self._bare[known]
-        if refusal is not None:
-            self.refused[case] = refusal
-        return refusal is None
+    def _fitting(self, cases: Sequence[Case]) -> list[Case]:
+        """Keep those whose target fits: where it has no room by itself, nothing has that drafts besides."""
+        bare = {
+            case: (case[0].tp, case[0].ep, case[1]) for case in cases if strategies.ALL.named(case[0].strategy).drafts
+        }
+        new = {place: case for case, place in bare.items() if place not in self._bare}
+        self._bare |= zip(new, self._refusals(list(new.values())), strict=True)
+        refused = {case: refusal for case, place in bare.items() if (refusal := self._bare[place]) is not None}
+        self.refused |= refused
+        return [case for case in cases if case not in refused]
 
-    def _refusal(self, shape: Shape, batch: int) -> str | None:
-        """Why the target has no room by itself."""
-        degrees = {axis.option: shape.settings[axis.option] for axis in PLACED if axis.option in shape.settings}
-        site = Asked.of({**self.request.options, **degrees, "b": batch}).site
-        assert site is not None  # nobody can be advised to deploy unit-free times
-        try:
-            check_memory(batch, [target_alone(site, 0)])
-        except NoRoom as error:
-            return str(error)
-        return None
+    def _refusals(self, cases: Sequence[Case]) -> list[str | None]:
+        """Why the target has no room by itself in each of the cases; None where it has."""
+        placed = [
+            {axis.option: shape.settings[axis.option] for axis in PLACED if axis.option in shape.settings}
+            for shape, _ in cases
+        ]
+        given = [{**self.request.options, **at, "b": b} for at, (_, b) in zip(placed, cases, strict=True)]
+        return [_shortage(site) for site in self.evaluator.sites(given)]
 
     def _price(self, cases: Sequence[Case]) -> None:
         """Evaluate cases. The word that one was left to settle names the same case."""
         fastest = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
         self.warnings.update(fastest.warnings)
-        for (shape, batch), scenario in zip(cases, fastest.found, strict=True):
-            if isinstance(scenario, str):
-                self.errors[shape, batch] = scenario
+        for (shape, batch), one in zip(cases, fastest.found, strict=True):
+            if isinstance(one, str):
+                self.errors[shape, batch] = one
             else:
-                self.scenarios[_settled(shape, scenario.settings), batch] = scenario
+                self.found[_settled(shape, one.told), batch] = one
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
         """Tokens/s of the one strategy that each point names; 0 where it is not possible."""
-        return np.array(self.evaluator.fastest(points).tokens_per_second)
+        return self.evaluator.fastest(points).tokens_per_second
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its targets may have."""
@@ -116,7 +105,7 @@ class Search:
     def _tops(self) -> Iterator[Case]:
         """The best shape of each strategy, placement and batch, where it may matter."""
         best: dict[tuple[Any, ...], Case] = {}
-        rates = {case: float(each.estimate.tokens_per_second) for case, each in self.scenarios.items()}
+        rates = {case: one.tokens_per_second for case, one in self.found.items()}
         for (shape, batch), rate in rates.items():
             key = (shape.strategy, batch, shape.placement)
             if key not in best or rate > rates[best[key]]:
@@ -143,16 +132,16 @@ class Search:
     def _priced(self, batch: int) -> list[Deployment]:
         """Deployments of a batch, made once for as many cases as are priced."""
         cases, deployments = self._serving.get(batch, (0, []))
-        if cases != len(self.scenarios):
+        if cases != len(self.found):
             deployments = self._made(batch)
-            self._serving[batch] = len(self.scenarios), deployments
+            self._serving[batch] = len(self.found), deployments
         return deployments
 
     def _made(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
         return [
-            Deployment(shape, copies, batch, scenario, paid)
-            for (shape, copy_batch), scenario in self.scenarios.items()
+            Deployment(shape, copies, batch, one, paid)
+            for (shape, copy_batch), one in self.found.items()
             for copies, size in splits(self.request, shape, batch)
             if size == copy_batch
         ]
@@ -179,10 +168,19 @@ def _width(shape: Shape) -> tuple[Any, ...]:
     return shape.tp, tuple(-number for number in shape.work[::-1])
 
 
-def _settled(shape: Shape, settings: Mapping[str, Any]) -> Shape:
+def _shortage(site: Site | None) -> str | None:
+    """Why a site has no room for its target alone; None where it has."""
+    assert site is not None  # nobody can be advised to deploy unit-free times
+    try:
+        check_memory(site.batch, [target_alone(site, 0)])
+    except NoRoom as error:
+        return str(error)
+    return None
+
+
+def _settled(shape: Shape, told: Mapping[str, Any]) -> Shape:
     """The shape with the settings that its strategy has settled."""
-    told = strategies.ALL.named(shape.strategy).told
-    return turned(shape, {**shape.settings, **{name: settings[name] for name in told}})
+    return turned(shape, {**shape.settings, **told})
 
 
 def turned(shape: Shape, settings: Mapping[str, Any]) -> Shape:

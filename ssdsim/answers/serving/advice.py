@@ -35,19 +35,18 @@ def advice(
     rates: Sequence[float | None],
     basis: Basis = SURE,
 ) -> Advice:
-    """Advise on the subject against ``crossings``' first rival; ``basis`` is what that rests on beside timings."""
+    """Advise on the subject by its crossings with its first rival; ``basis`` is what that rests on beside timings."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
     title = sides[subject].title
     if not crossings:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Advice(subject, alone, None, best)
-    first = [crossing for crossing in crossings if crossing.over.name == crossings[0].over.name]
-    parts = [_said(each, basis) for each in first]
-    why_open = "" if all(each.decided for each in first) else basis.why_open(any(each.turns for each in first))
+    parts = [_said(each, basis) for each in crossings]
+    why_open = "" if all(each.decided for each in crossings) else basis.why_open(any(each.turns for each in crossings))
     lead = basis.condition
-    than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {first[0].over.title}"
+    than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {crossings[0].over.title}"
     sentence = f"{than} {' and '.join(parts)}{why_open}."
-    crossed = [each for each in first if each.rate is not None]
+    crossed = [each for each in crossings if each.rate is not None]
     if not crossed:
         return Advice(subject, sentence, None, best)
     last = max(crossed, key=lambda each: each.rate or 0.0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.curve import spaced
@@ -49,6 +51,12 @@ class Sharing:
         """Requests a second beyond which the queue grows without end."""
         rate = self.tokens_per_s[..., -1]
         return np.asarray(rate / (self.tokens + rate * self.lost_s[..., -1]))
+
+    def under(self, draws: NDArray[np.intp]) -> Sharing:
+        """Some of its draws; all of it where it has none."""
+        if self.tokens_per_s.ndim == 1:
+            return self
+        return replace(self, tokens_per_s=self.tokens_per_s[draws], lost_s=self.lost_s[draws])
 
     def served(self, rate: Array | float) -> Served:
         """The long run at ``rate`` requests a second (a number, or one a draw); infinite where it has none.

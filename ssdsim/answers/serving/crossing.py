@@ -89,19 +89,31 @@ def _most(of: Sharing, over: Sharing, share: float) -> Array:
 
 
 def _first(of: Sharing, over: Sharing, share: float) -> Array:
-    """The lowest rate from which ``over`` is no slower: a look at some rates, then halving; one a draw."""
+    """The lowest rate from which ``over`` is no slower: a look at some rates, then halving; one a draw.
+
+    A draw is looked at until it has crossed, and halved only where it crosses between two of those rates.
+    """
     most = _most(of, over, share)
     grid = np.linspace(_SLOWEST_SHARE, 1.0 - 1e-9, _COARSE)
-    behind = np.array([_behind(of, over, share, at * most) for at in grid])  # (rates, ...)
-    crossed = behind.any(axis=0)
-    first = np.where(crossed, behind.argmax(axis=0), _COARSE)
-    high = np.where(crossed, grid[np.minimum(first, _COARSE - 1)], 1.0)
-    low = np.where(first > 0, grid[np.maximum(first, 1) - 1], 0.0)
-    for _ in range(_HALVINGS):
+    limits, first = most.ravel(), np.full(most.size, _COARSE)
+    left, of_left, over_left = np.arange(most.size), of, over
+    for number, at in enumerate(grid):
+        there = _behind(of_left, over_left, share, at * limits[left])
+        if there.any():
+            first[left[there]], left = number, left[~there]
+            of_left, over_left = of.under(left), over.under(left)
+        if not left.size:
+            break
+    found = np.where(first == 0, 0.0, limits)
+    between = np.flatnonzero((first > 0) & (first < _COARSE))
+    of_between, over_between = of.under(between), over.under(between)
+    low, high = grid[first[between] - 1], grid[first[between]]
+    for _ in range(_HALVINGS if between.size else 0):
         middle = (low + high) / 2.0
-        there = _behind(of, over, share, middle * most)
+        there = _behind(of_between, over_between, share, middle * limits[between])
         low, high = np.where(there, low, middle), np.where(there, middle, high)
-    return np.asarray(np.where(first == 0, 0.0, high) * most)
+    found[between] = high * limits[between]
+    return found.reshape(most.shape)
 
 
 def _behind(of: Sharing, over: Sharing, share: float, rate: Array) -> NDArray[np.bool_]:

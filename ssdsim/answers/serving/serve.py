@@ -108,9 +108,9 @@ class Apart:
 class Serving(Shown):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
-    other one. ``apart`` are the strategies that the engine does not run. ``within_slo`` are the rates up to which a
-    share of requests is good, where asked for. ``requests`` has a line a request of every run, where a
-    folder was given.
+    other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
+    engine does not run. ``within_slo`` are the rates up to which a share of requests is good, where asked for.
+    ``requests`` has a line a request of every run, where a folder was given.
     """
 
     policies: Policies
@@ -120,14 +120,24 @@ class Serving(Shown):
     subject: str
     draft_pool: int | None
     points: Sequence[Point]
-    sharings: Mapping[str, Sharing]
+    sides: Mapping[str, Side]
     capacities: Mapping[str, tuple[float, Interval | None]]
-    crossings: Sequence[Crossing]
+    first_crossings: Sequence[Crossing]
     verdict: Advice
     warnings: Sequence[str]
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
     apart: Mapping[str, Apart] = field(default_factory=dict)
     requests: pa.Table | None = None
+
+    @property
+    def sharings(self) -> dict[str, Sharing]:
+        return {name: side.sharing for name, side in self.sides.items()}
+
+    @cached_property
+    def crossings(self) -> list[Crossing]:
+        """The first rival's before the others', which are worked out when somebody asks."""
+        others = _rivals(self.subject, self.policies)[1:]
+        return [*self.first_crossings, *_crossings(self.subject, self.sides, others)]
 
     @property
     def told(self) -> Told:
@@ -238,7 +248,7 @@ class _Asked:
             )
             for at, load in enumerate(loads)
         ]
-        crossings = _crossings(subject, sides, policies)
+        first = _crossings(subject, sides, _rivals(subject, policies)[:1])
         each = [None if point.rate is None else point.rate / fleet.replicas for point in points]
         return Serving(
             warnings=_warnings(policies, self.workload, self.how.batching),
@@ -249,10 +259,10 @@ class _Asked:
             subject=subject,
             draft_pool=None if self.targets is None else fleet.replicas // self.targets,
             points=points,
-            sharings=sharings,
+            sides=sides,
             capacities={name: _capacity(side) for name, side in sides.items()},
-            crossings=crossings,
-            verdict=advice(subject, sides, crossings, each, _rests_on(subject, crossings, policies)),
+            first_crossings=first,
+            verdict=advice(subject, sides, first, each, _rests_on(subject, first, policies)),
             within_slo={} if searched is None else self._within_slo(searched, sharings),
             apart={
                 name: _apart(self._side(name, policy), policies.engine, sides, each)
@@ -357,11 +367,11 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     return [workload.at_rate(rate) for rate in rates]
 
 
-def _crossings(subject: str, sides: Mapping[str, Side], policies: Policies) -> list[Crossing]:
+def _crossings(subject: str, sides: Mapping[str, Side], rivals: Sequence[str]) -> list[Crossing]:
     """Crossings of the subject with each rival, and GPU for GPU too where they have not as many."""
     return [
         crossing(sides[subject], sides[name], basis)
-        for name in _rivals(subject, policies)
+        for name in rivals
         for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
     ]
 
