@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil, prod
 from types import MappingProxyType
 from typing import Any
 
@@ -32,6 +33,7 @@ _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
+_LEAST_POINTS = 500  # of a piece of work
 _CASES = 60  # at which the curvature is looked at
 
 
@@ -84,15 +86,15 @@ def explored(
     space = _with_nodes(space, Evaluator())
     _check_size(space)
     split = _split_axis(space)
-    stops = space.axis(split).values if split else (None,)
-    job = _Job(space, split, random_places(space, checked, seed), seed)
-    done = workers.each(_piece, [(job, number) for number in range(len(stops))])
-    return _joined(space, split, [done[number] for number in range(len(stops))], seed)
+    parts = _parts(space, split)
+    job = _Job(parts, split, random_places(space, checked, seed), seed)
+    done = workers.each(_piece, [(job, number) for number in range(len(parts))])
+    return _joined(space, split, [done[number] for number in range(len(parts))], seed)
 
 
 @record
 class _Piece:
-    """One stop of the axis that the work is split along."""
+    """Some stops of the axis that the work is split along."""
 
     rates: Mapping[str, Rates]
     memory: Mapping[str, Table]
@@ -102,18 +104,16 @@ class _Piece:
 
 
 class _Job:
-    """Job that pieces share: the space, random places in it, and what was learnt of it."""
+    """Job that pieces share: the parts of the space, random places in it, and what was learnt of it."""
 
-    def __init__(self, space: Space, split: str | None, places: Sequence[Place], seed: int) -> None:
-        self.space, self.split, self.places = space, split, places
+    def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
+        self.parts, self.split, self.places = parts, split, places
         self.evaluator, self._errors = Evaluator(), Errors(DRAWS, seed)
 
     def piece(self, number: int) -> _Piece:
-        space, places = self.space, self.places
+        space, places = self.parts[number], self.places
         if self.split is not None:
-            stop = space.axis(self.split).values[number]
-            space = space.restricted(self.split, stop)
-            places = [place for place in places if place[self.split] == stop]
+            places = [place for place in places if place[self.split] in space.axis(self.split).values]
         at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self.evaluator) for name in space.names}
         found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
         held = {name: each for name in space.names if (each := memory(space, name)) is not None}
@@ -190,6 +190,20 @@ def _split_axis(space: Space) -> str | None:
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
 
+def _parts(space: Space, split: str | None) -> list[Space]:
+    """Runs of stops of ``split``, of so many points each that what they all ask is little beside them."""
+    if split is None:
+        return [space]
+    stops, points = space.axis(split).values, max(_points(space, name) for name in space.names)
+    size = ceil(len(stops) * _LEAST_POINTS / points)
+    return [space.restricted(split, stops[start : start + size]) for start in range(0, len(stops), size)]
+
+
+def _points(space: Space, name: str) -> int:
+    """Points of a strategy."""
+    return prod(len(space.axis(each).values) for each in space.read[name])
+
+
 def most_points(options: Mapping[str, Any]) -> int:
     """So many points of a strategy a page can hold."""
     return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
@@ -214,8 +228,7 @@ def limits(space: Space) -> list[str]:
 def _check_size(space: Space) -> None:
     most = most_points({**space.fixed, **space.start})
     for name in space.names:
-        points = int(np.prod([len(space.axis(each).values) for each in space.read[name]], dtype=float))
-        if points > most:
+        if (points := _points(space, name)) > most:
             pair = " with --pair" if most < MOST_POINTS else ""
             raise InputError(f"the page would hold {points:,} points of {name}, at most {most:,}{pair}: give fewer")
 
