@@ -58,7 +58,7 @@ def _rates(study: Study) -> list[dict[str, float]]:
     rows = []
     for batch in _BATCHES:
         try:
-            scenarios = study.rates({**study.base, "b": batch}, draws=0).configuration.scenarios
+            scenarios = study.rates({**study.base, "b": batch}, draws=False).configuration.scenarios
         except InputError:
             continue
         row: dict[str, float] = {"b": batch}

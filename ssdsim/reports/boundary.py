@@ -62,7 +62,7 @@ def _computed(study: Study, rival: str) -> Table | str:
     for batch in _USUAL[x]:
         for rate in _USUAL[y]:
             try:
-                ratio = study.rates({**at(rate), x: batch}, draws=0).ratio(study.subject, rival)[0]
+                ratio = study.rates({**at(rate), x: batch}, draws=False).ratio(study.subject, rival)[0]
             except InputError:
                 ratio = np.nan
             rows.append({x: batch, y: rate, "ratio": ratio})

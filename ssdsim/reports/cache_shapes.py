@@ -57,7 +57,7 @@ def _rows(study: Study, temperatures: list[float]) -> list[dict[str, Any]]:
     for temperature in sorted(temperatures):
         for policy in POLICIES:
             try:
-                rates = study.rates({**study.base, "temperature": temperature, "fan_out_policy": policy}, draws=0)
+                rates = study.rates({**study.base, "temperature": temperature, "fan_out_policy": policy}, draws=False)
                 over = rates.ratio(study.subject, baseline(study))[0]
                 hits = rates.configuration.scenarios[study.subject].estimate.p_hit
             except (InputError, KeyError):

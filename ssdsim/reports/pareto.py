@@ -103,7 +103,7 @@ def _computed(study: Study) -> pd.DataFrame:
     rows = []
     for batch, lookahead in itertools.product(_BATCHES, _LOOKAHEADS):
         try:
-            rates = study.rates({**study.base, "b": batch, "k": lookahead}, draws=0)
+            rates = study.rates({**study.base, "b": batch, "k": lookahead}, draws=False)
         except InputError:
             continue  # does not fit in memory, or has not so many rates by position
         row: dict[str, Any] = {"b": batch, "k": lookahead}

@@ -59,7 +59,7 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     values = [*_ALONG[axis]]
     if isinstance(base, int | float):
         values = sorted({*values, base})
-    study.rates(configure_at(values[0]), draws=0)
+    study.rates(configure_at(values[0]), draws=False)
     return values
 
 

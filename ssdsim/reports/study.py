@@ -8,12 +8,11 @@ from math import nan
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.contest import contest
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.intervals import Interval
+from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
@@ -34,7 +33,7 @@ class Rates:
 
     configuration: Configuration
     tokens_per_second: Mapping[str, float]
-    draws: Mapping[str, many.Drawn] | None
+    draws: Mapping[str, Draws] | None
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
         """``above / below`` with its 95 % interval; errors that both share cancel.
@@ -43,12 +42,12 @@ class Rates:
         """
         if not {above, below} <= self.tokens_per_second.keys():
             return nan, nan, nan
-        versus = contest(above, [below], self.tokens_per_second, self.draws).over[below]
-        return versus.ratio, *_bounds(versus.interval)
+        ratio = self.tokens_per_second[above] / self.tokens_per_second[below]
+        return ratio, *_bounds(None if self.draws is None else self.draws[above] / self.draws[below])
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws."""
-        return _bounds(None if self.draws is None else Interval.of(self.draws[name].joint))
+        return _bounds(None if self.draws is None else self.draws[name])
 
     @property
     def no_room(self) -> str | None:
@@ -117,7 +116,7 @@ class Study:
     def rate_unit(self) -> str:
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
-    def rates(self, options: Mapping[str, Any], draws: int = DRAWS) -> Rates:
+    def rates(self, options: Mapping[str, Any], draws: bool = True) -> Rates:
         """The closed forms at ``options``, which are those of a sweep: beside a hit rate, F is the draft's work only.
 
         Raises
@@ -129,10 +128,7 @@ class Study:
         rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
         if not draws or configuration.is_sure:
             return Rates(configuration, rates, None)
-        if draws not in self._errors:
-            errors = TimingErrors(draws, self.seed)
-            self._errors[draws] = errors, many.Rates(errors)
-        drawn = {name: many.Drawn.of(each, *self._errors[draws]) for name, each in scenarios.items()}
+        drawn = {name: self._drawn(many.SideBySide.of([each]))[0] for name, each in scenarios.items()}
         return Rates(configuration, rates, drawn)
 
     @cached_property
@@ -141,9 +137,9 @@ class Study:
         return Steps()
 
     @cached_property
-    def _errors(self) -> dict[int, tuple[TimingErrors, many.Rates]]:
-        """The errors by their number of draws: the same for all figures."""
-        return {}
+    def _drawn(self) -> many.Rates:
+        """Rates under draws of what is not known, the same for all figures."""
+        return many.Rates(TimingErrors(DRAWS, self.seed))
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
@@ -213,8 +209,11 @@ class Study:
         return ", ".join(parts)
 
 
-def _bounds(interval: Interval | None) -> tuple[float, float]:
-    return (nan, nan) if interval is None else (interval.low, interval.high)
+def _bounds(draws: Draws | None) -> tuple[float, float]:
+    if draws is None:
+        return nan, nan
+    low, high = bounds_95(draws)
+    return float(low), float(high)
 
 
 def _short(value: Any) -> str:
