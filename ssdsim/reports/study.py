@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from math import nan
 from typing import Any
 
 from ssdsim import strategies
@@ -12,48 +11,20 @@ from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.reports.rates import Rates, rates_at
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario import many
-from ssdsim.scenario.configuration import Configuration, configure, configured
+from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import ALL, DEFAULTS, members
-from ssdsim.scenario.points import Steps
+from ssdsim.scenario.points import Points, Steps
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
-
-
-@record
-class Rates:
-    """Tokens/s of each strategy with room at one point, and under draws of what is not known (None without them)."""
-
-    configuration: Configuration
-    tokens_per_second: Mapping[str, float]
-    draws: Mapping[str, Draws] | None
-
-    def ratio(self, above: str, below: str) -> tuple[float, float, float]:
-        """``above / below`` with its 95 % interval; errors that both share cancel.
-
-        nan where one of the two has no room; nan bounds without draws.
-        """
-        if not {above, below} <= self.tokens_per_second.keys():
-            return nan, nan, nan
-        ratio = self.tokens_per_second[above] / self.tokens_per_second[below]
-        return ratio, *_bounds(None if self.draws is None else self.draws[above] / self.draws[below])
-
-    def interval(self, name: str) -> tuple[float, float]:
-        """95 % interval of a strategy's tokens/s; nan without draws."""
-        return _bounds(None if self.draws is None else self.draws[name])
-
-    @property
-    def no_room(self) -> str | None:
-        """The reason why one of the strategies does not fit here."""
-        refused = self.configuration.no_room
-        return refused.get(self.configuration.subject) or next(iter(refused.values()), None)
 
 
 @record
@@ -116,20 +87,13 @@ class Study:
     def rate_unit(self) -> str:
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
-    def rates(self, options: Mapping[str, Any], draws: bool = True) -> Rates:
-        """The closed forms at ``options``, which are those of a sweep: beside a hit rate, F is the draft's work only.
+    def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[Rates | InputError]:
+        """The closed forms at some options each, or why these are not possible; with draws of what is not known.
 
-        Raises
-        ------
-        InputError : the options are not possible together, or no strategy fits in memory.
+        Options are those of a sweep: beside a hit rate, F is the draft's work only.
         """
-        configuration = configured(self.configurable(options), self._steps)
-        scenarios = configuration.scenarios
-        rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
-        if not draws or configuration.is_sure:
-            return Rates(configuration, rates, None)
-        drawn = {name: self._drawn(many.SideBySide.of([each]))[0] for name, each in scenarios.items()}
-        return Rates(configuration, rates, drawn)
+        points = Points([self.configurable(options) for options in several], self._steps)
+        return rates_at(points, self._drawn if draws else None)
 
     @cached_property
     def _steps(self) -> Steps:
@@ -207,13 +171,6 @@ class Study:
         if auto and "backup" in shown:
             parts.append(f"the better backup ({self.configuration.settings['backup']} at the base values)")
         return ", ".join(parts)
-
-
-def _bounds(draws: Draws | None) -> tuple[float, float]:
-    if draws is None:
-        return nan, nan
-    low, high = bounds_95(draws)
-    return float(low), float(high)
 
 
 def _short(value: Any) -> str:
