@@ -58,6 +58,9 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     values = [*_ALONG[axis]]
     if isinstance(base, int | float):
         values = sorted({*values, base})
+    (first,) = study.rates([setter(study, axis)(values[0])], draws=False)
+    if isinstance(first, InputError):
+        raise first
     return values
 
 
