@@ -187,7 +187,7 @@ def geometric_fan_out(
     gain = pmf * (_hits(geometric + 1, h, h_all) - _hits(geometric, h, h_all))
     left_over = budget - int(geometric.sum())
     geometric[np.argsort(-gain, kind="stable")[:left_over]] += 1
-    return max((geometric, uniform), key=lambda fan_outs: hit_rate(fan_outs, pmf, h, h_all))
+    return max((geometric, uniform), key=lambda fan_outs: float(pmf @ _hits(fan_outs, h, h_all)))
 
 
 def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | None = None) -> FanOut:
