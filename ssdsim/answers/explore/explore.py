@@ -35,6 +35,7 @@ _OTHERS_END_NODES = 3
 _PLACES = 34
 _LEAST_POINTS = 500  # of a piece of work
 _CASES = 30  # at which the curvature is looked at
+_CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
 @record
@@ -247,15 +248,16 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
 
 def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
     rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
+    cases = _CASES_OF_OTHERS if are_others(space) else _CASES
     places = _places(axis)
     readers = [name for name in space.names if axis.name in space.read[name]]
     points = []
-    for _ in range(_CASES):
+    for _ in range(cases):
         at = {each.name: anywhere(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
         points += [space.alone(name, {**at, axis.name: place}) for place in places]
     found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
-    curves = found.reshape(_CASES, len(places))
+    curves = found.reshape(cases, len(places))
     curves = curves[np.isfinite(curves).all(axis=1)]
     nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
     return replace(axis, values=_with(axis.start, nodes))
