@@ -34,7 +34,7 @@ _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
 _LEAST_POINTS = 500  # of a piece of work
-_CASES = 30  # at which the curvature is looked at
+_CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
