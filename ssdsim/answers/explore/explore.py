@@ -33,7 +33,7 @@ _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
-_LEAST_POINTS = 500  # of a piece of work
+_LEAST_POINTS = 2_000  # of a piece of work: fewer take no longer than a copy of this process to begin
 _CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
