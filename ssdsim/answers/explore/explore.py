@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import ceil, prod
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -33,7 +33,7 @@ _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
-_LEAST_POINTS = 2_000  # of a piece of work: fewer take no longer than a copy of this process to begin
+_FEW = 2_000  # points: 2 s
 _CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
@@ -87,7 +87,10 @@ def explored(
     space = _with_nodes(space, Evaluator())
     _check_size(space)
     split = _split_axis(space)
-    parts = _parts(space, split)
+    if split is None or (exact and _is_quick(space)):
+        parts = [space]
+    else:
+        parts = [space.restricted(split, value) for value in space.axis(split).values]
     job = _Job(parts, split, random_places(space, checked, seed), seed)
     done = workers.each(_piece, [(job, number) for number in range(len(parts))])
     return _joined(space, split, [done[number] for number in range(len(parts))], seed)
@@ -95,7 +98,7 @@ def explored(
 
 @record
 class _Piece:
-    """Some stops of the axis that the work is split along."""
+    """One stop of the axis that the work is split along, or all together."""
 
     rates: Mapping[str, Rates]
     memory: Mapping[str, Table]
@@ -191,13 +194,10 @@ def _split_axis(space: Space) -> str | None:
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
 
-def _parts(space: Space, split: str | None) -> list[Space]:
-    """Runs of stops of ``split``, of so many points each that what they all ask is little beside them."""
-    if split is None:
-        return [space]
-    stops, points = space.axis(split).values, max(_points(space, name) for name in space.names)
-    size = ceil(len(stops) * _LEAST_POINTS / points)
-    return [space.restricted(split, stops[start : start + size]) for start in range(0, len(stops), size)]
+def _is_quick(space: Space) -> bool:
+    """Say whether all points take no longer than a copy of this process takes to begin, or what parts ask each anew."""
+    few = all(_points(space, name) <= _FEW for name in space.names)
+    return few and not are_others(space) and most_points(space.fixed) == MOST_POINTS
 
 
 def _points(space: Space, name: str) -> int:

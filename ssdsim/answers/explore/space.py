@@ -128,9 +128,9 @@ class Space:
         changed = {axis.name: axis for axis in axes}
         return replace(self, axes=tuple(changed.get(axis.name, axis) for axis in self.axes))
 
-    def restricted(self, name: str, values: Sequence[Any]) -> Space:
-        """Some stops of an axis alone."""
-        return self.with_axes([replace(self.axis(name), values=tuple(values))])
+    def restricted(self, name: str, value: Any) -> Space:
+        """One stop of an axis alone."""
+        return self.with_axes([replace(self.axis(name), values=(value,))])
 
     def points(self, axes: Iterable[str]) -> Iterator[dict[str, Any]]:
         """Values of these axes, the last of them fastest."""
