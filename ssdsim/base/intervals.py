@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.record import record
 
-Draws = NDArray[np.float64]
+Draws = NDArray[np.floating[Any]]
 
 
 def centred_on(rate: Any, draws: ArrayLike) -> Draws:

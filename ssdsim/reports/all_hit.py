@@ -56,14 +56,14 @@ def all_hit(study: Study) -> list[Figure | LeftOut]:
 def _rates(study: Study) -> list[dict[str, float]]:
     """A row a batch that fits: a sequence's hit rate, and how often all hit."""
     rows = []
-    for batch in _BATCHES:
-        try:
-            scenarios = study.rates({**study.base, "b": batch}, draws=0).configuration.scenarios
-        except InputError:
+    found = study.rates([{**study.base, "b": batch} for batch in _BATCHES], draws=False)
+    for batch, rates in zip(_BATCHES, found, strict=True):
+        if isinstance(rates, InputError):
             continue
         row: dict[str, float] = {"b": batch}
-        for name in (each.strategy.name for each in study.caching if each.strategy.name in scenarios):
-            scenario, title = scenarios[name], scenarios[name].strategy.title
+        for name in (each.strategy.name for each in study.caching if each.strategy.name in rates.sides):
+            scenario = rates.sides[name].scenario
+            title = scenario.strategy.title
             together = scenario.estimate.p_all_hit
             row[f"{title}: one hits"] = primary_hit_rate(scenario)
             row[f"{title}: all hit"] = nan if together is None else together

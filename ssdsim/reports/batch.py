@@ -13,7 +13,8 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.reports.cache import mean_kernel
 from ssdsim.reports.figure import Figure, LeftOut, numbered
-from ssdsim.reports.study import Rates, Study
+from ssdsim.reports.rates import Rates
+from ssdsim.reports.study import Study
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
@@ -54,13 +55,13 @@ def _has_the_choice(scenario: Scenario) -> bool:
 def _rates(study: Study) -> tuple[ByBackup, str]:
     """Rates with either fallback by batch; and why no strategy fits above the last."""
     rates: dict[str, dict[int, Rates]] = {backup: {} for backup in _LINES}
-    for batch in _BATCHES:
-        try:
-            both = {backup: study.rates(study.with_backup(backup, b=batch)) for backup in rates}
-        except InputError as error:
-            return rates, str(error)
-        for backup, rate in both.items():
-            rates[backup][batch] = rate
+    of = {backup: study.rates([study.with_backup(backup, b=batch) for batch in _BATCHES]) for backup in _LINES}
+    for at, batch in enumerate(_BATCHES):
+        for backup in _LINES:
+            found = of[backup][at]
+            if isinstance(found, InputError):
+                return {backup: {n: by[n] for n in by if n < batch} for backup, by in rates.items()}, str(found)
+            rates[backup][batch] = found
     return rates, ""
 
 
@@ -68,7 +69,7 @@ def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
     """The rates up to the last batch at which both strategies fit; and why not above it."""
     for batch in rates["jit"]:
         for rate in (rates[backup][batch] for backup in _LINES):
-            if not {name, rival} <= rate.tokens_per_second.keys():
+            if not {name, rival} <= rate.sides.keys():
                 until = {b: {n: each for n, each in of.items() if n < batch} for b, of in rates.items()}
                 return until, rate.no_room or ""
     return rates, ""
@@ -78,7 +79,7 @@ def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, s
     rival = rivals(name, study.names)[0]
     table = _table(rates, name, rival)
     crossing, largest = _crossing(rates, name), max(rates["jit"])
-    b_star = _b_star(rates["jit"][1].configuration.scenarios[name], rates["fast"][1].configuration.scenarios[name])
+    b_star = _b_star(rates["jit"][1].sides[name].scenario, rates["fast"][1].sides[name].scenario)
     plot = _plot(table, name, rival)
     _mark(plot, table, crossing, b_star)
     memory = f" Batches above {largest} do not fit in memory." if bounded else ""
@@ -100,7 +101,7 @@ def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, s
 def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
     rows = []
     for batch in rates["jit"]:
-        estimate = rates["jit"][batch].configuration.scenarios[name].estimate
+        estimate = rates["jit"][batch].sides[name].scenario.estimate
         row: dict[str, Any] = {"b": batch, "P(all hit), jit": estimate.p_all_hit}
         for backup, by_batch in rates.items():
             ratio, low, high = by_batch[batch].ratio(name, rival)
@@ -114,7 +115,7 @@ def _crossing(rates: ByBackup, name: str) -> float:
     shown = list(rates["jit"])
 
     def rate(backup: str, index: int) -> float:
-        return rates[backup][shown[index - 1]].tokens_per_second[name]
+        return rates[backup][shown[index - 1]].sides[name].tokens_per_second
 
     index = crossing_batch_size(lambda i: rate("jit", i), lambda i: rate("fast", i), len(shown))
     return shown[int(index) - 1] if math.isfinite(index) else math.inf

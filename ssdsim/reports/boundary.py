@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,15 +59,10 @@ def _computed(study: Study, rival: str) -> Table | str:
     x, y = _USUAL
     if y not in study.read:
         return f"{title_of(study.subject)} looks nothing up, so a hit rate has no effect"
-    at, rows = setter(study, y), []
-    for batch in _USUAL[x]:
-        for rate in _USUAL[y]:
-            try:
-                ratio = study.rates({**at(rate), x: batch}, draws=0).ratio(study.subject, rival)[0]
-            except InputError:
-                ratio = np.nan
-            rows.append({x: batch, y: rate, "ratio": ratio})
-    table = pd.DataFrame(rows)
+    at, places = setter(study, y), list(product(_USUAL[x], _USUAL[y]))
+    found = study.rates([{**at(rate), x: batch} for batch, rate in places], draws=False)
+    ratios = [np.nan if isinstance(each, InputError) else each.ratio(study.subject, rival)[0] for each in found]
+    table = pd.DataFrame({x: [b for b, _ in places], y: [rate for _, rate in places], "ratio": ratios})
     return (x, y, table) if table["ratio"].notna().any() else "no point is possible"
 
 

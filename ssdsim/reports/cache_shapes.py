@@ -54,15 +54,14 @@ def cache_shapes(study: Study) -> list[Figure | LeftOut]:
 
 def _rows(study: Study, temperatures: list[float]) -> list[dict[str, Any]]:
     rows = []
-    for temperature in sorted(temperatures):
-        for policy in POLICIES:
-            try:
-                rates = study.rates({**study.base, "temperature": temperature, "fan_out_policy": policy}, draws=0)
-                over = rates.ratio(study.subject, baseline(study))[0]
-                hits = rates.configuration.scenarios[study.subject].estimate.p_hit
-            except (InputError, KeyError):
-                continue  # geometric needs a power law; a strategy may have no room
-            rows.append({"temperature": temperature, "policy": policy, "hit rate": hits, "speedup": over})
+    shapes = [{"temperature": each, "fan_out_policy": policy} for each in sorted(temperatures) for policy in POLICIES]
+    found = study.rates([{**study.base, **shape} for shape in shapes], draws=False)
+    for shape, rates in zip(shapes, found, strict=True):
+        if isinstance(rates, InputError) or study.subject not in rates.sides:
+            continue  # geometric needs a power law; a strategy may have no room
+        over, hits = rates.ratio(study.subject, baseline(study))[0], rates.sides[study.subject].scenario.estimate.p_hit
+        temperature, policy = shape.values()
+        rows.append({"temperature": temperature, "policy": policy, "hit rate": hits, "speedup": over})
     return rows
 
 

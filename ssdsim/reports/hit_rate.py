@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,6 @@ from ssdsim.reports.cache import primary_hit_rate
 from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, curve, new_plot
-from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import members
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.speculation.hit_models import POLICIES
@@ -49,24 +49,16 @@ def hit_rate(study: Study) -> list[Figure | LeftOut]:
 
 
 def _table(study: Study, name: str) -> pd.DataFrame:
-    rows = []
-    for fan_out in _FAN_OUTS:
-        row: dict[str, float] = {"F": fan_out}
-        for policy in POLICIES:
-            try:
-                row[policy] = _rate(study, name, fan_out, policy)
-            except InputError:
-                continue  # geometric needs a power law
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def _rate(study: Study, name: str, fan_out: int, policy: str) -> float:
     no_part = {option for group in _PRICES for option in members(group)}.union(_VARIED)
-    shape = {option: value for option, value in study.configurable(study.base).items() if option not in no_part}
-    shape |= {"t_sd": 1.0, "backup": "jit", "f": fan_out, "fan_out_policy": policy}
-    made = configure(strategies=(name,), **shape)
-    return primary_hit_rate(made.scenarios[name])
+    shape = {option: value for option, value in study.base.items() if option not in no_part}
+    shape |= {"strategies": (name,), "t_sd": 1.0, "backup": "jit"}
+    cases = list(product(_FAN_OUTS, POLICIES))
+    found = study.rates([{**shape, "f": each, "fan_out_policy": policy} for each, policy in cases], draws=False)
+    rows: dict[int, dict[str, float]] = {fan_out: {"F": fan_out} for fan_out in _FAN_OUTS}
+    for (fan_out, policy), rates in zip(cases, found, strict=True):
+        if not isinstance(rates, InputError):  # geometric needs a power law
+            rows[fan_out][policy] = primary_hit_rate(rates.sides[name].scenario)
+    return pd.DataFrame(rows.values())
 
 
 def _figure(study: Study, number: int, table: pd.DataFrame, group: Sequence[Scenario], several: bool) -> Figure:

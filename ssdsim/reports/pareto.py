@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
         return [LeftOut("Pareto", "no point of the grid is possible")]
     on_frontier = _frontier(points)
     frontier = points[on_frontier].sort_values("per user")
-    frontier = frontier.join(pd.DataFrame([_bounds(study, row) for _, row in frontier.iterrows()], frontier.index))
+    frontier = frontier.join(_bounds(study, frontier))
     unit = study.rate_unit
     plot = _plot(points[~on_frontier], frontier, unit)
     chosen = [name for name in points.columns if name in members(Group.CHOICE)]
@@ -100,15 +100,14 @@ def _from_results(study: Study) -> pd.DataFrame | None:
 
 def _computed(study: Study) -> pd.DataFrame:
     """Batches and lookaheads around the base point."""
-    rows = []
-    for batch, lookahead in itertools.product(_BATCHES, _LOOKAHEADS):
-        try:
-            rates = study.rates({**study.base, "b": batch, "k": lookahead}, draws=0)
-        except InputError:
+    rows, choices = [], list(itertools.product(_BATCHES, _LOOKAHEADS))
+    found = study.rates([{**study.base, "b": batch, "k": lookahead} for batch, lookahead in choices], draws=False)
+    for (batch, lookahead), rates in zip(choices, found, strict=True):
+        if isinstance(rates, InputError):
             continue  # does not fit in memory, or has not so many rates by position
         row: dict[str, Any] = {"b": batch, "k": lookahead}
-        for name, scenario in rates.configuration.scenarios.items():
-            row |= {f"{name}_tokens_per_second": rates.tokens_per_second[name], f"{name}_gpus": scenario.gpus}
+        for name, side in rates.sides.items():
+            row |= {f"{name}_tokens_per_second": side.tokens_per_second, f"{name}_gpus": side.scenario.gpus}
         rows.append(row)
     columns = [f"{name}_{what}" for name in study.names for what in ("tokens_per_second", "gpus")]
     return pd.DataFrame(rows, columns=["b", "k", *columns])
@@ -121,14 +120,19 @@ def _frontier(points: pd.DataFrame) -> pd.Series:
     return (ordered["per gpu"] > best_before).reindex(points.index)
 
 
-def _bounds(study: Study, row: pd.Series) -> Mapping[str, float]:
-    """Relative 95 % bounds of a frontier point's tokens/s."""
-    options = {name: _plain(row[name]) for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])}
-    try:
-        low, high = study.rates(study.alone(row["strategy"], **options)).interval(row["strategy"])
-    except InputError:
-        return {"low / mean": np.nan, "high / mean": np.nan}
-    return {"low / mean": low / row["rate"], "high / mean": high / row["rate"]}
+def _bounds(study: Study, frontier: pd.DataFrame) -> pd.DataFrame:
+    """Relative 95 % bounds of tokens/s."""
+    choices = [name for name in frontier.columns if name in members(Group.CHOICE)]
+    options = [
+        study.alone(row["strategy"], **{name: _plain(row[name]) for name in choices if pd.notna(row[name])})
+        for _, row in frontier.iterrows()
+    ]
+    ends = [
+        (np.nan, np.nan) if isinstance(rates, InputError) else rates.interval(name)
+        for name, rates in zip(frontier["strategy"], study.rates(options), strict=True)
+    ]
+    table = pd.DataFrame(ends, frontier.index, ["low / mean", "high / mean"], dtype=float)
+    return table.div(frontier["rate"], axis="index")
 
 
 def _plain(value: Any) -> Any:

@@ -54,12 +54,13 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
     if axis not in study.read:
         present = enumerated([title_of(name) for name in study.configuration.scenarios])
         raise InputError(f"{spelled(axis)} has no effect on {present}")
-    configure_at = setter(study, axis)
     base = study.configuration.settings.get(axis)
     values = [*_ALONG[axis]]
     if isinstance(base, int | float):
         values = sorted({*values, base})
-    study.rates(configure_at(values[0]), draws=0)
+    (first,) = study.rates([setter(study, axis)(values[0])], draws=False)
+    if isinstance(first, InputError):
+        raise first
     return values
 
 
@@ -108,14 +109,11 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
 
 def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio]) -> pd.DataFrame:
     """A row a value: each ratio with its bounds, and why the value, or one of the strategies, is not possible there."""
-    at = setter(study, axis)
     rows = []
-    for value in values:
+    for value, rates in zip(values, study.rates(map(setter(study, axis), values)), strict=True):
         row: dict[str, Any] = {axis: value if isinstance(value, int | float | str) else str(value)}
-        try:
-            rates = study.rates(at(value))
-        except InputError as error:
-            rows.append({**row, "not possible": str(error)})
+        if isinstance(rates, InputError):
+            rows.append({**row, "not possible": str(rates)})
             continue
         for each in drawn:
             ratio, low, high = rates.ratio(each.above, each.below)

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from math import nan
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.contest import contest
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.intervals import Interval
+from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.reports.rates import Rates, rates_at
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
 from ssdsim.scenario import many
-from ssdsim.scenario.configuration import Configuration, configure, configured
+from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.options import ALL, DEFAULTS, members
-from ssdsim.scenario.points import Steps
+from ssdsim.scenario.points import Points, Steps
 from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
-
-
-@record
-class Rates:
-    """Tokens/s of each strategy with room at one point, and under draws of what is not known (None without them)."""
-
-    configuration: Configuration
-    tokens_per_second: Mapping[str, float]
-    draws: Mapping[str, many.Drawn] | None
-
-    def ratio(self, above: str, below: str) -> tuple[float, float, float]:
-        """``above / below`` with its 95 % interval; errors that both share cancel.
-
-        nan where one of the two has no room; nan bounds without draws.
-        """
-        if not {above, below} <= self.tokens_per_second.keys():
-            return nan, nan, nan
-        versus = contest(above, [below], self.tokens_per_second, self.draws).over[below]
-        return versus.ratio, *_bounds(versus.interval)
-
-    def interval(self, name: str) -> tuple[float, float]:
-        """95 % interval of a strategy's tokens/s; nan without draws."""
-        return _bounds(None if self.draws is None else Interval.of(self.draws[name].joint))
-
-    @property
-    def no_room(self) -> str | None:
-        """The reason why one of the strategies does not fit here."""
-        refused = self.configuration.no_room
-        return refused.get(self.configuration.subject) or next(iter(refused.values()), None)
 
 
 @record
@@ -117,23 +87,13 @@ class Study:
     def rate_unit(self) -> str:
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
-    def rates(self, options: Mapping[str, Any], draws: int = DRAWS) -> Rates:
-        """The closed forms at ``options``, which are those of a sweep: beside a hit rate, F is the draft's work only.
+    def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[Rates | InputError]:
+        """The closed forms at some options each, or why these are not possible; with draws of what is not known.
 
-        Raises
-        ------
-        InputError : the options are not possible together, or no strategy fits in memory.
+        Options are those of a sweep: beside a hit rate, F is the draft's work only.
         """
-        configuration = configured(self.configurable(options), self._steps)
-        scenarios = configuration.scenarios
-        rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
-        if not draws or configuration.is_sure:
-            return Rates(configuration, rates, None)
-        if draws not in self._errors:
-            errors = TimingErrors(draws, self.seed)
-            self._errors[draws] = errors, many.Rates(errors)
-        drawn = {name: many.Drawn.of(each, *self._errors[draws]) for name, each in scenarios.items()}
-        return Rates(configuration, rates, drawn)
+        points = Points([self.configurable(options) for options in several], self._steps)
+        return rates_at(points, self._drawn if draws else None)
 
     @cached_property
     def _steps(self) -> Steps:
@@ -141,9 +101,9 @@ class Study:
         return Steps()
 
     @cached_property
-    def _errors(self) -> dict[int, tuple[TimingErrors, many.Rates]]:
-        """The errors by their number of draws: the same for all figures."""
-        return {}
+    def _drawn(self) -> many.Rates:
+        """Rates under draws of what is not known, the same for all figures."""
+        return many.Rates(TimingErrors(DRAWS, self.seed))
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
@@ -211,10 +171,6 @@ class Study:
         if auto and "backup" in shown:
             parts.append(f"the better backup ({self.configuration.settings['backup']} at the base values)")
         return ", ".join(parts)
-
-
-def _bounds(interval: Interval | None) -> tuple[float, float]:
-    return (nan, nan) if interval is None else (interval.low, interval.high)
 
 
 def _short(value: Any) -> str:

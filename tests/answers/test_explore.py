@@ -144,6 +144,16 @@ def test_a_point_without_room_says_why() -> None:
     assert found.memory["ssd"].at(at)["share"] > 1.0
 
 
+def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
+    options: dict[str, Any] = {"subject": "sd", "b": [8, 16], "k": [12], "context": [8192]}
+    with_all, with_ar = explored(exact=True, **options, f=4096), explored(exact=True, **options, strategies="ar,sd")
+    assert np.isnan(with_all.rates["ssd"].table.column("log_rate")).all()
+    assert with_all.given.sets[0] == ("ar", "ssd")
+    best, of_ar = with_all.given.table.column("best:0"), with_ar.given.table.column("best:0")
+    assert best.reshape(-1) == pytest.approx(of_ar.reshape(-1))
+    assert (with_all.given.cases[..., 0] >= 0).all()
+
+
 def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
     errors = {each.what: each for each in interpolation_errors(small)}
     assert errors["tokens/s of SSD"].worst < 0.005

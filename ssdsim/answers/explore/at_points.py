@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.record import record
 from ssdsim.scenario.given import Asked
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.points import Scenarios
 from ssdsim.scenario.scenario import Scenario
+
+Float = TypeVar("Float", bound=np.floating[Any])
 
 
 @record
@@ -68,9 +69,10 @@ class AtPoints:
             return None
         return self.together(self.possible)
 
-    def spread(self, values: Any) -> Floats:
+    def spread(self, values: NDArray[Float]) -> NDArray[Float]:
         """Values of those possible (the first axis) over all points; NaN elsewhere."""
-        values = np.asarray(values, dtype=float)
-        found = np.full((len(self), *values.shape[1:]), np.nan)
+        if len(self.possible) == len(self):
+            return values
+        found = np.full((len(self), *values.shape[1:]), np.nan, dtype=values.dtype)
         found[self.possible] = values
         return found

@@ -23,7 +23,7 @@ from ssdsim.answers.explore.space import Space
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
-from ssdsim.base.intervals import quantiles
+from ssdsim.base.intervals import Draws, quantiles
 from ssdsim.base.record import record
 from ssdsim.scenario.scenario import Scenario
 
@@ -240,7 +240,7 @@ class _Cases:
             (found[chunk],) = quantiles(own.joint[at[chunk]] / fastest, 1.0 - DECIDED)
         return found
 
-    def _joint(self, name: str) -> Floats:
+    def _joint(self, name: str) -> Draws:
         joint = self._sides[name].joint
         assert joint is not None  # errors are of all or of none
         return joint

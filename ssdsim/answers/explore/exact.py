@@ -13,7 +13,7 @@ from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.sides import Errors
 from ssdsim.answers.explore.space import Space, anywhere
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.intervals import bounds_95
+from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
 from ssdsim.scenario.many import estimate
 
@@ -51,7 +51,7 @@ class Exact:
     def of(cls, space: Space, places: Sequence[Place], evaluator: Evaluator, errors: Errors | None) -> Exact:
         """All rates being given."""
         rates: dict[str, Floats] = {}
-        joint: dict[str, Floats] = {}
+        joint: dict[str, Draws] = {}
         for name in (space.subject, *space.rivals):
             at = AtPoints.of(name, [space.alone(name, place) for place in places], evaluator)
             rows = at.side_by_side

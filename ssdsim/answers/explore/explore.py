@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -32,7 +33,9 @@ _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
 _OTHERS_END_NODES = 3
 _PLACES = 34
+_FEW = 2_000  # points: 2 s
 _CASES = 60  # at which the curvature is looked at
+_CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
 @record
@@ -84,15 +87,18 @@ def explored(
     space = _with_nodes(space, Evaluator())
     _check_size(space)
     split = _split_axis(space)
-    stops = space.axis(split).values if split else (None,)
-    job = _Job(space, split, random_places(space, checked, seed), seed)
-    done = workers.each(_piece, [(job, number) for number in range(len(stops))])
-    return _joined(space, split, [done[number] for number in range(len(stops))], seed)
+    if split is None or (exact and _is_quick(space)):
+        parts = [space]
+    else:
+        parts = [space.restricted(split, value) for value in space.axis(split).values]
+    job = _Job(parts, split, random_places(space, checked, seed), seed)
+    done = workers.each(_piece, [(job, number) for number in range(len(parts))])
+    return _joined(space, split, [done[number] for number in range(len(parts))], seed)
 
 
 @record
 class _Piece:
-    """One stop of the axis that the work is split along."""
+    """One stop of the axis that the work is split along, or all together."""
 
     rates: Mapping[str, Rates]
     memory: Mapping[str, Table]
@@ -102,18 +108,16 @@ class _Piece:
 
 
 class _Job:
-    """Job that pieces share: the space, random places in it, and what was learnt of it."""
+    """Job that pieces share: the parts of the space, random places in it, and what was learnt of it."""
 
-    def __init__(self, space: Space, split: str | None, places: Sequence[Place], seed: int) -> None:
-        self.space, self.split, self.places = space, split, places
+    def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
+        self.parts, self.split, self.places = parts, split, places
         self.evaluator, self._errors = Evaluator(), Errors(DRAWS, seed)
 
     def piece(self, number: int) -> _Piece:
-        space, places = self.space, self.places
+        space, places = self.parts[number], self.places
         if self.split is not None:
-            stop = space.axis(self.split).values[number]
-            space = space.restricted(self.split, stop)
-            places = [place for place in places if place[self.split] == stop]
+            places = [place for place in places if place[self.split] in space.axis(self.split).values]
         at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self.evaluator) for name in space.names}
         found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
         held = {name: each for name in space.names if (each := memory(space, name)) is not None}
@@ -190,6 +194,17 @@ def _split_axis(space: Space) -> str | None:
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
 
+def _is_quick(space: Space) -> bool:
+    """Say whether parts are not worth it: each asks anew who is compared and where, a fifth of the work in all."""
+    few = all(_points(space, name) <= _FEW for name in space.names)
+    return few and not are_others(space) and most_points(space.fixed) == MOST_POINTS
+
+
+def _points(space: Space, name: str) -> int:
+    """Points of a strategy."""
+    return prod(len(space.axis(each).values) for each in space.read[name])
+
+
 def most_points(options: Mapping[str, Any]) -> int:
     """So many points of a strategy a page can hold."""
     return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
@@ -214,8 +229,7 @@ def limits(space: Space) -> list[str]:
 def _check_size(space: Space) -> None:
     most = most_points({**space.fixed, **space.start})
     for name in space.names:
-        points = int(np.prod([len(space.axis(each).values) for each in space.read[name]], dtype=float))
-        if points > most:
+        if (points := _points(space, name)) > most:
             pair = " with --pair" if most < MOST_POINTS else ""
             raise InputError(f"the page would hold {points:,} points of {name}, at most {most:,}{pair}: give fewer")
 
@@ -234,15 +248,16 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
 
 def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
     rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
+    cases = _CASES_OF_OTHERS if are_others(space) else _CASES
     places = _places(axis)
     readers = [name for name in space.names if axis.name in space.read[name]]
     points = []
-    for _ in range(_CASES):
+    for _ in range(cases):
         at = {each.name: anywhere(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
         points += [space.alone(name, {**at, axis.name: place}) for place in places]
     found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
-    curves = found.reshape(_CASES, len(places))
+    curves = found.reshape(cases, len(places))
     curves = curves[np.isfinite(curves).all(axis=1)]
     nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
     return replace(axis, values=_with(axis.start, nodes))

@@ -26,6 +26,7 @@ from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.given import GridPart
 from ssdsim.scenario.options import ALL, DEFAULTS, check_names
+from ssdsim.scenario.points import Steps
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
@@ -187,7 +188,10 @@ def _asked(space: Space) -> Space:
     names = tuple(name for name in strategies.ALL.names if name in asked)
     if len(names) < 2:
         raise InputError(f"the page compares strategies: --strategies names only {names[0]}")
-    options = {name: frozenset[str]().union(*(_read_at(name, space, at) for at in _corners(space))) for name in names}
+    steps = Steps()
+    options = {
+        name: frozenset[str]().union(*(_read_at(name, space, at, steps) for at in _corners(space))) for name in names
+    }
     read = {
         name: tuple(axis.name for axis in space.axes if Group.HARDWARE in ALL[axis.name].groups or axis.name in known)
         for name, known in options.items()
@@ -215,10 +219,10 @@ def _corners(space: Space) -> Iterator[dict[str, Any]]:
         yield from ({axis.name: end} for end in ends)
 
 
-def _read_at(name: str, space: Space, at: Mapping[str, Any]) -> frozenset[str]:
+def _read_at(name: str, space: Space, at: Mapping[str, Any], steps: Steps) -> frozenset[str]:
     """Options that a strategy reads there; none where it has no room."""
     with suppress(InputError):
-        asked = Asked.of(space.alone(name, at))
+        asked = Asked.of(space.alone(name, at), steps)
         return frozenset[str]().union(*(scenario.reads or () for scenario in asked.scenarios(name)))
     return frozenset()
 

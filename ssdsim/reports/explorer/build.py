@@ -22,7 +22,7 @@ from ssdsim.reports.explorer.page import html
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.typed_options import Axes
 
-RANDOM_PLACES = 2000  # at which interpolation is held against exact answers
+RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 
 
 @record
