@@ -93,13 +93,17 @@ class Workers(OptionRecord):
         run: Callable[..., tuple[int, T]],
         work: Sequence[tuple[Any, ...]],
         done: Callable[[int, T], None] | None = None,
+        *,
+        room: int | None = None,
     ) -> Mapping[int, T]:
         """The result of ``run`` for each piece of work, beside its number; ``done`` hears of each as it comes.
 
-        Copies of this process help on cores that have been idle since this record was made.
+        Copies of this process help on cores that have been idle since this record was made, as far as memory has
+        ``room`` for so many pieces at once.
         """
         results: dict[int, T] = {}
-        for number, result in self.as_they_come(run, work, self._idle.free()):
+        idle = self._idle.free() if room is None else min(self._idle.free(), room - 1)
+        for number, result in self.as_they_come(run, work, idle):
             results[number] = result
             if done is not None:
                 done(number, result)

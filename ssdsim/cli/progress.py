@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
+from ssdsim.base.progress import Progress
+
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress as RichBar
+    from rich.progress import TaskID
 
 _BAR_AFTER_S = 2.0  # what is over sooner needs none
 
 
 @contextmanager
-def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Callable[[float, int], None]]:
+def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Progress]:
     """A function of (done, total) that shows it on stderr: ``sweep 40/100 points``, and how long it still takes.
 
     A terminal shows that there is work, and for how long, where nobody calls it. A pipe or a file gets nothing. An
@@ -42,7 +45,7 @@ class _Bar:
     def __init__(self, verb: str, what: str) -> None:
         self._verb, self._what = verb, what
         self._far: tuple[float, int] | None = None
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._shown: tuple[RichBar, TaskID] | None = None
         self._ended, self._lock = False, Lock()
         self._timer = Timer(_BAR_AFTER_S, self._begin)
         self._timer.daemon = True
@@ -61,7 +64,8 @@ class _Bar:
                 self._shown[0].stop()
 
     def _begin(self) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichBar
 
         from ssdsim.cli.console import console  # here: most answers are there before there is a bar to draw
 
@@ -70,7 +74,7 @@ class _Bar:
                 return
             columns = (TextColumn(self._verb), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
             how: dict[str, Any] = {"console": console(stderr=True), "transient": True, "redirect_stdout": False}
-            bar = Progress(*columns, TimeRemainingColumn(), **how)
+            bar = RichBar(*columns, TimeRemainingColumn(), **how)
             self._shown = bar, bar.add_task(self._verb, total=None, far="")
             self._update()
             bar.start()

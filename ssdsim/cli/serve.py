@@ -110,9 +110,9 @@ def _say_cost(needs: Needs, output: Path | None) -> None:
     """Say before long work what it is, and how it is stopped."""
     if needs.core_s < _LONG_S:
         return
-    load, memory = needs.load, f"{needs.memory_bytes / 1e9:.1f} GB"
-    what = f"{needs.runs} runs of {load.requests:,} requests and {int(load.output_tokens.sum()):,} tokens"
-    takes = f"about {told(needs.core_s)} of one core at the pace of the first ones, and {memory}"
+    what = f"{needs.runs} runs of {needs.requests:,} requests and {needs.tokens:,} tokens"
+    pace = f"about {told(needs.core_s)} of one core at the pace of the first ones"
+    takes = f"{pace}, and {needs.memory_bytes / 1e9:.1f} GB"
     click.echo(f"serve: {what}, {takes}; Ctrl-C ends it, {kept_in(output, 'run')}", err=True)
 
 

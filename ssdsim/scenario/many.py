@@ -22,7 +22,7 @@ from ssdsim.rounds.round import Round, Seconds
 from ssdsim.scenario.price import Priced
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.token_errors import Cases, Changes, KnownTokens, Moves, drawn
-from ssdsim.scenario.token_ranges import ENDS, LOOKS, looks
+from ssdsim.scenario.token_ranges import ENDS, LOOKS
 
 _KEPT = 2048  # prices whose drawn steps are kept
 
@@ -192,7 +192,8 @@ class Rates:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
         if not rows.strategy.ragged:
             return seconds
-        over, expected = _seconds_over(rows, [looks(each.open, self._errors) for each in rows.known]), _seconds(rows)
+        at_looks = [each.at_looks(self._errors).changes for each in rows.known]
+        over, expected = _seconds_over(rows, at_looks), _seconds(rows)
         look_of = ENDS + np.arange(self._errors.draws) % LOOKS
 
         def times(name: str) -> Array:

@@ -24,7 +24,7 @@ def begun(*arguments: Any, **options: Any) -> None:
 @pytest.mark.long
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was a constant a token, ten times too much at a full batch."""
-    monkeypatch.setattr("ssdsim.answers.serving.serve.runs", begun)
+    monkeypatch.setattr("ssdsim.answers.workers.Workers.each", begun)
     monkeypatch.setattr("ssdsim.answers.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*HOURS).stderr.splitlines()
     assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, about ")

@@ -222,7 +222,7 @@ def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(
     """They were left out."""
     monkeypatch.setattr(of_needs, "_LONG", 0)
     monkeypatch.setattr(of_needs, "_FIRST", 10)
-    monkeypatch.setattr("ssdsim.answers.serving.serve.runs", lambda *arguments: {})
+    monkeypatch.setattr("ssdsim.answers.workers.Workers.each", lambda *arguments, **room: {})
     heard: list[Needs] = []
     load, batching = Load(rate=[1.0, 2.0], requests=40), Batching(k_table=table)
     served(load, batching=batching, hears_needs=heard.append, **{**SMALL, "strategies": "ar,sd", "k": 5})

@@ -13,6 +13,8 @@ from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.measuring import How, run
 from ssdsim.answers.serving.needs import needs
 from ssdsim.answers.serving.serve import serve
+from ssdsim.answers.workers import Workers
+from ssdsim.base import free_memory
 from ssdsim.base.errors import InputError
 from ssdsim.runs.serving_folder import opened_for_serving
 from tests.serving.sample_runs import SMALL, policies_of, requests
@@ -28,7 +30,7 @@ def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
     load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
     policies = policies_of(load, how.batching, **SMALL, strategies="ar,sd").by_name
-    said = needs({name: (policy, 3) for name, policy in policies.items()}, load, how)
+    said = needs({name: (policy, 3) for name, policy in policies.items()}, [load], how)
     assert said is not None
     assert said.runs == 6
     assert said.core_s > 0.0
@@ -37,10 +39,67 @@ def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
     assert rounds == pytest.approx(most, rel=0.3)
 
 
+@pytest.mark.usefixtures("short_is_long")
+def test_needs_are_those_of_the_slowest_load_whichever_comes_first() -> None:
+    """They were those of the first one, and fewer that run together take more rounds."""
+    how, loads = How(Batching()), [requests(1000, rate=rate, outputs="60") for rate in (16.0, 1.0)]
+    policies = policies_of(loads[0], how.batching, **SMALL, strategies="sd").by_name
+    asked = {name: (policy, 2) for name, policy in policies.items()}
+    slowest, both = needs(asked, loads[1:], how), needs(asked, loads, how)
+    assert slowest is not None
+    assert both is not None
+    assert both.memory_bytes == slowest.memory_bytes
+
+
+@pytest.mark.usefixtures("short_is_long")
+def test_runs_that_grow_to_a_precision_need_what_they_grow_to() -> None:
+    """A run of 400 requests was said to need so much, and became one of thousands."""
+    load = requests(400, rate=4.0, outputs="60")
+    policies = policies_of(load, Batching(), **SMALL, strategies="sd").by_name
+    asked = {name: (policy, 1) for name, policy in policies.items()}
+    rough, precise = (needs(asked, [load], How(Batching(), precision=precision)) for precision in (None, 0.002))
+    assert rough is not None
+    assert precise is not None
+    assert rough.requests == 400
+    assert precise.requests > 4000
+    assert precise.memory_bytes > 10 * rough.memory_bytes
+
+
+@pytest.mark.usefixtures("short_is_long")
+def test_no_more_run_beside_each_other_than_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the process came for idle cores, and nobody counted their memory."""
+    rooms: list[int | None] = []
+    monkeypatch.setattr(Workers, "each", lambda self, *work, room: rooms.append(room) or {})
+    monkeypatch.setattr(of_serve, "free_memory_bytes", lambda: 2_500_000)
+    serve(rate=4.0, requests=400, strategies="ar,sd", **SMALL)
+    (room,) = rooms
+    assert room is not None
+    assert 0 < room < 50
+
+
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux")
+def test_a_cgroup_that_allows_less_than_the_machine_has_is_what_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container was taken to have the memory of its machine."""
+    group = tmp_path / "all" / "of" / "mine"
+    group.mkdir(parents=True)
+    monkeypatch.setattr(free_memory, "_CGROUPS", tmp_path / "all")
+    monkeypatch.setattr(free_memory, "_CGROUP", tmp_path / "cgroup")
+    (tmp_path / "cgroup").write_text("1:cpu:/else\n0::/of/mine\n")
+    (group / "memory.max").write_text("max\n")
+    machine = free_memory.free_memory_bytes()
+    (group.parent / "memory.max").write_text("1000000\n")
+    (group.parent / "memory.current").write_text("900000\n")
+    (group.parent / "memory.stat").write_text("anon 600000\ninactive_file 300000\n")
+    assert machine > 10**6
+    assert free_memory.free_memory_bytes() == 400_000
+
+
 def test_short_runs_are_not_measured_before() -> None:
     load, how = requests(1000, rate=4.0, outputs="60"), How(Batching())
     policies = policies_of(load, how.batching, **SMALL).by_name
-    assert needs({name: (policy, 1) for name, policy in policies.items()}, load, how) is None
+    assert needs({name: (policy, 1) for name, policy in policies.items()}, [load], how) is None
 
 
 @pytest.mark.usefixtures("short_is_long")
@@ -60,7 +119,11 @@ def test_runs_that_were_kept_need_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     with opened_for_serving(tmp_path) as folder:
         serve(**given, folder=folder)
         monkeypatch.setattr(of_serve, "free_memory_bytes", lambda: 10_000)
+        read: list[str] = []
+        part = folder.part
+        monkeypatch.setattr(folder, "part", lambda name: read.append(name) or part(name))
         serve(**given, folder=folder)
+        assert len(read) == 1  # it was twice, once for its needs
         with pytest.raises(InputError, match="are free: give fewer"):
             serve(**given, folder=folder, seed=1)
 

@@ -70,29 +70,39 @@ def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics
     while True:
         made = run(policy, workload, how, tell_share)
         metrics = measure(made, how.slo)
-        more = 1.0 if how.precision is None or metrics.saturated else _more(metrics, how.precision)
+        more = needed_for_precision(metrics, how)
         if more <= 1.0 or workload.requests >= MOST_FOR_PRECISION:
             return made, metrics
-        workload = workload.of(min(MOST_FOR_PRECISION, round(more * workload.requests)))
+        longer = float(np.clip(more, *_LONGER)) * workload.requests
+        workload = workload.of(min(MOST_FOR_PRECISION, round(longer)))
 
 
-def _more(metrics: Metrics, precision: float) -> float:
+def needed_for_precision(metrics: Metrics, how: How) -> float:
     """Factor of more requests that is likely to give the mean time per token (to the first one, of answers of one
-    token) an interval of so small a share of it; 1 where it is as small.
+    token) an interval of so small a share of it; 1 where it is as small, infinite where nobody knows yet.
     """
+    if how.precision is None or metrics.saturated:
+        return 1.0
     latency = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
     if latency is None:
         return 1.0
     width = (latency.mean.high - latency.mean.low) / 2.0 / latency.mean.value
-    if width <= precision:
-        return 1.0
-    return float(np.clip(1.1 * (width / precision) ** 2, *_LONGER)) if np.isfinite(width) else _LONGER[1]
+    if not np.isfinite(width):
+        return np.inf
+    return float(1.1 * (width / how.precision) ** 2) if width > how.precision else 1.0
 
 
 def runs(
-    policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept | None, workers: Workers
+    policies: Mapping[str, Policy],
+    loads: Sequence[Workload],
+    how: How,
+    kept: Kept | None,
+    workers: Workers,
+    room: Callable[[Sequence[tuple[int, str]]], int | None],
 ) -> Mapping[tuple[int, str], Metrics]:
-    """Measure each policy at each load; what was kept is not run again."""
+    """Measure each policy at each load; what was kept is not run again. ``room`` says of how many of the others memory
+    holds at once.
+    """
     every = [(at, name) for at in range(len(loads)) for name in policies]
     keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if kept is not None else {}
 
@@ -100,7 +110,7 @@ def runs(
         at, name = each
         return policies[name], number, loads[at], how, kept is not None
 
-    return _each_once(every, keys, Metrics, _one, work, kept, workers)
+    return _each_once(every, keys, Metrics, _one, work, kept, workers, room)
 
 
 def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept) -> pa.Table | None:
@@ -161,6 +171,7 @@ def _each_once(
     work: Callable[[K, int], tuple[Any, ...]],
     kept: Kept | None,
     workers: Workers,
+    room: Callable[[Sequence[K]], int | None] = lambda left: None,
 ) -> dict[K, T]:
     """Read what was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
     results: dict[K, T] = {}
@@ -174,5 +185,5 @@ def _each_once(
         if kept is not None:
             kept.keep(keys[left[number]], *result)
 
-    workers.each(run, [work(each, number) for number, each in enumerate(left)], done)
+    workers.each(run, [work(each, number) for number, each in enumerate(left)], done, room=room(left))
     return results

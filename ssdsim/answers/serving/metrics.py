@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.serving.journal import Run
 from ssdsim.answers.serving.slo import Slo
-from ssdsim.answers.serving.summary import Summary, mean, summary, warm_up, weighted_percentile
+from ssdsim.answers.serving.summary import Summary, mean, summary, warm_up, weighted_percentiles
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured
 from ssdsim.base.record import record
@@ -108,8 +108,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
     decoding, round_s = run.decoding, run.round_s
     after = run.columns[0] >= start_s
     busy = after & (decoding > 0)
-    weights = decoding[busy]
-    itl = {q: 1e3 * weighted_percentile(run.gap_s[busy], weights, q) for q in (50, 90, 99)} if busy.any() else None
+    itl = weighted_percentiles(1e3 * run.gap_s[busy], decoding[busy], (50, 90, 99)) if busy.any() else None
     gpu_hours = run.gpus / 3600.0
     return Metrics(
         offered=workload.requests,

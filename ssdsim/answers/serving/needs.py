@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from time import process_time
 
-from ssdsim.answers.serving.measuring import How, run
+from ssdsim.answers.serving.measuring import MOST_FOR_PRECISION, How, needed_for_precision, run
 from ssdsim.answers.serving.metrics import measure
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
@@ -19,29 +20,39 @@ REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
 
 @record
 class Needs:
-    """``runs`` of ``load`` take about ``core_s`` of this machine's cores in all, and each up to ``memory_bytes``."""
+    """``runs`` of up to ``requests``, and so many ``tokens``, take about ``core_s`` of this machine's cores in all, and
+    each up to ``memory_bytes``.
+    """
 
     runs: int
-    load: Workload
+    requests: int
+    tokens: int
     core_s: float
     memory_bytes: float
 
 
-def needs(policies: Mapping[str, tuple[Policy, int]], load: Workload, how: How) -> Needs | None:
-    """Needs of policies, with the number of their runs, at a load, by the pace of its first requests; None of short
-    ones.
+def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload], how: How) -> Needs | None:
+    """Needs of policies, with the number of their runs, at loads, by the pace of the first requests of the slowest and
+    of the fastest one: rounds are the more, the fewer decode together. None of short ones.
     """
-    runs, tokens = sum(times for _, times in policies.values()), int(load.output_tokens.sum())
-    first = load.first(max(_FIRST * how.fleet.replicas, 2 * (load.concurrency or 0)))
-    if runs * tokens < _LONG or 2 * first.requests > load.requests:
+    slowest, fastest = (end(loads, key=lambda load: load.rate) for end in (min, max))
+    runs, tokens = sum(times for _, times in policies.values()), int(slowest.output_tokens.sum())
+    longest = slowest.requests if how.precision is None else max(slowest.requests, MOST_FOR_PRECISION)
+    count = max(_FIRST * how.fleet.replicas, 2 * (slowest.concurrency or 0))
+    if runs * tokens * (longest / slowest.requests) < _LONG or 2 * count > longest:
         return None
-    times = tokens / float(first.output_tokens.sum())
-    core_s, rounds = 0.0, 0
-    for policy, runs_each in policies.values():
+    ends = [slowest] if slowest is fastest else [slowest, fastest]
+    core_s, memory_bytes, most = 0.0, 0.0, 0.0
+    for (policy, runs_each), load in product(policies.values(), ends):
+        first = load.first(count)
         run(policy, first, how)  # works out its prices, which no later run does again
         start_s = process_time()
         made = run(policy, first, how)
-        measure(made, how.slo)
-        core_s += times * runs_each * (process_time() - start_s)
-        rounds = max(rounds, round(times * made.columns.shape[1]))
-    return Needs(runs, load, core_s, load.requests * REQUEST_BYTES + rounds * ROUND_BYTES)
+        metrics = measure(made, how.slo)
+        passed_s = process_time() - start_s
+        longer = min(longest, max(load.requests, needed_for_precision(metrics, how) * first.requests)) / load.requests
+        times = longer * tokens / float(first.output_tokens.sum())
+        core_s += times * runs_each * passed_s / len(ends)
+        rounds, requests = times * made.columns.shape[1], longer * load.requests
+        memory_bytes, most = max(memory_bytes, requests * REQUEST_BYTES + rounds * ROUND_BYTES), max(most, longer)
+    return Needs(runs, round(most * slowest.requests), round(most * tokens), core_s, memory_bytes)

@@ -290,9 +290,10 @@ class Replica:
         least = 1
         while self._running:
             at = int(self._left[: self._running].argmin())  # sooner than its minimum
-            least, total, request, since, _, _ = map(int, self._sequences[:, at].tolist())
+            least = int(self._left[at])
             if least > 0:
                 break
+            total, request, since = map(int, self._sequences[1:4, at].tolist())
             self._cached -= total - least
             self.requests.rounds[request] += self._round - since
             self._finish(request, end)

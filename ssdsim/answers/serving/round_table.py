@@ -277,6 +277,8 @@ class RoundTable:
 
     def _between(self, batch: int, context: float) -> dict[str, float]:
         at = max(0, bisect_right(self._contexts, context) - 1)
+        if context == self._contexts[at]:
+            return {**self._seconds_at(batch, at)}
         steps = self._steps_of.get((batch, at))
         if steps is None:
             low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -20,7 +20,7 @@ from ssdsim.answers.serving.crossing import Crossing, Side, crossing
 from ssdsim.answers.serving.effort import Effort
 from ssdsim.answers.serving.kept import Kept
 from ssdsim.answers.serving.load import Load
-from ssdsim.answers.serving.measuring import How, capacities, key_of, lines, runs
+from ssdsim.answers.serving.measuring import How, capacities, lines, runs
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.answers.serving.needs import Needs, needs
 from ssdsim.answers.serving.pace import Pace
@@ -233,9 +233,8 @@ class _Asked:
         loads = _loads(self.workload, rates) if searched is None or rates is not None else []
         fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
         each_policy = {**policies.by_name, **fixed_k}
-        if self.effort.runs:
-            self._check_needs(each_policy, loads)
-        made = runs(each_policy, loads, self.how, self.kept, self.workers) if self.effort.runs else {}
+        room = partial(self._room, each_policy, loads)
+        made = runs(each_policy, loads, self.how, self.kept, self.workers, room) if self.effort.runs else {}
         points = [
             Point(
                 rate=load.offered,
@@ -271,30 +270,35 @@ class _Asked:
             requests=None if self.kept is None or not made else lines(policies.by_name, loads, self.how, self.kept),
         )
 
-    def _check_needs(self, policies: Mapping[str, Policy], loads: Sequence[Workload]) -> None:
-        """Raise :class:`InputError` where a run needs more memory than is free; tell what long ones take."""
+    def _room(
+        self, policies: Mapping[str, Policy], loads: Sequence[Workload], left: Sequence[tuple[int, str]]
+    ) -> int | None:
+        """Number of the runs ``left`` (of a load's number, and a policy's name) that free memory holds at once; None of
+        short ones. Tell what long ones take.
+
+        Raises
+        ------
+        InputError : they need more.
+        """
         counted = {}
         for name, policy in policies.items():
-            new = [
-                load
-                for load in loads
-                if self.kept is None or self.kept.of(key_of(name, load, self.how), Metrics) is None
-            ]
             searching = MOST_RUNS if self.goal.capacity and name in self.policies.by_name else 0
-            if new or searching:
-                counted[name] = policy, len(new) + searching
-        said = needs(counted, loads[0] if loads else self.workload, self.how)
+            if times := sum(of == name for _, of in left) + searching:
+                counted[name] = policy, times
+        to_come = [loads[at] for at, _ in left] or [self.workload]
+        said = needs(counted, to_come, self.how) if counted else None
         if said is None:
-            return
+            return None
         at_once, free = min(self.workers.at_once, said.runs), free_memory_bytes()
         if said.memory_bytes * at_once > free:
             beside = f", {at_once} at once" if at_once > 1 else ""
             raise InputError(
-                f"a run of {said.load.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB{beside}, and "
+                f"a run of {said.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB{beside}, and "
                 f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
                 "--engine closed, which runs nothing"
             )
         self.hears_needs(said)
+        return int(free / said.memory_bytes)
 
     def _closed_pace(self, rate: float | None) -> dict[int, Pace]:
         """Pace of each fixed K by the closed form."""

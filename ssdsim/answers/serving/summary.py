@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ssdsim.base.checks import Array
@@ -76,8 +78,9 @@ def summary(values: Array, percents: tuple[int, ...] = (50, 90, 99)) -> Summary 
     return Summary(mean(values), {percent: percentile(values, percent) for percent in percents}, int(values.size))
 
 
-def weighted_percentile(values: Array, weights: Array, percent: float) -> float:
-    """Percentile of values that stand for ``weights`` each."""
+def weighted_percentiles(values: Array, weights: Array, percents: Sequence[int]) -> dict[int, float]:
+    """Percentiles of values that stand for ``weights`` each."""
     order = np.argsort(values)
     share = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(share, percent / 100.0 * share[-1])])
+    places = np.searchsorted(share, np.array(percents) / 100.0 * share[-1])
+    return dict(zip(percents, values[order[places]].tolist(), strict=True))
