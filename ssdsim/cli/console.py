@@ -2,65 +2,52 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import NoReturn
 
-from ssdsim.cli.lines import Line, wrapped
-from ssdsim.cli.output import print_out
-from ssdsim.cli.tables import Table
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ssdsim.cli.output import ReaderLeftError
 
 PIPE_WIDTH = 120
 UNLABELLED = " " * len("Verdict  ")
 
 
-class Console(Protocol):
-    """A terminal, or a :class:`Pipe`."""
-
-    @property
-    def width(self) -> int: ...
-    @property
-    def is_terminal(self) -> bool: ...
-    def print(self, shown: Any = ..., /, *, style: str = ..., soft_wrap: bool = ...) -> None: ...
-
-
-class Pipe:
-    """A file or a pipe: wide enough for a table, and without styles."""
-
-    width = PIPE_WIDTH
-    is_terminal = False
-
-    def __init__(self, stderr: bool) -> None:
-        self._stderr = stderr
-
-    def print(self, shown: Any = "", /, *, style: str = "", soft_wrap: bool = False) -> None:
-        """Print a table, or text, whose lines are broken where they are too long for a reader."""
-        text = "\n".join(map(str, shown.lines(self.width))) if isinstance(shown, Table) else str(shown)
-        print_out(text if soft_wrap else "\n".join(wrapped(text, self.width)), self._stderr)
+class _Console(Console):
+    def on_broken_pipe(self) -> NoReturn:
+        raise ReaderLeftError
 
 
 def console(stderr: bool = False) -> Console:
-    """Where output goes; what draws in colours is loaded for a terminal only."""
-    stream = sys.stderr if stderr else sys.stdout
-    if not (os.environ.get("FORCE_COLOR") or (stream is not None and stream.isatty())):
-        return Pipe(stderr)
-    from ssdsim.cli.terminal import Terminal
+    """A console as wide as the terminal, and wide enough for a table where there is none (a file, a pipe).
 
-    return Terminal(stderr)
+    Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
+    """
+    console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    return console
 
 
 def echo(text: str, stderr: bool = False) -> None:
     """A line that a terminal gets broken at blanks, and a file or pipe whole."""
     out = console(stderr)
-    out.print(text, soft_wrap=not out.is_terminal)
+    out.print(Text(text), soft_wrap=not out.is_terminal)
 
 
 def print_labelled(out: Console, label: str, text: str, style: str = "", label_style: str | None = None) -> None:
     """``text`` after its label; in a terminal its further lines begin below its first, not below the label."""
-    for line in wrapped(text, max(1, out.width - len(label))) if out.is_terminal else [text]:
-        out.print(Line().append(label, style if label_style is None else label_style).append(line, style))
-        label = " " * len(label)
+    words = Text(label, style if label_style is None else label_style), Text(text, style)
+    if not out.is_terminal:
+        out.print(*words, sep="")
+        return
+    beside = Table.grid()
+    beside.add_column(no_wrap=True)
+    beside.add_column(overflow="fold")
+    beside.add_row(*words)
+    out.print(beside)
 
 
 def print_each(label: str, lines: Iterable[str], style: str) -> None:

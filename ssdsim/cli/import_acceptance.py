@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import Console, console, print_each, print_labelled
+from ssdsim.cli.console import console, print_each, print_labelled
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown

@@ -11,10 +11,10 @@ class ReaderLeftError(Exception):
     """Raised where the output's reader has gone. Click and rich would end with 1, which here says no."""
 
 
-def print_out(text: str, stderr: bool = False) -> None:
+def print_out(text: str) -> None:
     """Print a line, as it is."""
     try:
-        click.echo(text, err=stderr)
+        click.echo(text)
     except BrokenPipeError:
         raise ReaderLeftError from None
 

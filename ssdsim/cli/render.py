@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from rich.columns import Columns
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, Console, console, print_labelled, print_origins
-from ssdsim.cli.lines import Line, filled
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.rounds.estimate import PARTS, Estimate, part_title
@@ -77,14 +81,13 @@ def _print_round_bars(prediction: Prediction, out: Console) -> None:
     width = min(BAR_WIDTH, beside if beside >= _SHORTEST_BAR else room)
     out.print(f"Where a round's time goes ({unit})", style="dim")
     for name, legend in legends.items():
-        line = Line(f"{title_of(name):{label}}").append(_bar(prediction.estimates[name], longest, width))
+        line = Text(f"{title_of(name):{label}}").append(_bar(prediction.estimates[name], longest, width))
         if beside >= _SHORTEST_BAR:
             line.append(" " * (label + width + 1 - len(line))).append("  ".join(legend), "dim")
             out.print(line)
         else:
             out.print(line)
-            for below in filled([f"{part}  " for part in legend], room):
-                out.print(f"{'':{label}}{below}", style="dim")
+            out.print(Padding(Columns(legend, padding=(0, 2)), (0, 0, 0, label)), style="dim")
 
 
 def _legend(estimate: Estimate, scale: float) -> list[str]:
@@ -94,8 +97,8 @@ def _legend(estimate: Estimate, scale: float) -> list[str]:
     ]
 
 
-def _bar(estimate: Estimate, longest: float, width: int) -> Line:
-    line, total = Line(), 0.0
+def _bar(estimate: Estimate, longest: float, width: int) -> Text:
+    line, total = Text(), 0.0
     for part in PARTS:
         total += float(estimate.breakdown_s[part])
         line.append(_BLOCKS[part] * (round(width * total / longest) - len(line)), _STYLES[part])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ssdsim.cli.console import Console, print_labelled
+from rich.console import Console
+
+from ssdsim.cli.console import print_labelled
 from ssdsim.cli.tables import Table
 
 if TYPE_CHECKING:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from rich.console import Console
+from rich.text import Text
+
 from ssdsim import strategies
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.inputs_told import inputs_told
@@ -17,8 +20,7 @@ from ssdsim.answers.recommend.request import Request
 from ssdsim.answers.recommend.table import TITLE
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, Console, console, print_labelled, print_origins
-from ssdsim.cli.lines import Line
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
@@ -150,8 +152,9 @@ def _print_command(entrance: Door, out: Console) -> None:
     if entrance.command is None:
         print_labelled(out, "Command  ", NO_ENGINE, "", "bold")
         return
+    label = Text("Command  ", "bold")
     text = entrance.command.text.rstrip()
-    out.print(Line("Command  ", "bold").append(f"\n{text}" if "\n" in text else text), soft_wrap=True)
+    out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
 
 
 def _at_equal_count(recommendation: Recommendation, about: Answer | None) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from rich.console import Console
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.serving.compared import Compared
@@ -17,7 +18,7 @@ from ssdsim.answers.serving.serve import Point, Serving
 from ssdsim.answers.serving.summary import Summary
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval, Measured
-from ssdsim.cli.console import Console, console, print_labelled, print_origins
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
 from ssdsim.scenario.configuration import Configuration

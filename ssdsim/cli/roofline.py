@@ -6,12 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from ssdsim.answers.roofline import BOUNDS, roofline, summarise, taken
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.console import console
-from ssdsim.cli.lines import Line
 from ssdsim.cli.options import Verb, chosen_options, echo_json, json_option, quiet_option
 from ssdsim.cli.tables import Cell, Table
 from ssdsim.cli.warning_lines import print_warnings
@@ -66,7 +66,7 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
     said = f"{1e3 * summary['seconds']:.2f} ms = {' + '.join(shares)}; pure streaming {summary['streaming_share']:.1%}"
     if summary["expert_bytes_share"] > 0:
         said += f"; routed experts are {summary['expert_bytes_share']:.1%} of its bytes"
-    out.print(Line().append(summary["pass"], "bold").append(f"{times} on {device}: {said}"))
+    out.print(Text.assemble((summary["pass"], "bold"), f"{times} on {device}: {said}"))
     numbers = ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof")
     table = Table(("operation", "shape"), numbers, ("bound",), first=("us", "of roof", "bound", "of pass"))
     table.add_column("of pass")
@@ -95,6 +95,6 @@ def _cells(row: pd.Series[Any]) -> list[Cell]:
         f"{row['flops_per_second'] / 1e12:.1f}" if works else "",
         f"{row['bytes_per_second'] / 1e12:.2f}",
         "-" if math.isnan(row["share_of_roof"]) else f"{row['share_of_roof']:.0%}{'*' if row['above_roof'] else ''}",
-        Line(row["bound"], _STYLES[row["bound"]]),
+        Text(row["bound"], _STYLES[row["bound"]]),
         f"{row['share_of_pass']:.1%}",
     ]

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
+from rich import table
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.text import Text
 
-from ssdsim.cli.lines import Line, wrapped
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
-
-Cell = str | Line
+Cell = str | Text
 
 _FEW = 5  # rows of a table that may be turned
 _LEFT_OUT = "left out: "
-_GAP = 2  # blanks between two columns
+_GAP = 2  # blanks that rich puts between two columns
 
 
 @dataclass(eq=False)
@@ -33,16 +28,6 @@ class Column:
     joined: bool = False
     cells: list[Cell] = field(default_factory=list)
 
-    @property
-    def width(self) -> int:
-        """The columns of a terminal that its widest cell takes."""
-        return max(cell_len(str(cell)) for cell in (self.header, *self.cells))
-
-    def padded(self, cell: Cell, width: int) -> Line:
-        """A cell, as wide as the column is drawn."""
-        blanks = " " * (width - cell_len(str(cell)))
-        return Line().append(cell).append(blanks) if self.words else Line(blanks).append(cell)
-
 
 _Fits = Callable[[Sequence[Column]], bool]
 
@@ -54,7 +39,7 @@ class Table:
     say what a row is about. Where the terminal is too narrow, a table of few rows is turned: a line a column. A longer
     one has the columns of the headers in ``first``, then the others as long as there is room, and says which it has
     left out. Where the names leave no room for another column, rows are numbered and the columns stand in blocks, one
-    below the other. A ``turned`` table is so in every terminal that has room. A styled cell is a :class:`Line`.
+    below the other. A ``turned`` table is so in every terminal that has room. A styled cell is rich's ``Text``.
     ``pad_edge`` puts a blank at both ends of a line.
     """
 
@@ -85,37 +70,35 @@ class Table:
             column.cells.append(cells[i] if i < len(cells) else "")
         self._styles.append(style)
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Line]:
-        return self.lines(options.max_width)
-
-    def lines(self, most: int) -> Iterator[Line]:
-        """The lines where there is room for so many columns of characters."""
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         widths: dict[Column, int] = {}
 
         def width(column: Column) -> int:
-            return widths[column] if column in widths else widths.setdefault(column, column.width)
+            if column not in widths:
+                widths[column] = max(
+                    console.measure(cell, options=options).maximum for cell in (column.header, *column.cells)
+                )
+            return widths[column]
 
         def fits(columns: Sequence[Column]) -> bool:
             needed = sum(map(width, columns)) + _GAP * (len(columns) - 1) + 2 * self.pad_edge
-            return needed <= most
+            return needed <= options.max_width
 
         whole, turned = fits(self.columns), self._turned()
         if turned is not None and (self.turned or not whole) and fits(turned):
-            yield from self._drawn(turned, [""] * len(turned[0].cells))
+            yield self._drawn(turned, None, [""] * len(turned[0].cells))
         elif whole:
-            yield from self._drawn(self.columns, self._styles)
+            yield self._drawn(self.columns, None, self._styles)
         elif len(kept := self._kept(fits)) > self.names:
-            yield from self._drawn(kept, self._styles)
+            yield self._drawn(kept, None, self._styles)
             left = [name for column in self.columns if column not in kept and (name := column.header.strip())]
             if left:
-                said = f"{_LEFT_OUT}{', '.join(left)} (a wider terminal or --json has them)"
-                yield from (Line(line, "dim") for line in wrapped(said, most))
+                yield Text(f"{_LEFT_OUT}{', '.join(left)} (a wider terminal or --json has them)", "dim")
         else:
             for i, block in enumerate(self._blocks(fits)):
                 if i:
-                    yield Line()
-                beyond = sum(map(width, block)) + _GAP * (len(block) - 1) + 2 * self.pad_edge - most
-                yield from self._drawn(block, self._styles, beyond)
+                    yield ""
+                yield self._drawn(block, None if fits(block) else max(block, key=width), self._styles)
 
     def _turned(self) -> list[Column] | None:
         """A row for each column; None where no one name says what a row is about, or there are too many."""
@@ -165,23 +148,15 @@ class Table:
         numbers = Column("#", cells=[str(row) for row in range(1, len(self._styles) + 1)])
         return [numbers], [*([name] for name in names), *runs]
 
-    def _drawn(self, block: Sequence[Column], styles: Sequence[str], beyond: int = 0) -> Iterator[Line]:
-        """One block; what it is too wide is ``beyond``: by so much its widest column is folded, which cuts nothing."""
-        widths = [column.width for column in block]
-        if beyond > 0:
-            widths[widths.index(max(widths))] = max(1, max(widths) - beyond)
-        rows: list[tuple[list[Cell], str]] = [([column.header for column in block], "dim")]
-        rows += [([column.cells[row] for column in block], style) for row, style in enumerate(styles)]
-        for cells, style in rows:
-            parts = (
-                [cell] if cell_len(str(cell)) <= width else wrapped(str(cell), width)
-                for cell, width in zip(cells, widths, strict=True)
-            )
-            for pieces in zip_longest(*parts, fillvalue=""):
-                line = Line(" " * self.pad_edge, style)
-                for column, width, piece in zip(block, widths, pieces, strict=True):
-                    line.append(" " * _GAP if column is not block[0] else "").append(column.padded(piece, width))
-                yield line.append(" " * self.pad_edge)
+    def _drawn(self, block: Sequence[Column], folded: Column | None, styles: Sequence[str]) -> table.Table:
+        """One block; a column that is too wide for a line of its own is ``folded``, which cuts nothing."""
+        drawn = table.Table(box=None, pad_edge=self.pad_edge, header_style="dim")
+        for column in block:
+            side: JustifyMethod = "left" if column.words else "right"
+            drawn.add_column(column.header, justify=side, no_wrap=column is not folded, overflow="fold")
+        for row, style in enumerate(styles):
+            drawn.add_row(*(column.cells[row] for column in block), style=style)
+        return drawn
 
 
 def _runs(columns: Sequence[Column]) -> list[list[Column]]:

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import click
 import numpy as np
+from rich.console import Console
 
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
-from ssdsim.cli.console import Console, console
+from ssdsim.cli.console import console
 from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.tables import Table
 from ssdsim.cli.validate_trees import headed, print_trees, trees_json

@@ -242,7 +242,7 @@ def test_importing_ssdsim_is_light() -> None:
 
 
 UNREAD = (
-    *("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "rich.console", "difflib"),
+    *("torch", "pandas", "plotly", "scipy", "simpy", "numpy.ma", "difflib"),
     *("ssdsim.rounds.outcomes", "ssdsim.reports"),
 )
 """What takes long to load, and what no prediction in closed form reads."""
