@@ -5,38 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import nan
 
-import numpy as np
-
-from ssdsim.answers.grid import Fastest
+from ssdsim.answers.grid import Fastest, OfPoint
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario import many
-from ssdsim.scenario.points import Points, Scenarios
-from ssdsim.scenario.scenario import Scenario
-
-
-@record
-class Side:
-    """A strategy at a point: tokens/s, and under draws of what is not known (None: none were made)."""
-
-    tokens_per_second: float
-    draws: Draws | None
-    scenarios: Scenarios
-    number: int
-
-    @property
-    def scenario(self) -> Scenario:
-        return self.scenarios[self.number]
+from ssdsim.scenario.points import Points
 
 
 @record
 class Rates:
-    """The strategies with room at one point, and why others do not fit; whether anything there may be otherwise."""
+    """The strategies with room at one point, and why others do not fit; tokens/s under draws of what is not known, of
+    all sides or of none, and whether anything there may be otherwise.
+    """
 
     subject: str
-    sides: Mapping[str, Side]
+    sides: Mapping[str, OfPoint]
+    draws: Mapping[str, Draws]
     refused: Mapping[str, NoRoom]
     errs: bool
 
@@ -48,12 +34,12 @@ class Rates:
         if not {above, below} <= self.sides.keys():
             return nan, nan, nan
         own, other = self.sides[above], self.sides[below]
-        draws = None if own.draws is None or other.draws is None else own.draws / other.draws
+        draws = self.draws[above] / self.draws[below] if self.draws else None
         return own.tokens_per_second / other.tokens_per_second, *self._bounds(draws)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 % interval of a strategy's tokens/s; nan without draws, or where nothing errs."""
-        return self._bounds(self.sides[name].draws)
+        return self._bounds(self.draws[name] if self.draws else None)
 
     def _bounds(self, draws: Draws | None) -> tuple[float, float]:
         if draws is None or not self.errs:
@@ -70,7 +56,8 @@ class Rates:
 
 def rates_at(points: Points, drawn: many.Rates | None) -> list[Rates | InputError]:
     """Closed forms at each point, or why it is not possible, which having no room for any strategy is too."""
-    sides: list[dict[str, Side]] = [{} for _ in points.errors]
+    sides: list[dict[str, OfPoint]] = [{} for _ in points.errors]
+    draws: list[dict[str, Draws]] = [{} for _ in points.errors]
     refused: list[dict[str, NoRoom]] = [{} for _ in points.errors]
     errors, errs = [*points.errors], [False for _ in points.errors]
     for name in points.names:
@@ -82,17 +69,19 @@ def rates_at(points: Points, drawn: many.Rates | None) -> list[Rates | InputErro
         if not len(scenarios):
             continue
         fastest = Fastest.of(scenarios)
-        kept, rates = fastest.scenarios, np.broadcast_to(fastest.rates, len(fastest.scenarios))
-        draws = None if drawn is None else drawn(kept.side_by_side)
-        known = [kept.side_by_side.known[each] for each in kept.side_by_side.known_of]
-        for number, (row, rate) in enumerate(zip(kept.rows.tolist(), rates.tolist(), strict=True)):
-            sides[row][name] = Side(rate, None if draws is None else draws[number], kept, number)
-            errs[row] |= points.sites.at(row).result is not None or not known[number].is_sure
+        rows = fastest.scenarios.side_by_side
+        under = None if drawn is None else drawn(rows)
+        for row, one in fastest.of_points():
+            sides[row][name] = one
+            if under is not None:
+                draws[row][name] = under[one.number]
+            errs[row] |= points.sites.at(row).result is not None or not rows.known[rows.known_of[one.number]].is_sure
     found: list[Rates | InputError] = []
     for row, error in enumerate(errors):
         if error is not None:
             found.append(error)
             continue
         subject = points.sides.at(row).result.subject
-        found.append(Rates(subject, sides[row], refused[row], errs[row]) if sides[row] else refused[row][subject])
+        made = Rates(subject, sides[row], draws[row], refused[row], errs[row])
+        found.append(made if sides[row] else refused[row][subject])
     return found
