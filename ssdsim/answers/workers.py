@@ -102,7 +102,7 @@ class Workers(OptionRecord):
         ``room`` for so many pieces at once.
         """
         results: dict[int, T] = {}
-        idle = self._idle.free() if room is None else min(self._idle.free(), room - 1)
+        idle = self.idle() if room is None else min(self.idle(), room - 1)
         for number, result in self.as_they_come(run, work, idle):
             results[number] = result
             if done is not None:

@@ -29,7 +29,11 @@ _TIMES: Mapping[str, Callable[[Step, Piece], bool]] = {
     "host time a round": lambda step, piece: step.part == "host",
 }
 """Which pieces of a round's steps are of that time."""
-_SCALED = {"memory_bandwidth": "memory bandwidth", "clock": "clock (arithmetic, launches)"}
+_FASTER: Mapping[str, Callable[[HardwareProfile, float], HardwareProfile]] = {
+    "memory bandwidth": lambda profile, factor: scale(profile, profile.name, memory_bandwidth=factor),
+    "clock (arithmetic, launches)": lambda profile, factor: scale(profile, profile.name, clock=factor),
+}
+"""Devices on which that is so many times as fast."""
 Rates = Callable[[Sequence[float]], list[float]]  # tokens/s by factors on an input
 
 
@@ -105,12 +109,12 @@ class _Nearby:
 
     def _devices(self) -> Iterator[tuple[str, str, Rates, float]]:
         """Target's and draft's devices alike, made faster."""
-        for what, title in _SCALED.items():
+        for what in _FASTER:
 
             def rates(factors: Sequence[float], what: str = what) -> list[float]:
                 return self._best([self._on_faster(what, factor) for factor in factors])
 
-            yield title, "10 % more", rates, 1 + _BETTER
+            yield what, "10 % more", rates, 1 + _BETTER
 
     def _on_faster(self, what: str, factor: float) -> dict[str, str]:
         """The options of devices on which ``what`` is so many times as fast."""
@@ -124,9 +128,7 @@ class _Nearby:
         """A name under which such a device is found, made once."""
         name = f"{hardware}, {what} x {factor:.3f}"
         if name not in self.made:
-            profile, faster = find_hardware(hardware), {what: factor}
-            memory_bandwidth, clock = faster.get("memory_bandwidth", 1.0), faster.get("clock", 1.0)
-            self.made[name] = scale(profile, profile.name, memory_bandwidth=memory_bandwidth, clock=clock)
+            self.made[name] = _FASTER[what](find_hardware(hardware), factor)
         return called(name, self.made[name])
 
 
