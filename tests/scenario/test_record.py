@@ -54,7 +54,7 @@ class Nothing:
 
 def test_a_record_is_written_compared_and_hashed_as_a_frozen_dataclass() -> None:
     ours, theirs = shape_of(record), shape_of(dataclass(frozen=True))
-    assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+    assert inspect.signature(ours) == inspect.signature(theirs)
     assert [each.name for each in fields(ours)] == [each.name for each in fields(theirs)]
     assert repr(ours(1, parts=(3,))) == repr(theirs(1, parts=(3,)))
     for kind in (ours, theirs):
