@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit import hold_out
+from calibration.fit import FEWEST_ROWS, hold_out
 from calibration.fit_gemm import fit_gemm
-from calibration.importers.aiconfigurator import gemm_rows
+from calibration.importers.aiconfigurator import read_silicon
 from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES
+from calibration.importers.silicon_gemms import by_format, without_host_bound
+from calibration.importers.system_card import read_system_card
 from calibration.side_by_side import fitted
 
 DECODING, STREAMED = 64, 4e6  # tokens at most, weights at least
@@ -51,11 +53,21 @@ def off_the_line(rows: pd.DataFrame, axis: str) -> pd.Series:
     return np.abs(np.exp(logs["seconds"] - between) - 1).dropna()
 
 
+def gemm_rows(folder: Path) -> dict[str, pd.DataFrame]:
+    """The rows of a folder that a fit takes, by the format of the weights: columns m, n, k and seconds."""
+    table = read_silicon(folder, "gemm_perf")
+    if table is None:
+        raise SystemExit(f"{folder}: no gemm_perf there")
+    kept = by_format(without_host_bound(table)[0], read_system_card(folder / "system.yaml"))
+    by_name = {GEMM_FORMATS[theirs]: rows[~cached] for theirs, rows, cached in kept}
+    return {weights: rows for weights, rows in by_name.items() if len(rows) >= FEWEST_ROWS}
+
+
 def lines(folder: Path) -> Iterator[str]:
     """A row of each format: held-out errors by window, of decoding also the jumps along tokens, n and k, the share of
     rough rows (off the line along one of these), and the 95th percentile of the others.
     """
-    tables = {GEMM_FORMATS[theirs]: rows for theirs, rows in gemm_rows(folder).items()}
+    tables = gemm_rows(folder)
     fits = {kept: partial(held_out_errors, rows, WEIGHT_BYTES[kept]) for kept, rows in tables.items()}
     for kept, errors in fitted(fits, sum(map(len, tables.values()))).items():
         rows = tables[kept]

@@ -21,7 +21,7 @@ from calibration.importers import experts, latent, recurrence, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.silicon import FLOAT_BYTES, Fits, one_time_a_shape
 from calibration.importers.silicon_attention import attention_fits, possible_prefills, prefill_fits
-from calibration.importers.silicon_gemms import by_format, gemm_fits, without_host_bound
+from calibration.importers.silicon_gemms import gemm_fits, without_host_bound
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
 from calibration.side_by_side import fitted
@@ -101,7 +101,7 @@ def import_aiconfigurator(
     """
     folder = Path(folder)
     card = read_system_card(Path(system) if system else folder / "system.yaml")
-    tables = {stem: table for stem in _COLUMNS if (table := _read_table(folder, stem)) is not None}
+    tables = {stem: table for stem in _COLUMNS if (table := read_silicon(folder, stem)) is not None}
     if not tables:
         raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
     device = _device(card, tables)
@@ -174,7 +174,7 @@ def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[A
     return {key: model for (of, key), model in models.items() if of == part}
 
 
-def _read_table(folder: Path, stem: str) -> pd.DataFrame | None:
+def read_silicon(folder: Path, stem: str) -> pd.DataFrame | None:
     """The table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none."""
     for path in (folder / f"{stem}{suffix}" for suffix in (".parquet", ".csv", ".txt")):
         if not path.exists():
@@ -216,21 +216,6 @@ def _versions(table: pd.DataFrame) -> list[tuple[str, str]]:
     frameworks = table["framework"] if "framework" in table else pd.Series("", index=table.index)
     pairs = pd.DataFrame({"framework": frameworks, "version": table["version"]}).drop_duplicates()
     return list(pairs.itertuples(index=False, name=None))
-
-
-def gemm_rows(folder: str | Path) -> dict[str, pd.DataFrame]:
-    """The GEMMs of a folder that a fit takes, by their name of the weights' format: columns m, n, k and seconds.
-
-    Raises
-    ------
-    InputError : no system card or no such table.
-    """
-    folder = Path(folder)
-    card, table = read_system_card(folder / "system.yaml"), _read_table(folder, "gemm_perf")
-    if table is None:
-        raise InputError(f"{folder}: no gemm_perf there")
-    by_name = {theirs: rows[~cached] for theirs, rows, cached in by_format(without_host_bound(table)[0], card)}
-    return {theirs: rows for theirs, rows in by_name.items() if len(rows) >= FEWEST_ROWS}
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:
