@@ -18,7 +18,7 @@ from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Launches, Runtime
 from ssdsim.speculation.acceptance import expected_tokens
-from ssdsim.validation.paper import Published, load_published
+from ssdsim.validation.paper import Published, load_paper
 from ssdsim.validation.paper import Sweep as Speeds
 
 HARDWARE = "h100-sxm"
@@ -47,7 +47,8 @@ class Sweep:
 
 def sweeps(cards: Mapping[str, Runtime]) -> Iterator[Sweep]:
     """Every published sweep, beside what the card of its engine (by its name before the version) has of passes."""
-    paper = load_published("kumar2026")
+    paper = load_paper("kumar2026")
+    assert isinstance(paper, Published)
     for speeds in paper.sweeps:
         bare_s = np.array([_round_s(paper, speeds, k, cards[speeds.engine.split("-")[0]]) for k in speeds.k])
         yield _swept(speeds, bare_s)

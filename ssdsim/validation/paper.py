@@ -12,7 +12,6 @@ from pydantic import Field
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
-from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -115,11 +114,10 @@ class SweepReplay:
 
 def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
     data = read_toml(path, "card")
-    if "rows" in data:
-        return as_record(PublishedRows, data, path, "card")
-    if "trees" in data:
-        return as_record(PublishedTrees, data, path, "card")
-    return as_record(Published, data, path, "card")
+    of: type[Published | PublishedRows | PublishedTrees] = (
+        PublishedRows if "rows" in data else PublishedTrees if "trees" in data else Published
+    )
+    return as_record(of, data, path, "card")
 
 
 PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
@@ -133,14 +131,6 @@ def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
     InputError : no such card, or not a valid one.
     """
     return PAPERS.find(name)
-
-
-def load_published(name: str) -> Published:
-    """:func:`load_paper` of results of SSD; raises :class:`InputError` where they are of others."""
-    published = load_paper(name)
-    if not isinstance(published, Published):
-        raise InputError(f"{name} has no results of SSD")
-    return published
 
 
 def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:

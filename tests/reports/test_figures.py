@@ -24,7 +24,7 @@ from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, log_ticks
 from ssdsim.reports.theme import DARK, LIGHT, Theme
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
-from ssdsim.validation.paper import load_published, replay_family, replay_sweep
+from ssdsim.validation.paper import load_paper, replay_family, replay_sweep
 from tests.cli.in_process import asked
 from tests.reports.run_folders import write_measurements, write_run
 
@@ -159,7 +159,7 @@ def test_shapes_of_the_cache_are_those_of_predictions() -> None:
 
 
 def test_published_bars_and_predicted_marks() -> None:
-    paper = load_published("kumar2026")
+    paper = load_paper("kumar2026")
     replay = replay_family(paper, paper.families[0], "h100-sxm")
     traces = {trace.name: list(trace.y) for trace in figures.datasets(replay).data}
     assert traces["SSD, published"] == [283.0, 215.0, 224.0, 301.0]

@@ -36,10 +36,10 @@ from ssdsim.speculation.acceptance import expected_tokens, rate_of
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle3_head, eagle_head
 from ssdsim.transformer.operations import Attention, Collective
-from ssdsim.validation.paper import load_published
+from ssdsim.validation.paper import load_paper
 from tests.measured.engines import served
 
-PUBLISHED = load_published("kumar2026").families[0]
+PUBLISHED = load_paper("kumar2026").families[0]
 PUBLISHED_RATIOS = [a / b for a, b in zip(PUBLISHED.ssd_tokens_per_s, PUBLISHED.sd_tokens_per_s, strict=True)]
 
 factors, seconds = st.floats(1.0, 3.0), st.floats(0.0, 5e-3)
@@ -314,7 +314,7 @@ def test_a_direction_names_numbers_of_the_card() -> None:
 
 def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
     """The speeds over K of the SSD paper's sweep on vLLM 0.16, whose acceptance rate is told by one of them."""
-    paper = load_published("kumar2026")
+    paper = load_paper("kumar2026")
     (sweep,) = (each for each in paper.sweeps if each.engine.startswith("vllm") and each.method == "standalone")
 
     def round_s(k: int, runtime: str) -> float:

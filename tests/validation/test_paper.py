@@ -9,10 +9,10 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.speculation.trees.shape import Tree
-from ssdsim.validation.paper import load_paper, load_published, replay_family, replay_sweep
+from ssdsim.validation.paper import load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
 
-PAPER, SEQUOIA = load_published("kumar2026"), load_paper("sequoia")
+PAPER, SEQUOIA = load_paper("kumar2026"), load_paper("sequoia")
 assert isinstance(SEQUOIA, PublishedTrees)
 
 
@@ -53,8 +53,8 @@ def test_sequoias_demo_ends_at_the_tree_it_ships() -> None:
 
 def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'kumar2026'"):
-        load_published("kumar2025")
+        load_paper("kumar2025")
     card = tmp_path / "x.toml"
     card.write_text('name = "x"\nsurprise = 1')
     with pytest.raises(InputError, match=r"x.toml: "):
-        load_published(str(card))
+        load_paper(str(card))
