@@ -19,6 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.room import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.given import GridPart
@@ -161,7 +162,7 @@ class Table:
         for row in sorted({row for each in found.values() for row in each.no_room if self._possible[row]}):
             problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
             subject = points.sides.at(row).result.subject
-            self.errors[row] = str(problems.get(subject) or next(iter(problems.values())))
+            self.errors[row] = why_no_room(subject, problems)
 
     def _refuse(self, scenarios: Scenarios) -> None:
         """Points at which something else is wrong than that a strategy has no room."""

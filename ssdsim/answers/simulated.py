@@ -13,6 +13,7 @@ from ssdsim.answers.grid import Evaluated
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.base.errors import InputError
 from ssdsim.engine.simulate import Engine
+from ssdsim.pricing.room import why_no_room
 from ssdsim.scenario.configuration import configure
 
 
@@ -62,6 +63,5 @@ def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
     for name, rival in named.contests(names):
         row[named.probability(name, rival)] = prediction.probability(name, rival)
     if configuration.no_room:
-        subject = configuration.subject
-        row["error"] = configuration.no_room.get(subject) or next(iter(configuration.no_room.values()))
+        row["error"] = why_no_room(configuration.subject, configuration.no_room)
     return row

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
 from ssdsim.pricing.site import Site, once
@@ -11,6 +13,11 @@ from ssdsim.transformer.sharing import legal_tensor_parallel
 
 class NoRoom(InputError):
     """A strategy does not fit at a site; another one may."""
+
+
+def why_no_room(subject: str, reasons: Mapping[str, NoRoom | str]) -> str:
+    """What a point tells of the strategies without room: the subject's reason, of others the first one's."""
+    return str(reasons.get(subject) or next(iter(reasons.values())))
 
 
 @record

@@ -9,7 +9,7 @@ from ssdsim.answers.grid import Fastest, OfPoint
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import record
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.room import NoRoom, why_no_room
 from ssdsim.scenario import many
 from ssdsim.scenario.points import Points
 
@@ -50,8 +50,7 @@ class Rates:
     @property
     def no_room(self) -> str | None:
         """The reason why one of the strategies does not fit here."""
-        problem = self.refused.get(self.subject) or next(iter(self.refused.values()), None)
-        return None if problem is None else str(problem)
+        return why_no_room(self.subject, self.refused) if self.refused else None
 
 
 def rates_at(points: Points, drawn: many.Rates | None) -> list[Rates | InputError]:
