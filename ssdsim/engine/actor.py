@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -50,7 +52,8 @@ class Run:
         self._others = others  # of the targets beside the first one, whose rounds are recorded
         self.block: OutcomeBlock | None = None
         self.misses: Sequence[int] = ()
-        self._mailboxes: dict[tuple[str, str], Mailbox] = {}
+        self.mailboxes: defaultdict[tuple[str, str], Mailbox] = defaultdict(partial(Mailbox, self.env))
+        """By the role that receives and the message."""
         self.arrows: dict[tuple[str, str], tuple[str, float]] = {}  # where a message under way comes from, and when
 
     def play(self) -> dict[str, float]:
@@ -83,13 +86,6 @@ class Run:
         timed = self.scenario.strategy.clocked(block, self.steps.block(block), round_s)
         self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
-    def mailbox(self, to: str, message: str) -> Mailbox:
-        """The mailbox of a message to a role."""
-        mailbox = self._mailboxes.get((to, message))
-        if mailbox is None:
-            mailbox = self._mailboxes[to, message] = Mailbox(self.env)
-        return mailbox
-
     @property
     def link(self) -> Device:
         return self.devices.get("link") or self._device("link", ["link"])
@@ -109,6 +105,7 @@ class SimActor:
 
     def __init__(self, run: Run, role: str, *, leads: bool, device: Device) -> None:
         self._run, self._env, self._role, self._leads, self._device = run, run.env, role, leads, device
+        self._waits_for_nobody = run.scenario.strategy.free_running and not leads
         self._own: OutcomeSource | None = None
         self._block: OutcomeBlock | None = None
         self._number = 0  # of the round
@@ -158,18 +155,14 @@ class SimActor:
         if self._tables and step in self._tables:
             seconds *= self._over_rows(step)
         if seconds == 0.0:
-            self._check_ends(step)
+            if self._waits_for_nobody:  # so time would never pass
+                title = self._run.scenario.strategy.title
+                raise InputError(f"{title}'s step '{step}' takes no time: take --engine mc, or closed")
             return self._done
         self._last_s = seconds
         if self._trace is None:
             return self._device.run(step, seconds)
         return self._device.run_slices(_slices(self._run.scenario.steps[step], seconds))
-
-    def _check_ends(self, step: str) -> None:
-        """Raise :class:`InputError` where a side that waits for nobody would never let time pass."""
-        strategy = self._run.scenario.strategy
-        if strategy.free_running and not self._leads:
-            raise InputError(f"{strategy.title}'s step '{step}' takes no time: take --engine mc, or closed")
 
     def send(self, to: str, message: str, content: Any = None) -> Event:
         seconds = self._seconds(message)
@@ -179,7 +172,7 @@ class SimActor:
 
     def _under_way(self, to: str, message: str, content: Any, event: Event | None) -> Event:
         """Put a message into its mailbox at ``event``, or at once."""
-        mailbox = self._run.mailbox(to, message)
+        mailbox = self._run.mailboxes[to, message]
         if self._trace is not None:
             self._run.arrows[to, message] = self._device.tracks[0], self._arrow_from(at_once=event is None)
         if event is None:
@@ -190,7 +183,7 @@ class SimActor:
         return event
 
     def receive(self, message: str) -> Event:
-        event = self._run.mailbox(self._role, message).get()
+        event = self._run.mailboxes[self._role, message].get()
         if self._trace is not None:
             if event.callbacks is None:
                 self._draw_arrow(message)
@@ -243,7 +236,7 @@ class SimActor:
         return self.here(message)
 
     def here(self, message: str) -> list[Any]:
-        return self._run.mailbox(self._role, message).here()
+        return self._run.mailboxes[self._role, message].here()
 
     def judge(self, drafted: int) -> tuple[int, bool]:
         assert self._run.block is not None
@@ -252,7 +245,7 @@ class SimActor:
         return self._judged[-1], guessed
 
     def do_unless(self, step: str, message: str) -> Generator[Any, Any, bool]:
-        mailbox = self._run.mailbox(self._role, message)
+        mailbox = self._run.mailboxes[self._role, message]
         event = mailbox.get()  # of whichever comes first
         if not event.triggered:
             work = self.do(step)
