@@ -80,7 +80,8 @@ def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
 def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
     """Say whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
     results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
-    return bool((results.groupby([grid_keys(part[name]) for name in others]).nunique() > 1).to_numpy().any())
+    alike = results.groupby([grid_keys(part[name]) for name in others], observed=True)
+    return bool((alike.nunique() > 1).to_numpy().any())
 
 
 def _from_results(study: Study) -> pd.DataFrame | None:

@@ -183,7 +183,7 @@ class RunFolder:
         places = pd.DataFrame({name: grid_keys(possible[name]).map(at) for name, at in index.items()}).dropna()
         if places.empty:
             return wanted
-        steps = np.abs(places.to_numpy() - [wanted[name] for name in index]).sum(axis=1)
+        steps = np.abs(places.to_numpy(int) - [wanted[name] for name in index]).sum(axis=1)
         return {name: int(places[name].iloc[int(steps.argmin())]) for name in index}
 
 
@@ -200,11 +200,12 @@ def grid_key(value: Any) -> str:
 
 
 def grid_keys(column: pd.Series) -> pd.Series:
-    """:func:`grid_key` of each value, asked once for each that there is."""
+    """:func:`grid_key` of each value, as categories: asked once for each value that there is."""
     if column.dtype == object:  # such as lists, which cannot be looked up
-        return column.map(grid_key)
-    codes, different = pd.factorize(column)
-    return pd.Series(np.array([grid_key(value) for value in different], dtype=object)[codes], column.index)
+        return column.map(grid_key).astype("category")
+    codes, different = pd.factorize(column, use_na_sentinel=False)
+    of, keys = pd.factorize(np.array([grid_key(value) for value in different], dtype=object))
+    return pd.Series(pd.Categorical.from_codes(of[codes], pd.Index(keys)), column.index)
 
 
 def read_run_folder(path: Path) -> RunFolder:
