@@ -214,6 +214,7 @@ def test_a_server_that_dies_leaves_what_was_measured(tmp_path: Path) -> None:
         assert benched(server, tmp_path / "rows.csv")[: len(kept)] == kept
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     with serving(law=Law(step_s=0.05)) as server:
