@@ -16,7 +16,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, hold_out
 from calibration.fit_gemm import fit_gemm
-from calibration.importers.aiconfigurator import read_silicon
+from calibration.importers.aiconfigurator import read_silicon_table
 from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES
 from calibration.importers.silicon_gemms import by_format, without_host_bound
 from calibration.importers.system_card import read_system_card
@@ -55,12 +55,12 @@ def off_the_line(rows: pd.DataFrame, axis: str) -> pd.Series:
 
 def gemm_rows(folder: Path) -> dict[str, pd.DataFrame]:
     """The rows of a folder that a fit takes, by the format of the weights: columns m, n, k and seconds."""
-    table = read_silicon(folder, "gemm_perf")
+    table = read_silicon_table(folder, "gemm_perf")
     if table is None:
         raise SystemExit(f"{folder}: no gemm_perf there")
-    kept = by_format(without_host_bound(table)[0], read_system_card(folder / "system.yaml"))
-    by_name = {GEMM_FORMATS[theirs]: rows[~cached] for theirs, rows, cached in kept}
-    return {weights: rows for weights, rows in by_name.items() if len(rows) >= FEWEST_ROWS}
+    formats = by_format(without_host_bound(table)[0], read_system_card(folder / "system.yaml"))
+    streamed = ((theirs, rows[~cached]) for theirs, rows, cached in formats)
+    return {GEMM_FORMATS[theirs]: rows for theirs, rows in streamed if len(rows) >= FEWEST_ROWS}
 
 
 def lines(folder: Path) -> Iterator[str]:

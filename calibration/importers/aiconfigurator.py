@@ -101,7 +101,7 @@ def import_aiconfigurator(
     """
     folder = Path(folder)
     card = read_system_card(Path(system) if system else folder / "system.yaml")
-    tables = {stem: table for stem in _COLUMNS if (table := read_silicon(folder, stem)) is not None}
+    tables = {stem: table for stem in _COLUMNS if (table := read_silicon_table(folder, stem)) is not None}
     if not tables:
         raise InputError(f"{folder}: no table of aiconfigurator there (gemm_perf.parquet and others)")
     device = _device(card, tables)
@@ -174,8 +174,13 @@ def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[A
     return {key: model for (of, key), model in models.items() if of == part}
 
 
-def read_silicon(folder: Path, stem: str) -> pd.DataFrame | None:
-    """The table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none."""
+def read_silicon_table(folder: Path, stem: str) -> pd.DataFrame | None:
+    """One table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none.
+
+    Raises
+    ------
+    InputError : a table without the columns needed, or without a whole row.
+    """
     for path in (folder / f"{stem}{suffix}" for suffix in (".parquet", ".csv", ".txt")):
         if not path.exists():
             continue

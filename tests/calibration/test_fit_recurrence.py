@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from calibration.importers.aiconfigurator import import_aiconfigurator, read_silicon
+from calibration.importers.aiconfigurator import import_aiconfigurator, read_silicon_table
 from calibration.importers.recurrence import TABLES, import_recurrences
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
@@ -135,6 +135,6 @@ def test_the_bundled_laws_are_what_the_importer_makes(tmp_path: Path, name: str)
     for table in ("gdn_perf", "kda_perf"):
         (found,) = (REAL / name.replace("-", "_")).glob(f"{table}.vllm-*.csv.gz")
         pd.read_csv(found).to_parquet(tmp_path / f"{table}.parquet")
-    tables = {stem: read for stem in TABLES if (read := read_silicon(tmp_path, stem)) is not None}
+    tables = {stem: read for stem in TABLES if (read := read_silicon_table(tmp_path, stem)) is not None}
     made = import_recurrences(tables, bundled.device)
     assert {field: getattr(bundled, field) for field in made} == made
