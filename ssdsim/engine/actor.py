@@ -155,7 +155,7 @@ class SimActor:
         if self._tables and step in self._tables:
             seconds *= self._over_rows(step)
         if seconds == 0.0:
-            if self._waits_for_nobody:  # so time would never pass
+            if self._waits_for_nobody:  # it would go round without time passing
                 title = self._run.scenario.strategy.title
                 raise InputError(f"{title}'s step '{step}' takes no time: take --engine mc, or closed")
             return self._done

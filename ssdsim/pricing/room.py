@@ -16,7 +16,7 @@ class NoRoom(InputError):
 
 
 def why_no_room(subject: str, reasons: Mapping[str, NoRoom | str]) -> str:
-    """What a point tells of the strategies without room: the subject's reason, of others the first one's."""
+    """Why a point has no room: the subject's reason, else the first one. ``reasons`` is not empty."""
     return str(reasons.get(subject) or next(iter(reasons.values())))
 
 

@@ -200,12 +200,12 @@ def grid_key(value: Any) -> str:
 
 
 def grid_keys(column: pd.Series) -> pd.Series:
-    """:func:`grid_key` of each value, as categories: asked once for each value that there is."""
+    """:func:`grid_key` of each value, as categories: asked once a value, of lists and other objects once a row."""
     if column.dtype == object:  # such as lists, which cannot be looked up
         return column.map(grid_key).astype("category")
     codes, different = pd.factorize(column, use_na_sentinel=False)
-    of, keys = pd.factorize(np.array([grid_key(value) for value in different], dtype=object))
-    return pd.Series(pd.Categorical.from_codes(of[codes], pd.Index(keys)), column.index)
+    key_of, keys = pd.factorize(np.array([grid_key(value) for value in different], dtype=object))
+    return pd.Series(pd.Categorical.from_codes(key_of[codes], pd.Index(keys)), column.index)
 
 
 def read_run_folder(path: Path) -> RunFolder:

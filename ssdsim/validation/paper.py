@@ -114,10 +114,11 @@ class SweepReplay:
 
 def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
     data = read_toml(path, "card")
-    of: type[Published | PublishedRows | PublishedTrees] = (
-        PublishedRows if "rows" in data else PublishedTrees if "trees" in data else Published
-    )
-    return as_record(of, data, path, "card")
+    if "rows" in data:
+        return as_record(PublishedRows, data, path, "card")
+    if "trees" in data:
+        return as_record(PublishedTrees, data, path, "card")
+    return as_record(Published, data, path, "card")
 
 
 PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
