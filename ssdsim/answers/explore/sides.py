@@ -15,7 +15,7 @@ from ssdsim.base.record import record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Rates, SideBySide, across, estimate
 
-AT_ONCE = 256  # points of draws: 1 MB a column
+AT_ONCE = 64  # points of draws: 256 kB a column, which the allocator keeps instead of handing it back each time
 
 
 class Errors:
