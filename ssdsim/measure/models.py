@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,9 +65,7 @@ class CausalModel:
         """One pass over what is new of the text, or was cut off: the beginning that was read before is kept."""
         text = list(text)
         known = self._keep(text[: len(text) - last])
-        out = self.model(
-            input_ids=self._ids([text[known:]]), past_key_values=self._cache, use_cache=True, logits_to_keep=last
-        )
+        out = self.cached_pass(self._cache, input_ids=self._ids([text[known:]]), use_cache=True, logits_to_keep=last)
         self._kept = text
         return self._logits(out.logits[0, -last:])
 
@@ -77,6 +76,15 @@ class CausalModel:
             self._cache.crop(known - len(self._kept))  # a negative number is how many to take away
             self._kept = self._kept[:known]
         return known
+
+    def cached_pass(self, cache: Any, **inputs: Any) -> Any:
+        """One pass that reads ``cache`` and extends it; returns what the model's ``forward`` does."""
+        return self.model(**inputs, **{self._cache_keyword: cache})
+
+    @cached_property
+    def _cache_keyword(self) -> str:
+        """What ``forward`` calls its cache: transformers 5.24 renamed ``past_key_values``, most models at once."""
+        return "cache" if "cache" in inspect.signature(self.model.forward).parameters else "past_key_values"
 
     @torch.inference_mode()
     def scored(self, text: Sequence[int], last: int) -> torch.Tensor:
@@ -114,9 +122,7 @@ class CausalModel:
         cache = cache_with_room(self.model.config, longest + new_tokens)
         written: list[list[int]] = [[] for _ in prompts]
         for _ in range(new_tokens):
-            out = self.model(
-                input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, logits_to_keep=1
-            )
+            out = self.cached_pass(cache, input_ids=ids, attention_mask=mask, position_ids=positions, logits_to_keep=1)
             logits = out.logits[:, -1, : self.vocabulary].float()
             drawn = draw(logits, temperature, np.array([each.random() for each in coins]), cut)
             for answer, token in zip(written, drawn, strict=True):
@@ -160,11 +166,11 @@ class _Batch:
 
     @torch.inference_mode()
     def _pass(self, rows: Sequence[Sequence[int]]) -> Logits:
-        out = self._owner.model(
+        out = self._owner.cached_pass(
+            self._cache,
             input_ids=self._owner._ids(rows),
             attention_mask=self._mask,
             position_ids=self._positions,
-            past_key_values=self._cache,
             logits_to_keep=1,
         )
         return self._owner._logits(out.logits[:, -1])
