@@ -135,18 +135,17 @@ def simulate(
         raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
     if trace is not None and engine == "mc":
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
-    _check_countable(scenario)
-    outcome_seed, step_seed, *other_seeds = np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
-    tokens = scenario.drawn_from
-    lanes = _MC_LANES if engine == "mc" and steps_one_by_one(tokens) else 1
-    outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
     recorder = Recorder(scenario.batch, scenario.strategy.miss)
     busy_s: Mapping[str, float] = {}
     if engine == "des":
         stopping = Stopping(rounds, precision, most=most, progress=progress)
-        others = _others(scenario, other_seeds)
-        busy_s = Run(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
+        busy_s = _replayed(scenario, seed, stopping, recorder, trace)
     else:
+        _check_countable(scenario)
+        outcome_seed, step_seed, *_ = _seeds(scenario, seed)
+        tokens = scenario.drawn_from
+        lanes = _MC_LANES if steps_one_by_one(tokens) else 1
+        outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
         steps = Steps(scenario.steps, scenario.spread, step_seed)
         several = scenario.devices.targets > 1
         make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
@@ -159,6 +158,27 @@ def simulate(
             block = outcomes.block(size)
             recorder.add(make(block, steps.block(block)))
     return _summary(scenario, recorder, busy_s, confidence)
+
+
+def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
+    """Fill a trace as :func:`simulate` does; it works out no means, whose intervals would load scipy."""
+    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss), trace)
+
+
+def _replayed(
+    scenario: Scenario, seed: int, stopping: Stopping, recorder: Recorder, trace: Trace | None
+) -> Mapping[str, float]:
+    """Replay rounds as events; the seconds that each role was busy."""
+    _check_countable(scenario)
+    outcome_seed, step_seed, *other_seeds = _seeds(scenario, seed)
+    outcomes = long_run_source(scenario.drawn_from, scenario.batch, outcome_seed)
+    others = _others(scenario, other_seeds)
+    return Run(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
+
+
+def _seeds(scenario: Scenario, seed: int) -> list[np.random.SeedSequence]:
+    """Seeds of outcomes, of steps, and of the outcomes of targets beside the first one."""
+    return np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
 
 
 def simulate_requests(

@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.base.record import record
-from ssdsim.engine.simulate import simulate
+from ssdsim.engine.simulate import trace_rounds
 from ssdsim.engine.trace import Trace
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
@@ -139,7 +139,7 @@ def _simulated(study: Study) -> Iterator[_Group]:
         return
     for scenario in study.configuration.scenarios.values():
         trace = Trace()
-        simulate(scenario, rounds=_SIMULATED_ROUNDS, seed=study.seed, trace=trace)
+        trace_rounds(trace, scenario, _SIMULATED_ROUNDS, study.seed)
         yield _Group(scenario.strategy.title, _slices(trace.to_json(), _parts([scenario])), scenario is lead)
 
 

@@ -15,7 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import record
-from ssdsim.engine.simulate import simulate
+from ssdsim.engine.simulate import simulate, trace_rounds
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.drift import Drift, mean_drift, time_drift
 from ssdsim.executor.models import Room
@@ -235,7 +235,7 @@ def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], 
         if strategy.drafts:
             draw(trace, strategy.title, of_strategy.timelines[0], bench.first_ranks["draft"], bench.devices)
     subject = subject_among(bench.strategies, None)
-    simulate(now[subject], engine="des", rounds=bench.rounds, seed=bench.seed, trace=trace)
+    trace_rounds(trace, now[subject], bench.rounds, bench.seed)
 
 
 def executor_options(configurations: Iterable[Configuration], target_ranks: int, dtype: str) -> dict[str, Any]:
