@@ -107,7 +107,7 @@ class Cost:
         """The duration under each draw of ``errors``, shape ``(draws,)``."""
         total = np.zeros(errors.draws)
         for key, (seconds, log_sd) in self.terms.items():
-            total += seconds * np.exp(log_sd * errors.standard_normal(key))
+            total += seconds * errors.factor(key, log_sd)
         moved = np.zeros(errors.draws)
         for direction, seconds in self.shared.items():
             moved += seconds * errors.standard_normal(direction)
@@ -143,12 +143,19 @@ class TimingErrors:
         self.draws = draws
         self._seed = seed
         self._draws: dict[str, Array] = {}
+        self._factors: dict[tuple[str, float], Array] = {}
         self._strata: dict[tuple[str, int], Array] = {}
 
     def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
             self._draws[key] = self._rng(key).standard_normal(self.draws)
         return self._draws[key]
+
+    def factor(self, key: str, log_sd: float) -> Array:
+        """Factor by which a timing is off."""
+        if (key, log_sd) not in self._factors:
+            self._factors[key, log_sd] = np.exp(log_sd * self.standard_normal(key))
+        return self._factors[key, log_sd]
 
     def strata(self, key: str, count: int) -> Array:
         """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""
