@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ from ssdsim.base.record import record
 _DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
+Held = TypeVar("Held")
 
 
 @record
@@ -87,6 +89,25 @@ class Workers(OptionRecord):
     def idle(self) -> int:
         """Cores on which copies of this process may help."""
         return self._idle.free()
+
+    @contextmanager
+    def beside(self, run: Callable[[Held], T], held: Held) -> Iterator[Callable[[], T]]:
+        """Have a copy of this process work out ``run(held)`` meanwhile where a core is idle; else it waits to be asked.
+
+        Raises
+        ------
+        InputError : the copy died.
+        """
+        if self.idle() < 1 or not may_fork():
+            yield partial(run, held)
+            return
+        copy = Forked(1, held)
+        try:
+            yield copy.submit(run).result
+        except BrokenExecutor:
+            raise InputError(_DIED) from None
+        finally:
+            copy.end()
 
     def each(
         self,

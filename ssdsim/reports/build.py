@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import record
-from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
-from ssdsim.reports.measured import measured_lines
 from ssdsim.reports.page import Page
-from ssdsim.reports.serving import serving_lines, serving_title
-from ssdsim.reports.serving_compared import compared_sentence, compared_title
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
-from ssdsim.reports.swept import made_by, swept
+from ssdsim.reports.swept import Swept, made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
@@ -71,8 +69,16 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     ------
     InputError : not a run folder, or its base point is not possible.
     """
+    workers = Workers()
     run = read_run_folder(Path(text("a run folder", folder)))
     study = Study(run, seed)
+    with nullcontext(lambda: None) if run.rows is None else workers.beside(swept, study) as follows:
+        return _of_run(run, study, follows)
+
+
+def _of_run(run: RunFolder, study: Study, follows: Callable[[], Swept | None]) -> Report:
+    from ssdsim.reports.drawers import drawers  # here: they load pandas, while a copy works at what a page follows
+
     made = [item for draw in drawers(study).values() for item in draw()]
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
@@ -81,9 +87,9 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     if run.serving is not None:
         return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
-    more: dict[str, Any] = {"unfinished": _unfinished(run), "follows": swept(study)}
-    more |= {"strategies": strategies_table(study), "origins": origins(study), "grid": grid_json(study)}
-    more["made_by"] = made_by(run) if run.results is not None else None
+    more: dict[str, Any] = {"unfinished": _unfinished(run), "grid": grid_json(study)}
+    more |= {"strategies": strategies_table(study), "origins": origins(study), "follows": follows()}
+    more["made_by"] = made_by(run) if run.rows is not None else None
     return _of(Page(study.configuration.place, sentence, colour_of(study.subject), figures, lines, left_out, **more))
 
 
@@ -94,17 +100,24 @@ def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
     ------
     InputError : not a run folder, or it cannot show that figure; then why.
     """
+    from ssdsim.reports.drawers import drawers, one_figure
+
     return one_figure(drawers(Study(read_run_folder(Path(text("a run folder", folder))), seed)), name)
 
 
 def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
     """The page of rows that an engine ran, which belong to no one scenario."""
+    from ssdsim.reports.measured import measured_lines
+
     sentence, lines = measured_lines(folder)
     return _of(Page("An engine's benchmarks against predictions", sentence, PALETTE[0], figures, lines))
 
 
 def _of_serving(answer: Mapping[str, Any], figures: tuple[Figure, ...], left_out: tuple[LeftOut, ...]) -> Report:
     """The page of requests that arrive, or of a benchmark against the same requests served here."""
+    from ssdsim.reports.serving import serving_lines, serving_title
+    from ssdsim.reports.serving_compared import compared_sentence, compared_title
+
     if "compared" in answer:
         return _of(Page(compared_title(answer), compared_sentence(answer), colour_of(answer["strategy"]), figures))
     told = answer["verdict"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
-
-import pandas as pd
-import plotly.graph_objects as go
+from typing import TYPE_CHECKING, Any
 
 from ssdsim.base.record import record
 from ssdsim.reports.print_style import height_for_print
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
 
 DIGITS = 4  # significant ones: a screen shows three
 

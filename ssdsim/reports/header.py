@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.verdict import called_together
 from ssdsim.pricing.room import counted
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:

@@ -37,7 +37,7 @@ class Swept:
 def swept(study: Study) -> Swept | None:
     """Page of a sweep; None where there is no grid of the closed form, or where strategies themselves are an axis."""
     folder = study.folder
-    if folder.results is None or folder.engine != "closed" or not folder.axes:
+    if folder.rows is None or folder.engine != "closed" or not folder.axes:
         return None
     if {"strategies", "subject", "drafter"} & folder.axes.keys():
         return None

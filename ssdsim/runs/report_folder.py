@@ -7,15 +7,14 @@ from dataclasses import field
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
 
 from ssdsim import strategies
+from ssdsim.base.arrow import numbers
 from ssdsim.base.documents import as_record, read_json, read_toml, surviving_records
 from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.parquet import read_table
@@ -36,6 +35,9 @@ from ssdsim.runs.layout import (
 )
 from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer
 from ssdsim.scenario.options import ALL, DEFAULTS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST = 1e40  # beyond it a product of two numbers leaves the floats
 _KEYS = ("schema", "verb", "options", "grid")
@@ -126,7 +128,7 @@ class _Measured(_Some):
 class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 
-    ``options`` are single values and ``grid`` lists of values, both by option name; ``results`` has a row a grid
+    ``options`` are single values and ``grid`` lists of values, both by option name; ``rows`` has one a grid
     point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
     ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
     a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``; ``measured`` is ``ssdsim validate
@@ -136,7 +138,7 @@ class RunFolder:
     path: Path
     options: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    results: pd.DataFrame | None = None
+    rows: pa.Table | None = None
     trace: Mapping[str, Any] | None = None
     measured_trace: Mapping[str, Any] | None = None
     engine: str = "closed"
@@ -163,7 +165,13 @@ class RunFolder:
     @property
     def points_in(self) -> int:
         """Points that results tell of; all of them where there never was a sweep."""
-        return self.points if self.results is None else len(self.results)
+        return self.points if self.rows is None else int(self.rows.num_rows)
+
+    @cached_property
+    def results(self) -> pd.DataFrame | None:
+        """The rows, for figures; who asks for them loads pandas."""
+        # what pandas once noted beside the columns is not checked, and not needed
+        return None if self.rows is None else cast("pd.DataFrame", self.rows.to_pandas(ignore_metadata=True))
 
     @cached_property
     def base(self) -> dict[str, Any]:
@@ -172,12 +180,17 @@ class RunFolder:
         Where that point is not possible, the possible one that is fewest steps away along the axes.
         """
         at = {name: _base_index(name, values) for name, values in self.grid.items()}
-        if self.results is not None and "error" in self.results and self.results["error"].notna().any():
-            at = self._nearest_possible(self.results, at)
+        rows = self.rows
+        if rows is not None and "error" in rows.column_names and rows["error"].null_count < rows.num_rows:
+            at = self._nearest_possible(at)
         return {**self.options, **{name: values[at[name]] for name, values in self.grid.items()}}
 
-    def _nearest_possible(self, results: pd.DataFrame, wanted: dict[str, int]) -> dict[str, int]:
+    def _nearest_possible(self, wanted: dict[str, int]) -> dict[str, int]:
         """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
+        import pandas as pd  # most sweeps have no such point, and a page's controls need no pandas
+
+        results = self.results
+        assert results is not None  # of an error
         possible = results[results["error"].isna()]
         index = {name: {grid_key(v): at for at, v in enumerate(values)} for name, values in self.grid.items()}
         places = pd.DataFrame({name: grid_keys(possible[name]).map(at) for name, at in index.items()}).dropna()
@@ -201,6 +214,8 @@ def grid_key(value: Any) -> str:
 
 def grid_keys(column: pd.Series) -> pd.Series:
     """:func:`grid_key` of each value, as categories: asked once a value, of lists and other objects once a row."""
+    import pandas as pd  # here: who has a column of it has loaded it
+
     if column.dtype == object:  # such as lists, which cannot be looked up
         return column.map(grid_key).astype("category")
     codes, different = pd.factorize(column, use_na_sentinel=False)
@@ -222,7 +237,7 @@ def read_run_folder(path: Path) -> RunFolder:
         path=path,
         options=options,
         grid=grid,
-        results=_results(path, options, grid),
+        rows=_rows(path, options, grid),
         engine=(_json(path / HOW) or {}).get("engine", "closed"),
         trace=_trace(path / TRACE),
         measured_trace=_trace(path / MEASURED_TRACE),
@@ -258,16 +273,14 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     return options, grid
 
 
-def _results(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pd.DataFrame | None:
+def _rows(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pa.Table | None:
     """All rows, or those of the parts that are in; None where no sweep was begun."""
     columns = _needed(options, grid)
     whole = [path / RESULTS] if (path / RESULTS).is_file() else []
     if not whole and not (path / PARTS).is_dir():
         return None
     tables = [_table(part, columns, grid) for part in whole or sorted((path / PARTS).glob("*.parquet"))]
-    # what pandas once noted beside the columns is not checked, and not needed
-    rows = pa.concat_tables(tables).to_pandas(ignore_metadata=True) if tables else pd.DataFrame(columns=columns)
-    return cast("pd.DataFrame", rows)
+    return pa.concat_tables(tables) if tables else pa.table({name: pa.nulls(0) for name in columns})
 
 
 def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
@@ -285,8 +298,8 @@ def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Tabl
     for name, kind in ((name, results.schema.field(name).type) for name in columns if name not in axes):
         if kind != pa.float64():
             raise InputError(f"{path}: the column {name} must hold floats, got {kind}")
-        largest = pc.max(pc.abs(results[name])).as_py()
-        if largest is not None and largest > _MOST:
+        largest = np.fmax.reduce(np.abs(numbers(results[name])), initial=0.0)
+        if largest > _MOST:
             raise InputError(f"{path}: the column {name} must hold numbers of at most {_MOST:g}, got {largest:g}")
     return results
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 
@@ -34,6 +35,30 @@ def _a_killed_one_is_told() -> None:
         list(Workers().as_they_come(_killed, [([], 0), ([], 1)], idle=1))
 
 
+def _process(known: list[int]) -> tuple[int, list[int]]:
+    return os.getpid(), known
+
+
+def _one_works_meanwhile_where_a_core_is_idle() -> None:
+    for idle in (0, 1):
+        with patch.object(Workers, "idle", return_value=idle), Workers().beside(_process, [3]) as result:
+            process, known = result()
+        assert (process == os.getpid(), known) == (idle == 0, [3])
+
+
+def _a_killed_one_beside_is_told() -> None:
+    with (
+        pytest.raises(InputError, match=r"one of the processes died \(out of memory\?\)$"),
+        patch.object(Workers, "idle", return_value=1),
+        Workers().beside(_killed_alone, []) as result,
+    ):
+        result()
+
+
+def _killed_alone(known: list[int]) -> None:
+    _killed(known, 0)
+
+
 def _in_a_pool(size: int) -> list[int]:
     known = list(range(size))
     done = Workers().as_they_come(_squared, [(known, number) for number in range(size)], idle=1)
@@ -45,7 +70,13 @@ def _a_process_of_a_pool_may_have_no_copies() -> None:
         assert pool.apply(_in_a_pool, (3,)) == [0, 1, 4]
 
 
-CASES = [_copies_share_what_is_known, _a_killed_one_is_told, _a_process_of_a_pool_may_have_no_copies]
+CASES = [
+    _copies_share_what_is_known,
+    _a_killed_one_is_told,
+    _one_works_meanwhile_where_a_core_is_idle,
+    _a_killed_one_beside_is_told,
+    _a_process_of_a_pool_may_have_no_copies,
+]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
