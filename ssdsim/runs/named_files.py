@@ -75,7 +75,8 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
     def one_or_more(value: Any) -> Any:
         return [name_of(each) for each in value] if isinstance(value, list) else name_of(value)
 
-    return {name: one_or_more(value) if name in files() else value for name, value in values.items()}
+    may_name = files()
+    return {name: one_or_more(value) if name in may_name else value for name, value in values.items()}
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     InputError : an option names a file outside of the folder. A run keeps its files inside: whoever made this one
         would have other files of this machine read.
     """
-    names = [value for name, value in options.items() if name in files() for value in _texts(value)]
+    may_name = files()
+    names = [value for name, value in options.items() if name in may_name for value in _texts(value)]
     for name in names:
         inside = (folder / name).resolve().is_relative_to(folder.resolve())
         if not inside or (file_of(name).is_file() and not file_of(str(folder / name)).is_file()):
