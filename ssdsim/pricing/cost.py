@@ -11,6 +11,8 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 
+_KEPT = 2048  # costs whose draws are: 16 MB at 1000 each
+
 Seconds = float | Array
 
 
@@ -145,6 +147,7 @@ class TimingErrors:
         self._draws: dict[str, Array] = {}
         self._factors: dict[tuple[str, float], Array] = {}
         self._strata: dict[tuple[str, int], Array] = {}
+        self._seconds: dict[Cost, Array] = {}
 
     def standard_normal(self, key: str) -> Array:
         if key not in self._draws:
@@ -156,6 +159,14 @@ class TimingErrors:
         if (key, log_sd) not in self._factors:
             self._factors[key, log_sd] = np.exp(log_sd * self.standard_normal(key))
         return self._factors[key, log_sd]
+
+    def seconds(self, cost: Cost) -> Array:
+        """Draws of a duration: the last ones are kept, since rounds of other lengths have passes in common."""
+        if cost not in self._seconds:
+            if len(self._seconds) >= _KEPT:
+                self._seconds.clear()
+            self._seconds[cost] = cost.sample(self)
+        return self._seconds[cost]
 
     def strata(self, key: str, count: int) -> Array:
         """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""

@@ -134,7 +134,7 @@ class Step:
         """The step's duration under each draw of the timings' errors, shape ``(draws,)``."""
         drawn = np.zeros(errors.draws)
         for piece in self.pieces:
-            drawn += piece.cost.sample(errors) * piece.times
+            drawn += errors.seconds(piece.cost) * piece.times
         for direction, log_sd in self.structure.items():
             drawn *= np.exp(log_sd * errors.standard_normal(direction))
         return drawn
