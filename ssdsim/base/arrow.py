@@ -1,4 +1,7 @@
-"""Columns of Arrow from numpy's and back. Arrow's own ways load pandas, which takes longer than a thousand points."""
+"""Columns of Arrow from numpy's and back.
+
+Arrow's own ways load pandas, or its functions of compute, which take longer than a thousand points.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,24 @@ def _column(kind: pa.DataType, given: NDArray[np.bool_], *buffers: NDArray[np.ge
     return pa.Array.from_buffers(kind, len(given), [pa.py_buffer(each) for each in (bits, *buffers)])
 
 
-_NAN = pa.Array.from_buffers(pa.float64(), 1, [None, pa.py_buffer(np.array([np.nan]))])[0]
-
-
 def numbers(column: pa.ChunkedArray) -> Array:
     """A column of numbers, NaN where there is none."""
-    chunks = [chunk.fill_null(_NAN) if chunk.null_count else chunk for chunk in column.chunks]
-    return np.concatenate([np.from_dlpack(chunk) for chunk in chunks], dtype=np.float64)
+    return np.concatenate([np.zeros(0), *map(_numbers, column.chunks)], dtype=np.float64)
+
+
+def given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Mask of the rows of a column that have a value."""
+    return np.concatenate([np.zeros(0, dtype=bool), *map(_given, column.chunks)])
+
+
+def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
+    bare = pa.Array.from_buffers(chunk.type, len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
+    values = np.from_dlpack(bare)
+    return np.where(_given(chunk), values, np.nan) if chunk.null_count else values
+
+
+def _given(chunk: pa.Array) -> NDArray[np.bool_]:
+    if not chunk.null_count:
+        return np.ones(len(chunk), dtype=bool)
+    bits = np.unpackbits(np.frombuffer(chunk.buffers()[0], dtype=np.uint8), bitorder="little")
+    return bits[chunk.offset : chunk.offset + len(chunk)].astype(bool)

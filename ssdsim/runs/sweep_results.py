@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ssdsim.base.arrow import integers, numbers
+from ssdsim.base.arrow import given, numbers
 from ssdsim.base.checks import Array
 from ssdsim.base.record import record
 
@@ -44,8 +45,7 @@ class SweepResults:
     @cached_property
     def possible(self) -> NDArray[np.intp]:
         """Rows whose points are possible."""
-        refused = numbers(self["error"].is_valid().cast("int64"))
-        return np.flatnonzero(refused == 0)
+        return np.flatnonzero(~given(self["error"]))
 
     def numbers(self, name: str, rows: NDArray[np.intp]) -> Array:
         """Some rows of a column of numbers, NaN where it has none."""
@@ -53,14 +53,20 @@ class SweepResults:
         return found
 
     def counts(self, name: str, rows: NDArray[np.intp]) -> dict[Any, int]:
-        """How often each value is in some rows of a column."""
-        counted = self[name].take(integers(rows)).value_counts().to_pylist()
-        return {each["values"]: each["counts"] for each in counted}
+        """How often each value is in some rows of a column, which are in order."""
+        counted: Counter[Any] = Counter()
+        start = 0
+        for chunk in self[name].chunks:
+            values, first, last = chunk.to_pylist(), *np.searchsorted(rows, (start, start + len(chunk)))
+            counted.update(values[row - start] for row in rows[first:last].tolist())
+            start += len(chunk)
+        return counted
 
     def records(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
         """All of some rows, read column by column."""
-        columns = {name: self[name].take(integers(rows)).to_pylist() for name in self.schema.names}
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        columns = (self[name] for name in self.schema.names)
+        values = ([column[row].as_py() for row in rows.tolist()] for column in columns)
+        return [dict(zip(self.schema.names, row, strict=True)) for row in zip(*values, strict=True)]
 
     def table(self) -> pa.Table:
         """All rows and columns."""

@@ -100,10 +100,6 @@ def hit_rate(fan_outs: ArrayLike, pmf: ArrayLike, h: HitCurve, h_all: HitCurve |
     fan_outs = within("fan_outs", fan_outs, 0)
     if fan_outs.shape != pmf.shape:
         raise InputError(f"fan_outs and pmf must have one entry an outcome, got {fan_outs.shape} and {pmf.shape}")
-    return _hit_rate(fan_outs, pmf, h, h_all)
-
-
-def _hit_rate(fan_outs: Array | FanOut, pmf: Array, h: HitCurve, h_all: HitCurve | None) -> float:
     return float(pmf @ _hits(fan_outs, h, h_all))
 
 
@@ -185,10 +181,13 @@ def geometric_fan_out(
     pmf = accepted_length_pmf(alpha, k)
     uniform = uniform_fan_out(budget, k)
     geometric = np.floor(geometric_fan_out_real(budget, k, alpha, r)).astype(np.int64)
-    gain = pmf * (_hits(geometric + 1, h, h_all) - _hits(geometric, h, h_all))
-    left_over = budget - int(geometric.sum())
-    geometric[np.argsort(-gain, kind="stable")[:left_over]] += 1
-    return max((geometric, uniform), key=lambda fan_outs: _hit_rate(fan_outs, pmf, h, h_all))
+    several = np.stack([geometric, geometric + 1, uniform], axis=-1)  # of which the curve is asked at once
+    hits, with_one_more, evenly = np.ascontiguousarray(_hits(several, h, h_all).T)
+    gain = pmf * (with_one_more - hits)
+    grows = np.argsort(-gain, kind="stable")[: budget - int(geometric.sum())]
+    geometric[grows] += 1
+    hits[grows] = with_one_more[grows]
+    return geometric if pmf @ hits >= pmf @ evenly else uniform
 
 
 def optimal_fan_out(budget: int, pmf: ArrayLike, h: HitCurve, h_all: HitCurve | None = None) -> FanOut:

@@ -114,7 +114,7 @@ class Plan:
             found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
         else:
             found = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
-        axes = {name: _array(values).take(integers(points.numbers(name))) for name, values in self.grid.items()}
+        axes = {name: _column(values, points.numbers(name)) for name, values in self.grid.items()}
         return _table(axes, found, self.strategies)
 
     @cached_property
@@ -256,12 +256,15 @@ def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[
     return pa.table(columns).replace_schema_metadata({b"warnings": warnings})
 
 
-def _array(values: Sequence[Any]) -> pa.Array:
-    """Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
+def _column(values: Sequence[Any], of: Rows) -> pa.Array:
+    """The value of each row. Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
     kinds = {type(value) for value in values}
     if kinds <= {int, float}:
-        return integers(np.array(values)) if kinds == {int} else floats(np.array(values, dtype=float))
-    return pa.array(values) if kinds == {list} else words([str(value) for value in values])
+        return integers(np.array(values)[of]) if kinds == {int} else floats(np.array(values, dtype=float)[of])
+    if kinds == {list}:
+        return pa.array(values).take(integers(of))
+    said = [str(value) for value in values]
+    return words([said[number] for number in of.tolist()])
 
 
 def number_columns(plan: Plan) -> list[str]:
