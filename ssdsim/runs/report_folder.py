@@ -129,10 +129,10 @@ class RunFolder:
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``rows`` has one a grid
-    point, worked out by ``engine``; an unfinished sweep has ``points_in`` of its ``points``. ``trace`` and
-    ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of ``ssdsim validate``, a record
-    a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``; ``measured`` is ``ssdsim validate
-    rows --json``, ``serving`` is ``ssdsim serve --json``.
+    point, of the columns that figures read, worked out by ``engine``; an unfinished sweep has ``points_in`` of its
+    ``points``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of
+    ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``;
+    ``measured`` is ``ssdsim validate rows --json``, ``serving`` is ``ssdsim serve --json``.
     """
 
     path: Path
@@ -291,7 +291,7 @@ def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> li
 
 
 def _table(path: Path, columns: Sequence[str], axes: Collection[str]) -> pa.Table:
-    results = read_table(path)
+    results = read_table(path, [*columns, "error"])
     lacking = [name for name in columns if name not in results.column_names]
     if lacking:
         raise InputError(f"{path}: lacks the columns {', '.join(lacking)}; it is of another version: sweep anew")
