@@ -155,7 +155,7 @@ class TimingErrors:
         return self._draws[key]
 
     def factor(self, key: str, log_sd: float) -> Array:
-        """Factor by which a timing is off."""
+        """Factor by which a timing, or a whole step, is off."""
         if (key, log_sd) not in self._factors:
             self._factors[key, log_sd] = np.exp(log_sd * self.standard_normal(key))
         return self._factors[key, log_sd]

@@ -136,7 +136,7 @@ class Step:
         for piece in self.pieces:
             drawn += errors.seconds(piece.cost) * piece.times
         for direction, log_sd in self.structure.items():
-            drawn *= np.exp(log_sd * errors.standard_normal(direction))
+            drawn *= errors.factor(direction, log_sd)
         return drawn
 
     def off_by(self, direction: str, log_sd: float) -> Step:

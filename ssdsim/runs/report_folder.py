@@ -33,7 +33,6 @@ from ssdsim.runs.layout import (
     TRACE,
     VALIDATION,
 )
-from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer
 from ssdsim.scenario.options import ALL, DEFAULTS
 
 if TYPE_CHECKING:
@@ -325,6 +324,8 @@ def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]
     ------
     InputError : it is none.
     """
+    from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer  # here: most folders hold none
+
     as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")
     return answer
 
