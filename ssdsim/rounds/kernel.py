@@ -77,7 +77,9 @@ def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
 
 def repeated_over(averages: Averages, count: int) -> Averages:
     """Repeat the numbers ``count`` times, or keep columns of as many."""
-    made = _each(replace(averages, accepted=None), lambda number: np.broadcast_to(number, (count,)))
+    bare = averages if averages.accepted is None else replace(averages, accepted=None)
+    # numpy's broadcast_to takes three times as long
+    made = _each(bare, lambda number: np.asarray(number) if np.shape(number) == (count,) else np.full(count, number))
     accepted = averages.accepted
     return made if accepted is None else replace(made, accepted=np.broadcast_to(accepted, (count, accepted.shape[-1])))
 
