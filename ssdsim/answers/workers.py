@@ -6,13 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, as_completed
+from concurrent.futures import BrokenExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import field
 from functools import partial
 from typing import Any, TypeVar
 
-from ssdsim.answers.beside import Forked, may_fork
+from ssdsim.answers.beside import may_fork, with_copies
 from ssdsim.answers.cluster import on_cluster
 from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.shared_value import Work, run_with, with_shared
@@ -115,7 +115,7 @@ class Workers(OptionRecord):
         """``run(*arguments)`` of each piece of ``work``, in the order in which they are done.
 
         The first argument is what pieces share. With one job, copies of this process help on ``idle`` cores where they
-        begin at once.
+        begin at once: they take pieces from the first one on, this process takes them from the last one back.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Workers(OptionRecord):
         if self.cluster is not None:
             return on_cluster(run, work, self.cluster)
         if self.jobs == 1 and min(idle, len(work) - 1) > 0 and may_fork():
-            return _in_copies(run, work, min(idle + 1, len(work)))
+            return _with_copies(run, work, min(idle, len(work) - 1))
         if self.jobs == 1 or len(work) < 2:
             return self._here(run, work)
         return _in_processes(run, work, self.jobs)
@@ -141,19 +141,11 @@ class Workers(OptionRecord):
             self.progress(done + share, total)
 
 
-def _in_copies(run: Callable[..., T], work: Work, processes: int) -> Iterator[T]:
-    copies = Forked(processes, work)
+def _with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
     try:
-        for done in as_completed([copies.submit(_piece, run, number) for number in range(len(work))]):
-            yield done.result()
+        yield from with_copies(run, work, copies)
     except BrokenExecutor:
         raise InputError(_DIED) from None
-    finally:
-        copies.end()
-
-
-def _piece(work: Work, run: Callable[..., T], number: int) -> T:
-    return run(*work[number])
 
 
 def _begin(parent: int) -> None:
