@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
@@ -18,6 +19,7 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
@@ -34,6 +36,8 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
     from ssdsim.scenario.typed_options import Searched
+
+T = TypeVar("T")
 
 
 @record
@@ -155,14 +159,15 @@ def recommend(
     >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
+    workers = Workers()
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
     request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
-    return _recommendation(request, Search(request), progress or (lambda done, steps: None))
+    return _recommendation(request, Search(request), workers, progress or (lambda done, steps: None))
 
 
-def _recommendation(request: Request, search: Search, progress: Progress) -> Recommendation:
+def _recommendation(request: Request, search: Search, workers: Workers, progress: Progress) -> Recommendation:
     steps = len(request.batches) + 2
-    search.run()
+    search.run(workers)
     progress(1, steps)
     errors, evaluated = Errors(request), search.evaluated
     answers = []
@@ -171,6 +176,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         progress(1 + len(answers), steps)
     about = _at_focus(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
+    bounds, moves = _at_changes(search, about, workers)
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
     recommendation = Recommendation(
         request=request,
@@ -178,9 +184,9 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         sentence=_sentence(request, answers),
         at_focus=about,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
-        break_evens=tuple(break_evens(search, about.batch)) if about else (),
+        break_evens=bounds,
         swings=_swings(about),
-        elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
+        elasticities=moves,
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
@@ -190,6 +196,23 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
     )
     progress(steps, steps)
     return recommendation
+
+
+def _at_changes(
+    search: Search, about: Answer | None, workers: Workers
+) -> tuple[tuple[BreakEven, ...], tuple[Elasticity, ...]]:
+    """Break-even points and elasticities: questions of their own, so that copies of this process take some of them."""
+    if about is None or about.best is None:
+        return (), ()
+    bounds = break_evens(search, about.batch)
+    questions = [*bounds[::-1], partial(elasticities, about.best, search)]  # the longest first
+    answered = workers.each(_answered, [(question, number) for number, question in enumerate(questions)])
+    *found, moves = (answered[number] for number in range(len(questions)))
+    return tuple(found[::-1]), tuple(moves)
+
+
+def _answered(question: Callable[[], T], number: int) -> tuple[int, T]:
+    return number, question()
 
 
 def _answer(search: Search, errors: Errors, batch: int) -> Answer:
