@@ -24,7 +24,7 @@ def _answered(idle: int) -> None:
     """
     IdleCores.free = lambda cores: idle  # type: ignore[method-assign]
     asked = {"rank": "user", "gpu_hour": None, "at_least": None, "seed": 0}
-    search = Search(make_request(gpus=8, b=BATCHES, given={"k": [2, 4, 7]}, **asked))  # type: ignore[arg-type]
+    search = Search(make_request(gpus=8, b=BATCHES, k=[2, 4, 7], **asked))  # type: ignore[arg-type]
     search.run()
     for case, one in search.found.items():
         assert one.scenario.estimate.tokens_per_second == one.tokens_per_second

@@ -107,7 +107,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     workers = Workers()
     if options.get("strategies") is None:
         options["strategies"] = EVERY
-    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
+    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, **options)
     search = Search(request)
     search.run(workers)
     deployments = _best_of_each(search, b)

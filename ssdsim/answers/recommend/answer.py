@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
@@ -159,14 +159,18 @@ def recommend(
     >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
-    workers = Workers()
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
-    request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
-    return _recommendation(request, Search(request), workers, progress or (lambda done, steps: None))
+    return recommended(progress, None, **asked, **options)[0]
 
 
-def _recommendation(request: Request, search: Search, workers: Workers, progress: Progress) -> Recommendation:
-    steps = len(request.batches) + 2
+def recommended(
+    progress: Progress | None, beside: Callable[[Request, Answer], T] | None, **asked: Any
+) -> tuple[Recommendation, T | None]:
+    """:func:`recommend`, and what the answer at focus says of another question, which is worked out ``beside``."""
+    workers = Workers()
+    request = make_request(**asked)
+    search, steps = Search(request), len(request.batches) + 2
+    progress = progress or (lambda done, steps: None)
     search.run(workers)
     progress(1, steps)
     errors, evaluated = Errors(request), search.evaluated
@@ -176,7 +180,7 @@ def _recommendation(request: Request, search: Search, workers: Workers, progress
         progress(1 + len(answers), steps)
     about = _at_focus(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
-    bounds, moves = _at_changes(search, about, workers)
+    bounds, moves, other = _at_changes(search, about, workers, beside)
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
     recommendation = Recommendation(
         request=request,
@@ -195,20 +199,23 @@ def _recommendation(request: Request, search: Search, workers: Workers, progress
         evaluated=evaluated,
     )
     progress(steps, steps)
-    return recommendation
+    return recommendation, other
 
 
 def _at_changes(
-    search: Search, about: Answer | None, workers: Workers
-) -> tuple[tuple[BreakEven, ...], tuple[Elasticity, ...]]:
-    """Break-even points and elasticities: questions of their own, so that copies of this process take some of them."""
+    search: Search, about: Answer | None, workers: Workers, beside: Callable[[Request, Answer], T] | None
+) -> tuple[tuple[BreakEven, ...], tuple[Elasticity, ...], T | None]:
+    """Break-even points, elasticities, and what is asked beside: copies of this process take some of the questions."""
     if about is None or about.best is None:
-        return (), ()
-    bounds = break_evens(search, about.batch)
-    questions = [*bounds[::-1], partial(elasticities, about.best, search)]  # the longest first
+        return (), (), None
+    questions: list[Callable[[], Any]] = [
+        *break_evens(search, about.batch)[::-1],  # which begin with the longest
+        partial(elasticities, about.best, search),
+        (lambda: None) if beside is None else partial(beside, search.request, about),
+    ]
     answered = workers.each(_answered, [(question, number) for number, question in enumerate(questions)])
-    *found, moves = (answered[number] for number in range(len(questions)))
-    return tuple(found[::-1]), tuple(moves)
+    *bounds, moves, other = (answered[number] for number in range(len(questions)))
+    return tuple(bounds[::-1]), tuple(moves), other
 
 
 def _answered(question: Callable[[], T], number: int) -> tuple[int, T]:
