@@ -1,4 +1,4 @@
-"""Copies of this process that hold a value in common with it."""
+"""Copies of this process that work beside it, and hold what it holds."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TypeVar
 
+from ssdsim.answers.shared_value import Work
 from ssdsim.answers.with_parent import end_with
 
 T = TypeVar("T")
 
-_held: Any = None  # by a process of these
+_work: Work = ()  # of a process of these
 
 
 def may_fork() -> bool:
@@ -25,31 +29,61 @@ def may_fork() -> bool:
     return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
-class Forked:
-    """Copies of this process, begun at the first submission; they hold ``held`` with all that it knows by then."""
+def with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
+    """``run(*arguments)`` of each piece of ``work``: copies take the first one that is left, this process the last.
 
-    def __init__(self, processes: int, held: Any) -> None:
-        self._before = set(multiprocessing.active_children())
-        self._pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _hold, (held, os.getpid()))
+    The copies know all that this process knows as they begin.
 
-    def submit(self, run: Callable[..., T], *arguments: Any) -> Future[T]:
+    Raises
+    ------
+    BrokenExecutor : a copy died.
+    """
+    left, ended = deque(range(len(work))), SimpleQueue[Future[T]]()
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(copies, multiprocessing.get_context("fork"), _begin, (work, os.getpid()))
+
+    def submit() -> None:
+        number = _taken(left.popleft)
+        if number is not None:
+            with suppress(BrokenExecutor):  # which the piece before has told
+                pool.submit(_piece, run, number).add_done_callback(go_on)
+
+    def go_on(done: Future[T]) -> None:
+        ended.put(done)
+        submit()
+
+    try:
         with warnings.catch_warnings():
             # Python 3.12 warns of OpenBLAS's threads when a process forks; OpenBLAS gets itself ready for that
             warnings.simplefilter("ignore", DeprecationWarning)
-            return self._pool.submit(_with_held, run, *arguments)
-
-    def end(self) -> None:
-        for process in set(multiprocessing.active_children()) - self._before:
+            for _ in range(copies):
+                submit()
+        missing = len(work)
+        while missing:
+            number = _taken(left.pop) if ended.empty() else None
+            yield ended.get().result() if number is None else run(*work[number])
+            missing -= 1
+    finally:
+        left.clear()
+        for process in set(multiprocessing.active_children()) - before:
             process.kill()
-        self._pool.shutdown(cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
-def _hold(held: Any, parent: int) -> None:
-    global _held
-    _held = held
+def _taken(take: Callable[[], int]) -> int | None:
+    """A number that is left; another thread may have taken the last one a moment ago."""
+    try:
+        return take()
+    except IndexError:
+        return None
+
+
+def _begin(work: Work, parent: int) -> None:
+    global _work
+    _work = work
     end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # this process's parent ends it
 
 
-def _with_held(run: Callable[..., T], *arguments: Any) -> T:
-    return run(_held, *arguments)
+def _piece(run: Callable[..., T], number: int) -> T:
+    return run(*_work[number])

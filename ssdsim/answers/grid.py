@@ -319,10 +319,23 @@ class Fastest:
 
 
 @record
+class Again:
+    """The fastest scenario of a point that another process has priced, so that it is priced here once more."""
+
+    evaluator: Evaluator
+    point: Mapping[str, Any]
+
+    def __getitem__(self, number: int) -> Scenario:
+        (found,) = self.evaluator.fastest([self.point]).found
+        assert isinstance(found, OfPoint)  # it was possible there
+        return found.scenario
+
+
+@record
 class OfPoint:
     """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
 
-    scenarios: Scenarios | Sequence[Scenario]
+    scenarios: Scenarios | Sequence[Scenario] | Again
     number: int
     tokens_per_second: float
     told: Mapping[str, Any]

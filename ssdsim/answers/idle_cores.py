@@ -6,39 +6,71 @@ import os
 import time
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 _STAT = Path("/proc/stat")
 _IDLE = 0.5  # of its time
 _LEAST_S = 0.1  # ten of Linux's hundredths of a second
 
 
+class _Look(NamedTuple):
+    """Seconds that the cores together have been idle by a time, since the machine started; None where nobody tells."""
+
+    at_s: float
+    idle_s: float | None
+
+    def idle_until(self, later: _Look) -> float | None:
+        """The mean number of idle cores in between; None too early, too."""
+        passed_s = later.at_s - self.at_s
+        if self.idle_s is None or later.idle_s is None or passed_s < _LEAST_S:
+            return None
+        return (later.idle_s - self.idle_s) / passed_s
+
+
+_watched: _Look | None = None
+
+
+def watch() -> None:
+    """Look at the cores, so that who asks early hears of the time from now on."""
+    global _watched
+    _watched = _look()
+
+
 class IdleCores:
-    """Idle cores available to this process, measured since construction; load that has just ended is ignored."""
+    """Idle cores available to this process, measured since construction; load that has just ended is ignored.
+
+    What processes that it began have taken is idle, too, when they have ended: it may begin as many again.
+    """
 
     def __init__(self) -> None:
-        self._since_s = time.monotonic()
-        self._idle_s = _idle_s()
+        self._since = _look()
 
     def free(self) -> int:
         """The number of processes that may join: one for each core that is idle half of the time or more."""
         return int(self.count() + _IDLE)
 
     def count(self) -> float:
-        """The mean number of idle cores; where Linux does not tell, or too early, by the load of the last minute."""
-        passed_s, now_s = time.monotonic() - self._since_s, _idle_s()
-        if self._idle_s is None or now_s is None or passed_s < _LEAST_S:
-            load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-            return max(0.0, len(_cores()) - load)
-        return (now_s - self._idle_s) / passed_s
+        """The mean number of idle cores; too early, since :func:`watch`; where nobody tells, by the load of the last
+        minute, of which this process is one.
+        """
+        now = _look()
+        for since in filter(None, (self._since, _watched)):
+            if (idle := since.idle_until(now)) is not None:
+                return idle
+        load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
+        return max(0.0, len(_cores()) - max(1.0, load))
 
 
 def _cores() -> Collection[int]:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
 
 
-def _idle_s() -> float | None:
-    """Seconds that the cores together have been idle since the machine started."""
-    return idle_ticks(_STAT.read_text(), _cores()) / os.sysconf("SC_CLK_TCK") if _STAT.exists() else None
+def _look() -> _Look:
+    if not _STAT.exists():
+        return _Look(time.monotonic(), None)
+    idle_s = idle_ticks(_STAT.read_text(), _cores()) / os.sysconf("SC_CLK_TCK")
+    times = os.times()
+    return _Look(time.monotonic(), idle_s + times.children_user + times.children_system)
 
 
 def idle_ticks(stat: str, cores: Collection[int]) -> int:

@@ -6,14 +6,13 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, as_completed
+from concurrent.futures import BrokenExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import field
 from functools import partial
 from typing import Any, TypeVar
 
-from ssdsim.answers.beside import Forked, may_fork
+from ssdsim.answers.beside import may_fork, with_copies
 from ssdsim.answers.cluster import on_cluster
 from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.shared_value import Work, run_with, with_shared
@@ -28,7 +27,6 @@ from ssdsim.base.record import record
 _DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
-Held = TypeVar("Held")
 
 
 @record
@@ -90,24 +88,13 @@ class Workers(OptionRecord):
         """Cores on which copies of this process may help."""
         return self._idle.free()
 
-    @contextmanager
-    def beside(self, run: Callable[[Held], T], held: Held) -> Iterator[Callable[[], T]]:
-        """Have a copy of this process work out ``run(held)`` meanwhile where a core is idle; else it waits to be asked.
+    def answers(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
+        """The answer to each question: copies of this process take them from the first one on where cores are idle.
 
-        Raises
-        ------
-        InputError : the copy died.
+        This process takes them from the last one back.
         """
-        if self.idle() < 1 or not may_fork():
-            yield partial(run, held)
-            return
-        copy = Forked(1, held)
-        try:
-            yield copy.submit(run).result
-        except BrokenExecutor:
-            raise InputError(_DIED) from None
-        finally:
-            copy.end()
+        answered = self.each(_answered, [(question, number) for number, question in enumerate(questions)])
+        return [answered[number] for number in range(len(questions))]
 
     def each(
         self,
@@ -136,7 +123,7 @@ class Workers(OptionRecord):
         """``run(*arguments)`` of each piece of ``work``, in the order in which they are done.
 
         The first argument is what pieces share. With one job, copies of this process help on ``idle`` cores where they
-        begin at once.
+        begin at once: they take pieces from the first one on, this process takes them from the last one back.
 
         Raises
         ------
@@ -145,7 +132,7 @@ class Workers(OptionRecord):
         if self.cluster is not None:
             return on_cluster(run, work, self.cluster)
         if self.jobs == 1 and min(idle, len(work) - 1) > 0 and may_fork():
-            return _in_copies(run, work, min(idle + 1, len(work)))
+            return _with_copies(run, work, min(idle, len(work) - 1))
         if self.jobs == 1 or len(work) < 2:
             return self._here(run, work)
         return _in_processes(run, work, self.jobs)
@@ -162,19 +149,15 @@ class Workers(OptionRecord):
             self.progress(done + share, total)
 
 
-def _in_copies(run: Callable[..., T], work: Work, processes: int) -> Iterator[T]:
-    copies = Forked(processes, work)
+def _answered(question: Callable[[], T], number: int) -> tuple[int, T]:
+    return number, question()
+
+
+def _with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
     try:
-        for done in as_completed([copies.submit(_piece, run, number) for number in range(len(work))]):
-            yield done.result()
+        yield from with_copies(run, work, copies)
     except BrokenExecutor:
         raise InputError(_DIED) from None
-    finally:
-        copies.end()
-
-
-def _piece(work: Work, run: Callable[..., T], number: int) -> T:
-    return run(*work[number])
 
 
 def _begin(parent: int) -> None:

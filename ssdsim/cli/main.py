@@ -12,6 +12,7 @@ from io import TextIOWrapper
 import click
 
 from ssdsim import __version__
+from ssdsim.answers import idle_cores
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.output import ReaderLeftError, flush
 
@@ -109,6 +110,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a character that the terminal lacks is shown by its number
             stream.reconfigure(errors="backslashreplace")
+    idle_cores.watch()
     try:
         if COMPLETION in os.environ:
             from ssdsim.cli.completion import offer

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.recommend.answer import Recommendation, recommend
+from ssdsim.answers.recommend.answer import Recommendation
 from ssdsim.answers.recommend.as_json import as_json as recommendation_json
-from ssdsim.answers.recommend.door import Door, base_point, door, pasted
+from ssdsim.answers.recommend.door import Door, base_point, pasted, recommended_with_door
 from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
@@ -109,9 +109,7 @@ def command(
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
     with shown("recommend", "steps", quiet) as progress:
-        recommendation = recommend(seed=seed, progress=progress, **options)
-    with shown("recommend", "", quiet):
-        entrance = door(recommendation, rate, slo)
+        recommendation, entrance = recommended_with_door(progress, rate, slo, seed=seed, **options)
     answer = recommendation_json(recommendation, entrance) if as_json or output is not None else {}
     if output is not None:
         with shown("recommend", "", quiet):

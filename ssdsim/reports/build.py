@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Mapping
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,14 +72,8 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     workers = Workers()
     run = read_run_folder(Path(text("a run folder", folder)))
     study = Study(run, seed)
-    with nullcontext(lambda: None) if run.rows is None else workers.beside(swept, study) as follows:
-        return _of_run(run, study, follows)
-
-
-def _of_run(run: RunFolder, study: Study, follows: Callable[[], Swept | None]) -> Report:
-    from ssdsim.reports.drawers import drawers  # here: they load pandas, while a copy works at what a page follows
-
-    made = [item for draw in drawers(study).values() for item in draw()]
+    of_sweep = [] if run.rows is None else [partial(swept, study)]
+    *follows, made = workers.answers([*of_sweep, partial(_drawn, study)])
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
     if run.measured_alone:
@@ -88,9 +82,19 @@ def _of_run(run: RunFolder, study: Study, follows: Callable[[], Swept | None]) -
         return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
     more: dict[str, Any] = {"unfinished": _unfinished(run), "grid": grid_json(study)}
-    more |= {"strategies": strategies_table(study), "origins": origins(study), "follows": follows()}
+    more |= {
+        "strategies": strategies_table(study),
+        "origins": origins(study),
+        "follows": follows[0] if follows else None,
+    }
     more["made_by"] = made_by(run) if run.rows is not None else None
     return _of(Page(study.configuration.place, sentence, colour_of(study.subject), figures, lines, left_out, **more))
+
+
+def _drawn(study: Study) -> list[Figure | LeftOut]:
+    from ssdsim.reports.drawers import drawers  # here: they load pandas, while a copy works at what a page follows
+
+    return [item for draw in drawers(study).values() for item in draw()]
 
 
 def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:

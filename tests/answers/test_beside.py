@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from unittest.mock import patch
 
 import pytest
@@ -16,47 +17,47 @@ from ssdsim.base.errors import InputError
 
 
 def _squared(known: list[int], number: int) -> tuple[int, int, int]:
+    if multiprocessing.parent_process() is not None:
+        time.sleep(0.2)  # so that this one's parent has its turn
     return number, known[number] ** 2, os.getpid()
 
 
-def _killed(known: list[int], number: int) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+def _copies_are_killed(parent: int, number: int) -> None:
+    if os.getpid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _copies_share_what_is_known() -> None:
     known = list(range(5))
     ordered = sorted(Workers().as_they_come(_squared, [(known, number) for number in range(5)], idle=1))
     assert [(number, squared) for number, squared, _ in ordered] == [(number, number**2) for number in range(5)]
-    assert os.getpid() not in {process for *_, process in ordered}
+    processes = [process for *_, process in ordered]
+    assert processes[0] != os.getpid()
+    assert processes[-1] == os.getpid()  # which works at the last one meanwhile
+
+
+def _a_mistake_is_told_wherever_it_is_found() -> None:
+    for known in ([1, 2], [1], []):  # by this process, whose piece is the last; by it or a copy
+        done = Workers().as_they_come(_squared, [(known, number) for number in range(3)], idle=1)
+        with pytest.raises(IndexError):
+            list(done)
 
 
 def _a_killed_one_is_told() -> None:
     with pytest.raises(InputError, match=r"one of the processes died \(out of memory\?\)$"):
-        list(Workers().as_they_come(_killed, [([], 0), ([], 1)], idle=1))
+        list(Workers().as_they_come(_copies_are_killed, [(os.getpid(), number) for number in range(5)], idle=1))
 
 
-def _process(known: list[int]) -> tuple[int, list[int]]:
-    return os.getpid(), known
-
-
-def _one_works_meanwhile_where_a_core_is_idle() -> None:
+def _questions_are_answered_in_their_order() -> None:
     for idle in (0, 1):
-        with patch.object(Workers, "idle", return_value=idle), Workers().beside(_process, [3]) as result:
-            process, known = result()
-        assert (process == os.getpid(), known) == (idle == 0, [3])
+        with patch.object(Workers, "idle", return_value=idle):
+            processes = Workers().answers([_process, os.getpid])
+        assert [process == os.getpid() for process in processes] == [idle == 0, True]
 
 
-def _a_killed_one_beside_is_told() -> None:
-    with (
-        pytest.raises(InputError, match=r"one of the processes died \(out of memory\?\)$"),
-        patch.object(Workers, "idle", return_value=1),
-        Workers().beside(_killed_alone, []) as result,
-    ):
-        result()
-
-
-def _killed_alone(known: list[int]) -> None:
-    _killed(known, 0)
+def _process() -> int:
+    time.sleep(0.2)  # so that who asks has begun with the last question
+    return os.getpid()
 
 
 def _in_a_pool(size: int) -> list[int]:
@@ -72,9 +73,9 @@ def _a_process_of_a_pool_may_have_no_copies() -> None:
 
 CASES = [
     _copies_share_what_is_known,
+    _a_mistake_is_told_wherever_it_is_found,
     _a_killed_one_is_told,
-    _one_works_meanwhile_where_a_core_is_idle,
-    _a_killed_one_beside_is_told,
+    _questions_are_answered_in_their_order,
     _a_process_of_a_pool_may_have_no_copies,
 ]
 

@@ -75,7 +75,7 @@ def test_on_the_same_draws_all_verbs_decide_alike(rates: tuple[float, ...], draw
     estimates = {
         name: Estimate(name, 1, 1, 1.0, parts | {"verify": 1.0 / rate}) for name, rate in zip(NAMES, rates, strict=True)
     }
-    request = make_request(gpus=1, b=1, rank="user", gpu_hour=None, at_least=None, seed=0, given={"strategies": NAMES})
+    request = make_request(gpus=1, b=1, rank="user", gpu_hour=None, at_least=None, seed=0, strategies=NAMES)
     deployments = {
         name: Deployment(Shape(name, (("tp", 1),), devices=Devices(1)), 1, 1, decoding(float(e.tokens_per_second)))
         for name, e in estimates.items()

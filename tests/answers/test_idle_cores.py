@@ -1,6 +1,8 @@
 """How many cores have nothing to do."""
 
 import os
+import subprocess
+import sys
 import time
 
 from ssdsim.answers.idle_cores import IdleCores, idle_ticks
@@ -23,3 +25,11 @@ def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
         pass
     assert 0.0 <= idle.count() <= (os.cpu_count() or 1)
     assert 0 <= idle.free() <= (os.cpu_count() or 1)
+
+
+def test_what_a_process_that_was_begun_has_taken_is_idle_again() -> None:
+    idle = IdleCores()
+    busy = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
+    began_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    assert idle.count() * (time.monotonic() - began_s) >= 0.45

@@ -41,7 +41,7 @@ def a_request(**given: Any) -> Any:
     names = ("gpus", "b", "rank", "gpu_hour", "at_least", "seed")
     defaults = {"gpus": 8, "b": 1, "rank": "user", "seed": 0}
     of_request = {name: given.pop(name, defaults.get(name)) for name in names}
-    return make_request(**of_request, given=given)
+    return make_request(**of_request, **given)
 
 
 def a_shape(strategy: str, tp: int, draft: int = 0, **settings: Any) -> Shape:

@@ -17,6 +17,7 @@ from ssdsim.answers.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import Search
 from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
@@ -103,11 +104,12 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     InputError : an unknown option or value, or one without effect here; nothing fits.
     """
     whole("b", b, 1)
+    workers = Workers()
     if options.get("strategies") is None:
         options["strategies"] = EVERY
-    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, given=options)
+    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, **options)
     search = Search(request)
-    search.run()
+    search.run(workers)
     deployments = _best_of_each(search, b)
     impossible = search.why_not(b)
     if not deployments:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.doubts import Basis
@@ -18,6 +19,7 @@ from ssdsim.answers.recommend.equal_count import EqualCount, Errors, equal_count
 from ssdsim.answers.recommend.request import Request, make_request
 from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import record
 from ssdsim.base.told import Shown, Told
@@ -34,6 +36,8 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
     from ssdsim.scenario.typed_options import Searched
+
+T = TypeVar("T")
 
 
 @record
@@ -156,13 +160,18 @@ def recommend(
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
-    request = make_request(**asked, given=options)  # type: ignore[arg-type]  # which it checks
-    return _recommendation(request, Search(request), progress or (lambda done, steps: None))
+    return recommended(progress, None, **asked, **options)[0]
 
 
-def _recommendation(request: Request, search: Search, progress: Progress) -> Recommendation:
-    steps = len(request.batches) + 2
-    search.run()
+def recommended(
+    progress: Progress | None, beside: Callable[[Request, Answer], T] | None, **asked: Any
+) -> tuple[Recommendation, T | None]:
+    """:func:`recommend`, and what the answer at focus says of another question, which is worked out ``beside``."""
+    workers = Workers()
+    request = make_request(**asked)
+    search, steps = Search(request), len(request.batches) + 2
+    progress = progress or (lambda done, steps: None)
+    search.run(workers)
     progress(1, steps)
     errors, evaluated = Errors(request), search.evaluated
     answers = []
@@ -171,6 +180,7 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         progress(1 + len(answers), steps)
     about = _at_focus(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
+    bounds, moves, other = _at_changes(search, about, workers, beside)
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
     recommendation = Recommendation(
         request=request,
@@ -178,9 +188,9 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         sentence=_sentence(request, answers),
         at_focus=about,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
-        break_evens=tuple(break_evens(search, about.batch)) if about else (),
+        break_evens=bounds,
         swings=_swings(about),
-        elasticities=tuple(elasticities(about.best, search)) if about and about.best else (),
+        elasticities=moves,
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
@@ -189,7 +199,22 @@ def _recommendation(request: Request, search: Search, progress: Progress) -> Rec
         evaluated=evaluated,
     )
     progress(steps, steps)
-    return recommendation
+    return recommendation, other
+
+
+def _at_changes(
+    search: Search, about: Answer | None, workers: Workers, beside: Callable[[Request, Answer], T] | None
+) -> tuple[tuple[BreakEven, ...], tuple[Elasticity, ...], T | None]:
+    """Break-even points, elasticities, and what is asked beside: copies of this process take some of the questions."""
+    if about is None or about.best is None:
+        return (), (), None
+    questions: list[Callable[[], Any]] = [
+        *break_evens(search, about.batch)[::-1],  # which begin with the longest
+        partial(elasticities, about.best, search),
+        (lambda: None) if beside is None else partial(beside, search.request, about),
+    ]
+    *bounds, moves, other = workers.answers(questions)
+    return tuple(bounds[::-1]), tuple(moves), other
 
 
 def _answer(search: Search, errors: Errors, batch: int) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from functools import partial
 from itertools import chain, repeat
 from typing import Any, Literal
 
@@ -143,9 +144,7 @@ class _Contenders:
             for case, size in zip(self.cases, self._at(batch).tolist(), strict=True)
             if batch not in self._known.setdefault(case, {})
         ]
-        options = self.search.request.options
-        points = [shape.point(options, size) for (shape, _), _, size in new if size]
-        rates = iter(self.search.tokens_per_second(points).tolist() if points else ())
+        rates = iter(self.search.rates([(shape, size) for (shape, _), _, size in new if size]).tolist())
         for case, batch, size in new:
             self._known[case][batch] = next(rates) / size if size else 0.0
 
@@ -181,8 +180,11 @@ class _Contenders:
         return errors[int(np.argmax(before[own] > 0))]
 
 
-def break_evens(search: Search, batch: int) -> list[BreakEven]:
-    """The bounds at ``batch`` that mean something for the subject, as far as it and a rival fit there."""
+def break_evens(search: Search, batch: int) -> list[Callable[[], BreakEven]]:
+    """Each bound at ``batch`` that means something for the subject, as far as it and a rival fit there, to be found.
+
+    The last one takes as long as all others.
+    """
     deployments = search.deployments(batch)
     tops = {name: best((d for d in deployments if d.shape.strategy == name), "user") for name in _order(search)}
     subject = tops.pop(search.request.subject)
@@ -192,14 +194,14 @@ def break_evens(search: Search, batch: int) -> list[BreakEven]:
     contest = _contest(search, batch, deployments, subject, shapes)
     point = subject.shape.point(search.request.options, subject.copy_batch)
     strategy = strategies.ALL.named(subject.shape.strategy)
-    bounds = []
+    bounds: list[Callable[[], BreakEven]] = []
     if strategy.miss is not None:
-        bounds.append(_hits(contest, point))
+        bounds.append(partial(_hits, contest, point))
     if strategy.drafts:
-        bounds.append(_alpha(contest, point))
+        bounds.append(partial(_alpha, contest, point))
     if subject.shape.devices.draft:
-        bounds.append(_link(contest, point))
-    return [*bounds, _largest_batch(_over_batches(search, batch, subject))]
+        bounds.append(partial(_link, contest, point))
+    return [*bounds, partial(_largest_batch, _over_batches(search, batch, subject))]
 
 
 def _order(search: Search) -> list[str]:

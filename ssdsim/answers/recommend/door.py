@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.export.dialect import Dialect
 from ssdsim.answers.export.export import engine_of, export
-from ssdsim.answers.recommend.answer import Answer, Recommendation
+from ssdsim.answers.recommend.answer import Answer, Recommendation, recommended
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Request
 from ssdsim.answers.schedule.candidates import fixed_options
@@ -23,6 +25,7 @@ from ssdsim.answers.serving.serve import Serving, served
 from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload, synthetic
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import Progress
 from ssdsim.base.record import record
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.scenario.options import DEFAULTS
@@ -76,6 +79,14 @@ class Door:
     command: Command | None
 
 
+def recommended_with_door(
+    progress: Progress | None, rate: float | None, slo: str | None, **asked: Any
+) -> tuple[Recommendation, Door | None]:
+    """A recommendation and its :func:`door`, whose serving view is worked out beside the break-even points."""
+    recommendation, view = recommended(progress, partial(_view, rate=rate, must=_must(rate, slo)), **asked)
+    return recommendation, None if view is None else _door(recommendation, view, slo)
+
+
 def door(recommendation: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
     """Door to what to deploy; None where nothing is recommended.
 
@@ -91,18 +102,32 @@ def door(recommendation: Recommendation, rate: float | None = None, slo: str | N
     about = recommendation.at_focus
     if about is None or about.best is None:
         return None
-    best, request = about.best, recommendation.request
+    return _door(recommendation, _view(recommendation.request, about, rate, _must(rate, slo)), slo)
+
+
+def _must(rate: float | None, slo: str | None) -> bool:
+    """Say whether who asks is told why there is no serving view."""
+    return rate is not None or slo is not None
+
+
+def _door(recommendation: Recommendation, view: Paying | str, slo: str | None) -> Door:
+    """The door with a serving view, or why there is none."""
+    about, request = recommendation.at_focus, recommendation.request
+    assert about is not None  # what the view is of
+    assert about.best is not None
+    best = about.best
     contest = about.contest if about.contest is not None and about.contest.over else None
     closest = None if contest is None else contest.closest
-    paying, why_not = _paying(about, request, rate, slo)
     hour = request.gpu_hour
+    if isinstance(view, Paying) and slo is not None:
+        view = replace(view, slo=slo, within_slo=_within(about, request, slo))
     return Door(
         deployment=best,
         closest=closest,
         worth=None if contest is None or closest is None else contest.over[closest],
         k_by_batch=_k_by_batch(recommendation, best),
-        paying=paying,
-        not_served=why_not,
+        paying=view if isinstance(view, Paying) else None,
+        not_served=view if isinstance(view, str) else None,
         cost=None if hour is None else tuple(hour / 3600.0 * n / best.total * 1e6 for n in (best.gpus, request.gpus)),  # type: ignore[arg-type]  # two
         command=_command(best, request),
     )
@@ -141,29 +166,40 @@ def _options(best: Deployment, request: Request, names: Sequence[str]) -> dict[s
     return {name: value for name, value in point.items() if name in names}
 
 
-def _paying(about: Answer, request: Request, rate: float | None, slo: str | None) -> tuple[Paying | None, str | None]:
+def _view(request: Request, about: Answer, rate: float | None, must: bool) -> Paying | str:
     """The serving view of the best and of its first rivals in the same placement; or why there is none."""
+    best, load = about.best, _workload(request)
+    assert best is not None
+    try:
+        at_rate = Load(1.0 if rate is None else rate / best.copies, workload=load)
+        at_one = served(at_rate, effort=Effort("closed", seed=request.seed), **_policies(about, request))
+    except InputError as error:
+        if must:
+            raise
+        return str(error)
+    lengths = int(load.input_tokens[0]), int(load.output_tokens[0])
+    return Paying(at_one.verdict.sentence, lengths, rate, {} if rate is None else _at_rate(at_one), None, {})
+
+
+def _within(about: Answer, request: Request, slo: str) -> dict[str, float]:
+    """Rates up to which enough requests keep an SLO."""
+    goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
+    load, effort = Load(workload=_workload(request)), Effort(seed=request.seed)
+    load_served = served(load, goal=goal, effort=effort, **_policies(about, request))
+    return {name: each.rate for name, each in load_served.within_slo.items()}
+
+
+def _policies(about: Answer, request: Request) -> dict[str, Any]:
+    """What is served: the best, and its first rivals in the same placement."""
     best = about.best
     assert best is not None
     own = best.shape.strategy
     rival = strategies.ALL.named(own).rival
     beside = [name for name in (rival, Autoregressive.name) if name in request.ranked and name != own]
     beside = beside or [name for name in about.by_strategy if name != own][:1]
-    load = _workload(request)
     names = [name for name in taken() if name not in ("strategies", "subject", "pair_set")]
     options = {**_options(best, request, [*names, "pair_set"]), "strategies": [own, *dict.fromkeys(beside)]}
-    asked: dict[str, Any] = {"subject": own, "fleet": Fleet(best.shape.targets), **options}
-    try:
-        at_rate = Load(1.0 if rate is None else rate / best.copies, workload=load)
-        at_one = served(at_rate, effort=Effort("closed", seed=request.seed), **asked)
-        within = {} if slo is None else _within(load, Goal(slo, capacity=True, attainment=ATTAINMENT), request, asked)
-    except InputError as error:
-        if rate is not None or slo is not None:
-            raise
-        return None, str(error)
-    lengths = int(load.input_tokens[0]), int(load.output_tokens[0])
-    at = {} if rate is None else _at_rate(at_one)
-    return Paying(at_one.verdict.sentence, lengths, rate, at, slo, within), None
+    return {"subject": own, "fleet": Fleet(best.shape.targets), **options}
 
 
 def _workload(request: Request) -> Workload:
@@ -178,11 +214,6 @@ def _at_rate(serving: Serving) -> dict[str, float | None]:
     closed = serving.points[0].closed
     tpot = {name: float(each.tpot_s) for name, each in closed.items()}
     return {name: 1e3 * seconds if seconds < float("inf") else None for name, seconds in tpot.items()}
-
-
-def _within(load: Workload, goal: Goal, request: Request, asked: Mapping[str, Any]) -> dict[str, float]:
-    load_served = served(Load(workload=load), goal=goal, effort=Effort(seed=request.seed), **asked)
-    return {name: each.rate for name, each in load_served.within_slo.items()}
 
 
 def _command(best: Deployment, request: Request) -> Command | None:

@@ -93,9 +93,9 @@ def make_request(
     use: str = "needed",
     at_least: float | None,
     seed: int,
-    given: Mapping[str, Any],
+    **given: Any,
 ) -> Request:
-    """Check the question and settle what is searched.
+    """Check the question and settle what is searched; what is ``given`` beside are options of the workload.
 
     Raises
     ------

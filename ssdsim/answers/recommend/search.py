@@ -1,16 +1,24 @@
-"""Every shape that fits, priced: a coarse grid of all of them, then the good ones' neighbourhoods."""
+"""Every shape that fits, priced: a coarse grid of all of them, then the good ones' neighbourhoods.
+
+What is found of one batch of a target asks for nothing of another, so copies of this process take batches of their own.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ssdsim import drafters, strategies
-from ssdsim.answers.grid import Evaluator, OfPoint
+from ssdsim.answers.grid import Again, Evaluator, OfPoint
 from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
+from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
+from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
@@ -19,6 +27,7 @@ from ssdsim.protocols.axes import PLACED, Axis, Values
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.transformer.sharing import legal_expert_parallel
 
+T = TypeVar("T")
 Case = tuple[Shape, int]  # a shape and the sequences of one target
 ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 
@@ -27,6 +36,16 @@ ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 STEPS = (1.7, 1.3, 1.1)
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
+
+
+@record
+class _Learnt:
+    """Results of some batches, small enough to travel: cases as they were asked and as settled, with tokens/s."""
+
+    rates: Sequence[tuple[Case, Case, float]]
+    errors: Mapping[Case, str]
+    refused: Mapping[Case, str]
+    warnings: frozenset[str]
 
 
 @dataclass
@@ -39,23 +58,49 @@ class Search:
     errors: dict[Case, str] = field(default_factory=dict)
     refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
-    _asked: set[Case] = field(default_factory=set)
+    _as_settled: dict[Case, Case] = field(default_factory=dict)
     _bare: dict[tuple[int, int, int], str | None] = field(default_factory=dict)
     _serving: dict[int, tuple[int, list[Deployment]]] = field(default_factory=dict)
 
-    def run(self) -> None:
+    def run(self, workers: Workers | None = None) -> None:
         """Price the coarse grid at every batch, then refine what may be chosen."""
+        workers = workers or Workers()
         placed = (shape for name in self.request.strategies for shape in placements(self.request, name))
-        self.price(self._cases(shape for like in placed for shape in in_coarse_steps(self.request, like)))
+        cases = self._cases(shape for like in placed for shape in in_coarse_steps(self.request, like))
+        idle = workers.idle()
+        parts = _dealt(self._fitting(list(cases)), idle + 1)
+        for learnt in workers.as_they_come(_refined, [(self, part) for part in parts], idle):
+            self._learn(learnt)
+        self.found, self.errors, self.refused = _by_batch(self.found), _by_batch(self.errors), _by_batch(self.refused)
+
+    def refine(self, cases: Iterable[Case]) -> None:
+        """Price some cases, and what may be chosen around the best of them."""
+        self.price(cases)
         for step in STEPS:
             self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
         """Evaluate the cases that are new, all in one call."""
-        new = [case for case in dict.fromkeys(cases) if case not in self._asked and case not in self.found]
-        self._asked.update(new)
+        new = [case for case in dict.fromkeys(cases) if np.isnan(self._rate(case))]
         if fitting := self._fitting(new):
             self._price(fitting)
+
+    def learnt(self) -> _Learnt:
+        """Results in small."""
+        rates = [(asked, case, self.found[case].tokens_per_second) for asked, case in self._as_settled.items()]
+        return _Learnt(rates, self.errors, self.refused, frozenset(self.warnings))
+
+    def _learn(self, learnt: _Learnt) -> None:
+        """Take over what a copy of this process has found."""
+        for asked, case, rate in learnt.rates:
+            if asked not in self._as_settled:
+                shape, batch = asked
+                self._as_settled[asked] = case
+                again = Again(self.evaluator, shape.point(self.request.options, batch))
+                self.found[case] = OfPoint(again, 0, rate, case[0].settings)
+        self.errors |= learnt.errors
+        self.refused |= learnt.refused
+        self.warnings |= learnt.warnings
 
     @property
     def evaluated(self) -> int:
@@ -90,11 +135,27 @@ class Search:
             if isinstance(one, str):
                 self.errors[shape, batch] = one
             else:
-                self.found[_settled(shape, one.told), batch] = one
+                case = self._as_settled[shape, batch] = _settled(shape, one.told), batch
+                self.found[case] = one
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
         """Tokens/s of the one strategy that each point names; 0 where it is not possible."""
         return self.evaluator.fastest(points).tokens_per_second
+
+    def rates(self, cases: Sequence[Case]) -> Array:
+        """Tokens/s of cases, looked up where they were priced; 0 where they are not possible."""
+        rates = np.array([self._rate(case) for case in cases], dtype=float)
+        if (new := np.flatnonzero(np.isnan(rates))).size:
+            asked = [cases[number] for number in new.tolist()]
+            rates[new] = self.tokens_per_second([shape.point(self.request.options, batch) for shape, batch in asked])
+        return rates
+
+    def _rate(self, case: Case) -> float:
+        """Tokens/s of a case that was asked about, 0 where it is not possible; NaN of another."""
+        if case in self.errors or case in self.refused:
+            return 0.0
+        one = self.found.get(self._as_settled.get(case, case))
+        return np.nan if one is None else one.tokens_per_second
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
         """Each shape at every batch that one of its targets may have."""
@@ -161,6 +222,27 @@ class Search:
                 title = strategies.ALL.named(name).title
                 reasons.setdefault(name, f"{title} finds no room on {self.request.gpus} GPUs")
         return reasons
+
+
+def _refined(search: Search, cases: Sequence[Case]) -> _Learnt:
+    search.refine(cases)
+    return search.learnt()
+
+
+def _dealt(cases: Iterable[Case], parts: int) -> list[list[Case]]:
+    """Cases in so many parts of about as many, or fewer; a batch's are in one, the largest's in the last."""
+    by_batch = defaultdict[int, list[Case]](list)
+    for case in cases:
+        by_batch[case[1]].append(case)
+    dealt: list[list[Case]] = [[] for _ in range(parts)]
+    for batch in sorted(by_batch, reverse=True):
+        min(reversed(dealt), key=len).extend(by_batch[batch])
+    return [part for part in dealt if part]
+
+
+def _by_batch(results: Mapping[Case, T]) -> dict[Case, T]:
+    """The same order, whichever part was there first."""
+    return dict(sorted(results.items(), key=lambda result: result[0][1]))
 
 
 def _width(shape: Shape) -> tuple[Any, ...]:
