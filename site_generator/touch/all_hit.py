@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import plotly.graph_objects as go
 
 from site_generator.touch.slides import Drawn, Slider, Slides
 from ssdsim.reports.figure import rounded
@@ -24,8 +27,18 @@ def all_hit() -> Slides:
         Slider("acceptance alpha", (0.6, 0.7, 0.8, 0.9), 0.8),
     )
     return Slides(
-        f"One miss stalls the batch (K = {_K}, T_p = {_T_P:g}, random tokens as the fast backup)", sliders, _draw
+        f"One miss stalls the batch (K = {_K}, T_p = {_T_P:g}, random tokens as the fast backup)",
+        sliders,
+        _empty,
+        _draw,
     )
+
+
+def _empty() -> go.Figure:
+    plot = new_plot("batch size b (log scale)", "SSD / SD (×)", height=380)
+    upper = {"domain": [0.7, 1.0], "title": {"text": "P(all hit)", "standoff": 8}, "tickformat": ".0%"}
+    plot.update_layout(yaxis={"domain": [0.0, 0.62], "range": _RANGE}, yaxis2={**upper, "range": [0, 1.02]})
+    return plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7], range=[0, np.log10(64)])
 
 
 def _draw(p: float, t_sd: float, alpha: float) -> Drawn:
@@ -36,39 +49,41 @@ def _draw(p: float, t_sd: float, alpha: float) -> Drawn:
         "random tokens": ssd_speedup(p, tokens, 1.0, _T_P, 0.0, _BATCHES) / sd,
     }
     b_star = critical_batch_size(p, t_sd, tokens, 1.0)
-    plot = new_plot("batch size b (log scale)", "SSD / SD (×)", height=380)
-    upper = {"domain": [0.7, 1.0], "title": {"text": "P(all hit)", "standoff": 8}, "tickformat": ".0%"}
-    plot.update_layout(yaxis={"domain": [0.0, 0.62], "range": _RANGE}, yaxis2={**upper, "range": [0, 1.02]})
-    plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:7], range=[0, np.log10(64)])
     looks = ((PALETTE[3], "solid"), (PALETTE[5], "dash"))
-    for (name, ratio), (colour, dash) in zip(over_sd.items(), looks, strict=True):
-        plot.add_scatter(
-            x=rounded(_BATCHES),
-            y=rounded(ratio),
-            name=name,
-            mode="lines",
-            line={"color": colour, "dash": dash, "width": 2.5},
-            hovertemplate=f"{name} %{{y:.3f}}×<extra>b = %{{x:.3g}}</extra>",
-        )
-    plot.add_scatter(
-        x=rounded(_BATCHES),
-        y=rounded(p**_BATCHES),
-        yaxis="y2",
-        name="all hit",
-        mode="lines",
-        line={"color": PALETTE[2], "width": 2.5, "dash": "dot"},
-        hovertemplate="all hit %{y:.1%}<extra>b = %{x:.3g}</extra>",
-    )
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "x": rounded(_BATCHES),
+            "y": rounded(ratio),
+            "name": name,
+            "mode": "lines",
+            "line": {"color": colour, "dash": dash, "width": 2.5},
+            "hovertemplate": f"{name} %{{y:.3f}}×<extra>b = %{{x:.3g}}</extra>",
+        }
+        for (name, ratio), (colour, dash) in zip(over_sd.items(), looks, strict=True)
+    ]
+    all_hit = {
+        "type": "scatter",
+        "x": rounded(_BATCHES),
+        "y": rounded(p**_BATCHES),
+        "yaxis": "y2",
+        "name": "all hit",
+        "mode": "lines",
+        "line": {"color": PALETTE[2], "width": 2.5, "dash": "dot"},
+        "hovertemplate": "all hit %{y:.1%}<extra>b = %{x:.3g}</extra>",
+    }
     at = min(max(b_star, 1.0), 64.0)
-    plot.add_scatter(
-        x=rounded([at, at]),
-        y=_RANGE,
-        name="b*",
-        mode="lines",
-        line={"color": PALETTE[0], "width": 1.5, "dash": "dash"},
-        hovertemplate="b* = %{x:.3g}<extra></extra>",
-    )
-    return plot, f"{_switch(b_star)} All 8 of a batch of 8 hit in {p**8:.1%} of rounds, all 16 of 16 in {p**16:.1%}."
+    switch = {
+        "type": "scatter",
+        "x": rounded([at, at]),
+        "y": _RANGE,
+        "name": "b*",
+        "mode": "lines",
+        "line": {"color": PALETTE[0], "width": 1.5, "dash": "dash"},
+        "hovertemplate": "b* = %{x:.3g}<extra></extra>",
+    }
+    traces += [all_hit, switch]
+    return traces, f"{_switch(b_star)} All 8 of a batch of 8 hit in {p**8:.1%} of rounds, all 16 of 16 in {p**16:.1%}."
 
 
 def _switch(b_star: float) -> str:

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 from site_generator.drawn import held
 from ssdsim.reports.figure import bare
 
-Drawn = tuple[go.Figure, str]
-"""A figure, and a sentence that says what it shows."""
+Drawn = tuple[list[dict[str, Any]], str]
+"""Traces, as plotly.js takes them, and a sentence that says what they show."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,14 @@ class Slider:
 
 @dataclass(frozen=True)
 class Slides:
-    """What a reader moves, and how the figure is drawn for a value of each; traces are always as many."""
+    """What a reader moves, the figure without its traces, and how these are drawn for a value of each slider.
+
+    Traces are always as many.
+    """
 
     title: str
     sliders: Sequence[Slider]
+    empty: Callable[[], go.Figure]
     draw: Callable[..., Drawn]
 
     def html(self, key: str) -> str:
@@ -42,8 +46,9 @@ class Slides:
         at = 0
         for slider, place in zip(self.sliders, start, strict=True):
             at = at * len(slider.values) + place
-        first, sentence = drawn[at]
-        frames = [_moved(bare(plot)) for plot, _ in drawn]
+        traces, sentence = drawn[at]
+        first = self.empty().add_traces(traces)
+        frames = [_moved(traces) for traces, _ in drawn]
         data = {**bare(first), "frames": frames, "sentences": [said for _, said in drawn]}
         moved = "".join(_input(slider, place) for slider, place in zip(self.sliders, start, strict=True))
         return (
@@ -55,9 +60,9 @@ class Slides:
         )
 
 
-def _moved(shown: dict[str, Any]) -> list[dict[str, Any]]:
+def _moved(traces: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What differs from frame to frame: the places of the points."""
-    return [{name: trace[name] for name in ("x", "y", "base") if name in trace} for trace in shown["data"]]
+    return [{name: trace[name] for name in ("x", "y", "base") if name in trace} for trace in traces]
 
 
 def _input(slider: Slider, place: int) -> str:

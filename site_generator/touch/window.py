@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import plotly.graph_objects as go
+
 from site_generator.touch.slides import Drawn, Slider, Slides
 from ssdsim.base.errors import InputError
 from ssdsim.reports.figure import rounded
@@ -25,32 +29,40 @@ def window() -> Slides:
         Slider("fan-out F", (1, 2, 4, 8, 16, 32), 4),
         Slider("batch b", (1, 4, 16, 64), 4),
     )
-    return Slides("What the draft does while the target verifies (Llama-3.1-70B and 1B on 4 + 1 H100)", sliders, _draw)
+    title = "What the draft does while the target verifies (Llama-3.1-70B and 1B on 4 + 1 H100)"
+    return Slides(title, sliders, _empty, _draw)
+
+
+def _empty() -> go.Figure:
+    plot = new_plot("time (ms)", "", height=220, barmode="overlay", bargap=0.3)
+    plot.update_yaxes(title=None, categoryorder="array", categoryarray=["draft", "target"], range=[-0.5, 1.5])
+    return plot.update_xaxes(rangemode="tozero")
 
 
 def _draw(k: float, fan_out: float, batch: float) -> Drawn:
     milliseconds, refused = _milliseconds(int(k), int(fan_out), int(batch))
-    plot = new_plot("time (ms)", "", height=220, barmode="overlay", bargap=0.3)
-    plot.update_yaxes(title=None, categoryorder="array", categoryarray=["draft", "target"], range=[-0.5, 1.5])
-    plot.update_xaxes(rangemode="tozero")
+    traces: list[dict[str, Any]] = []
     ends = {"target": 0.0, "draft": 0.0}
     for name, kind in _PARTS:
         track, lasts = ("target" if kind in ("verify", "host") else "draft"), milliseconds.get(name, 0.0)
-        plot.add_bar(
-            orientation="h",
-            y=[track],
-            base=rounded([ends[track]]),
-            x=rounded([lasts]),
-            name=_SHOWN[name],
-            marker={
-                "color": WORK_COLOUR[kind],
-                "pattern": {"shape": WORK_PATTERN.get(kind, ""), "size": 5},
-                "line": {"width": 0.5, "color": "#ffffff"},
-            },
-            hovertemplate=f"{_SHOWN[name]} %{{x:.3g}} ms<extra></extra>",
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "y": [track],
+                "base": rounded([ends[track]]),
+                "x": rounded([lasts]),
+                "name": _SHOWN[name],
+                "marker": {
+                    "color": WORK_COLOUR[kind],
+                    "pattern": {"shape": WORK_PATTERN.get(kind, ""), "size": 5},
+                    "line": {"width": 0.5, "color": "#ffffff"},
+                },
+                "hovertemplate": f"{_SHOWN[name]} %{{x:.3g}} ms<extra></extra>",
+            }
         )
         ends[track] += lasts
-    return plot, refused or _said(ends["target"], ends["draft"], int(fan_out * (k + 1)))
+    return traces, refused or _said(ends["target"], ends["draft"], int(fan_out * (k + 1)))
 
 
 def _milliseconds(k: int, fan_out: int, batch: int) -> tuple[dict[str, float], str | None]:

@@ -222,7 +222,7 @@ class SteppedOutcomes:
         self._shape = (batch, lanes)
         tables = [[OutcomeTable(kernel.p[state]) for kernel in kernels] for state in range(len(self._states))]
         self._cdf = np.array([[table.cdf for table in state] for state in tables])  # (state, kind, outcome)
-        self._chances = SharedChances(kernels, tokens.shared, seed) if tokens.shared is not None else None
+        self._chances = SharedChances(SharedLevels(kernels, tokens.shared), seed) if tokens.shared is not None else None
         self._outcomes = tables[0][0].outcomes
         slots = batch * lanes
         self._kind = self._new_kinds(slots)
@@ -261,20 +261,26 @@ class SteppedOutcomes:
         return np.searchsorted(self._up_to_kind, self._kinds.random(count), side="right")
 
 
-class SharedChances:
-    """The chance of ending a round in the first state as one draw a round for all slots of a lane.
+class SharedLevels:
+    """Equally likely levels of a Beta about each state's and kind's own chance of ending a round in the first state."""
 
-    By equally likely levels of a Beta about each state's and kind's own chance; all of them at the same level.
-    """
-
-    def __init__(self, kernels: Sequence[Kernel], concentration: float, seed: np.random.SeedSequence) -> None:
+    def __init__(self, kernels: Sequence[Kernel], concentration: float) -> None:
         from scipy.special import betaincinv  # here, because predict must start fast
 
         means = np.array([kernel.transitions[:, 0] for kernel in kernels]).T  # (state, kind), as the tables are
-        self._means = np.clip(means, _CERTAIN, 1.0 - _CERTAIN)
+        self.means = np.clip(means, _CERTAIN, 1.0 - _CERTAIN)
+        each, of_each = np.unique(self.means, return_inverse=True)  # a level takes microseconds, and many are alike
         levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
-        size = self._means[..., None] * concentration, (1.0 - self._means[..., None]) * concentration
-        self._chances = np.clip(betaincinv(*size, levels), _CERTAIN, 1.0 - _CERTAIN)
+        size = each[:, None] * concentration, (1.0 - each[:, None]) * concentration
+        chances = np.clip(betaincinv(*size, levels), _CERTAIN, 1.0 - _CERTAIN)
+        self.chances = chances[of_each.reshape(self.means.shape)]
+
+
+class SharedChances:
+    """The chance of ending a round in the first state as one draw a round for all slots of a lane, at one level."""
+
+    def __init__(self, levels: SharedLevels, seed: np.random.SeedSequence) -> None:
+        self._means, self._chances = levels.means, levels.chances
         self._rng = np.random.default_rng(seed.spawn(1)[0])
 
     def moved(self, uniform: Array, state: NDArray[np.uint32], kind: NDArray[np.int64], lanes: int) -> Array:

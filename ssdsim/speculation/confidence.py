@@ -34,7 +34,7 @@ class Curve:
     reached: Array
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)  # one for each look at rates that are not sure, which every batch of an answer takes again
 def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
     """The curve of acceptance ``rates`` by position, each given that all before were accepted."""
     width = _LEAST_LOG_SURVIVAL / _CELLS

@@ -14,7 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli import console, progress
 from tests.cli.in_process import asked
 
-HOURS = ("serve", "--rate", "1", "--requests", "1000000", "--strategies", "ar,sd")
+MINUTES = ("serve", "--rate", "1", "--requests", "200000", "--strategies", "ar,sd")
 
 
 def begun(*arguments: Any, **options: Any) -> None:
@@ -26,14 +26,14 @@ def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytes
     """It was a constant a token, ten times too much at a full batch."""
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", begun)
     monkeypatch.setattr("ssdsim.answers.serving.serve.free_memory_bytes", lambda: 10**12)
-    cost, end = asked(*HOURS).stderr.splitlines()
-    assert cost.startswith("serve: 2 runs of 1,000,000 requests and 256,000,000 tokens, about ")
+    cost, end = asked(*MINUTES).stderr.splitlines()
+    assert cost.startswith("serve: 2 runs of 200,000 requests and 51,200,000 tokens, about ")
     assert "of one core at the pace of the first ones, and " in cost
     assert " GB; Ctrl-C ends it" in cost
     assert end == "error: begun"
-    for arguments in ((*HOURS, "--quiet"), ("serve", "--rate", "1")):
+    for arguments in ((*MINUTES, "--quiet"), ("serve", "--rate", "1")):
         assert asked(*arguments).stderr == "error: begun\n"
-    assert asked(*HOURS, "--engine", "closed", "--json").stderr == ""
+    assert asked(*MINUTES, "--engine", "closed", "--json").stderr == ""
 
 
 def test_a_pipe_hears_nothing_of_long_work() -> None:

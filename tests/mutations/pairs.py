@@ -16,8 +16,8 @@ from tests.pairs import sample
 # every verb that reads a pair, at sizes that take a moment with a pair as it is
 _WITH_PAIR = (
     "predict --pair pair.json --k 3 --b 4",
-    "predict --pair pair.json --k 2 --t-sd 0.2 --engine mc",
-    "predict --pair pair.json --k 2 --t-sd 0.2 --engine des",
+    "predict --pair pair.json --k 2 --t-sd 0.2 --engine mc --strategies ssd",
+    "predict --pair pair.json --k 2 --t-sd 0.2 --engine des --strategies ssd",
     "predict --pair pair.json --k 3 --target llama-3.1-8b --tp 1 --engine des",
     "simulate --pair pair.json --t-sd 0.2 --rounds 200 --k 2",
     "simulate --pair pair.json --t-sd 0.2 --tokens 32 --k 2",

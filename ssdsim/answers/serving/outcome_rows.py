@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.rounds.drawn import SharedChances
+from ssdsim.rounds.drawn import SharedChances, SharedLevels
 from ssdsim.rounds.kernel import Kernel, Tokens
 
 BELOW_ONE = 1.0 - 1e-9
@@ -54,9 +54,12 @@ class OutcomeRows:
 
     def chances(self, seed: list[int]) -> SharedChances | None:
         """Chances of ending a round in the first state, where all of a batch share them."""
-        if self.shared is None or self.is_certain:
-            return None
-        return SharedChances(self._kernels, self.shared, np.random.SeedSequence(seed))
+        return None if self._levels is None else SharedChances(self._levels, np.random.SeedSequence(seed))
+
+    @cached_property
+    def _levels(self) -> SharedLevels | None:
+        """What those chances may be: the same for every replica and every run."""
+        return None if self.shared is None or self.is_certain else SharedLevels(self._kernels, self.shared)
 
     @cached_property
     def tokens_of_certain(self) -> int:
