@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from typing import TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from calibration.calibrate import today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.fit_attention import ATTENTION_SHAPE
 from calibration.fit_experts import fit_experts
@@ -84,7 +84,7 @@ def build_profile(
     provenance = Provenance(
         kind="measured",
         source=f"{on}, {', '.join(devices)}",
-        date=today(),
+        date=date.today().isoformat(),
         note=f"{partial}{timings} timings of {len(points)} points for {_titles(workload)}, {outliers} outlying; "
         f"{note}{_beside_messages(rows)}",
     )
