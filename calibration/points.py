@@ -24,6 +24,9 @@ _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
 _MOST_BETWEEN = 8
 
+OPERATIONS = ("gemm", "attention", "experts", "elementwise")
+"""Benchmarks of single operations, which the first rank times alone."""
+
 Matrix = tuple[int, int]
 """n and k of a GEMM's weights."""
 Shape = tuple[int, int, bool]
