@@ -23,9 +23,7 @@ _MOST_SHAPES = 500
 _LEAST = 0.001  # directions that move what is predicted for the timed shapes by less (root mean square) are left out
 
 
-def directions(
-    refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, fewest: int = 1, seed: int = 0
-) -> Directions:
+def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, fewest: int = 1) -> Directions:
     """Independent directions, each one standard deviation long, in which coefficients wander when rows are drawn anew.
 
     ``refit`` takes the numbers of the rows drawn, shape ``(rows,)``, and returns coefficients, shape ``(p,)``;
@@ -33,7 +31,7 @@ def directions(
     holds ``fewest`` different rows: fewer would not determine a line.
     """
     rows = len(sensitivity)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     drawn = np.array([refit(_drawn(rng, rows, fewest)) for _ in range(RESAMPLINGS)])
     deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
     mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)

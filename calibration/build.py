@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import date
 from typing import TypeVar, get_args
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from calibration.calibrate import today
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.fit_attention import ATTENTION_SHAPE
 from calibration.fit_experts import fit_experts
@@ -81,11 +81,12 @@ def build_profile(
     partial = "" if timings >= planned else f"partial: {timings} of {planned} timings; "
     spreads = [row.spread for row in rows if row.point.benchmark in ("gemm", "attention")]
     outliers = sum(row.outliers for row in rows)
+    titles = ", ".join(strategies.ALL.named(name).title for name in workload.strategies)
     provenance = Provenance(
         kind="measured",
         source=f"{on}, {', '.join(devices)}",
-        date=today(),
-        note=f"{partial}{timings} timings of {len(points)} points for {_titles(workload)}, {outliers} outlying; "
+        date=date.today().isoformat(),
+        note=f"{partial}{timings} timings of {len(points)} points for {titles}, {outliers} outlying; "
         f"{note}{_beside_messages(rows)}",
     )
     experts = _experts(_of(rows, "experts"), workload)
@@ -108,10 +109,6 @@ def build_profile(
         sources={_SOURCE: provenance},
     )
     return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
-
-
-def _titles(workload: Workload) -> str:
-    return ", ".join(strategies.ALL.named(name).title for name in workload.strategies)
 
 
 def _beside_messages(rows: Sequence[Row]) -> str:

@@ -8,7 +8,6 @@ import random
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import date
 from typing import Any
 
 import torch
@@ -98,7 +97,3 @@ def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
         place[kind] = place.get(kind, 0) + 1
         ranks.append(place[kind] > FIRST_OF_EACH)
     return [point for later in (False, True) for point, late in zip(shuffled, ranks, strict=True) if late is later]
-
-
-def today() -> str:
-    return date.today().isoformat()

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calibration.memory import rank_bytes
-from calibration.points import Point, Workload, plan
+from calibration.points import OPERATIONS, Point, Workload, plan
 from calibration.visits import wanted
 from ssdsim.base.record import record
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these
 _SHORT_S = 0.1
-_SHORT = frozenset({"gemm", "attention", "experts", "elementwise", "link", "rank link", "round trip"})
+_SHORT = frozenset({*OPERATIONS, "link", "rank link", "round trip"})
 _OTHERWISE_S = 0.3  # whole passes, captures and what several ranks do together
 _PREPARE_S = 60.0  # to start the ranks, to make both models and to connect them
 
@@ -81,7 +81,7 @@ def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
 
 
 def _who(point: Point) -> str:
-    if point.benchmark in ("gemm", "attention", "experts", "elementwise"):
+    if point.benchmark in OPERATIONS:
         return TARGET_ALONE
     if point.benchmark == "pass":
         return EACH

@@ -56,7 +56,7 @@ def report(measured: Array, predicted: Array, rows_fitted: int, coefficients: in
     )
 
 
-def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0) -> CollectiveModel:
+def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str) -> CollectiveModel:
     """The model of one kind of collective over one number of ranks; both arrays have shape ``(rows,)``.
 
     Raises
@@ -70,14 +70,12 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str, se
     def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
         return CollectiveModel(source=source, regimes=fit_regimes(sizes, seconds)).seconds
 
-    report = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1, seed)
+    report = _pooled_report(fit, sizes, measured, 3 * len(regimes) - 1)
     model = CollectiveModel(source=source, domain=_up_to("message_bytes", sizes), regimes=regimes)
     return judged(model, report, sizes)
 
 
-def _fit_line(
-    made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str, seed: int = 0
-) -> Line:
+def _fit_line(made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str) -> Line:
     """The model of one size whose ``fixed`` time and bandwidth are fitted; both arrays have shape ``(rows,)``.
 
     Raises
@@ -85,11 +83,16 @@ def _fit_line(
     InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
     """
     (variable,) = made.dimensions
-    rows = checked_rows(what, {variable: sizes, "seconds": seconds})
-    (fixed_s, bandwidth), held_out = _fit_judged_line(rows[variable], rows["seconds"], seed)
-    fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(rows[variable], rows["seconds"])}
-    model = made(source=source, domain=_up_to(variable, rows[variable]), bandwidth=bandwidth, **fitted)
-    return judged(model, held_out, rows[variable])
+    given, measured = checked_rows(what, {variable: sizes, "seconds": seconds}).values()
+
+    def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
+        fixed_s, bandwidth = fit_line(sizes, seconds)
+        return lambda unseen: fixed_s + unseen / bandwidth
+
+    fixed_s, bandwidth = fit_line(given, measured)
+    fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(given, measured)}
+    model = made(source=source, domain=_up_to(variable, given), bandwidth=bandwidth, **fitted)
+    return judged(model, _pooled_report(fit, given, measured, 2), given)
 
 
 fit_link = partial(_fit_line, LinkModel, "link", "latency_s")
@@ -126,25 +129,13 @@ def _up_to(name: str, sizes: Array) -> Domain:
     return {name: (0.0, float(sizes.max()))}
 
 
-def _fit_judged_line(sizes: Array, seconds: Array, seed: int) -> tuple[tuple[float, float], FitReport]:
-    def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
-        latency, bandwidth = fit_line(sizes, seconds)
-        return lambda unseen: latency + unseen / bandwidth
-
-    return fit_line(sizes, seconds), _pooled_report(fit, sizes, seconds, 2, seed)
-
-
 def _pooled_report(
-    fit: Callable[[Array, Array], Callable[[Array], Array]],
-    sizes: Array,
-    seconds: Array,
-    coefficients: int,
-    seed: int,
+    fit: Callable[[Array, Array], Callable[[Array], Array]], sizes: Array, seconds: Array, coefficients: int
 ) -> FitReport:
     """The error on held-out rows of ten random splits together: such tables hold some twenty sizes."""
     measured, predicted = [], []
     for split in range(_SPLITS):
-        held = hold_out(len(sizes), seed + split)
+        held = hold_out(len(sizes), split)
         measured.append(seconds[held])
         predicted.append(fit(sizes[~held], seconds[~held])(sizes[held]))
     return report(np.concatenate(measured), np.concatenate(predicted), int(np.sum(~held)), coefficients)

@@ -31,7 +31,6 @@ def fit_attention(
     timed: Mapping[str, ArrayLike],
     element_bytes: float,
     source: str,
-    seed: int = 0,
     packed: bool = True,
     most_cached: float = np.inf,
 ) -> AttentionModel:
@@ -44,15 +43,15 @@ def fit_attention(
     InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
     rows = checked_rows("attention", {name: timed[name] for name in (*ATTENTION_SHAPE, "seconds")})
-    held = hold_out(len(rows["seconds"]), seed)
+    held = hold_out(len(rows["seconds"]))
     # heads apart read what they share from the cache, whatever memory does
     streaming = _streaming(rows, element_bytes, most_cached) if packed else None
     kinds = {"source": source, "packed": packed, "streaming": streaming}
-    trained, final = _fit_attention(rows, held, element_bytes, kinds, seed)
+    trained, final = _fit_attention(rows, held, element_bytes, kinds)
     report = _judged_attention(trained, rows, held, element_bytes)
     one = rows["queries"] * rows["heads"] == rows["kv_heads"]
     if packed and min(np.sum(one), np.sum(~one)) >= SEGMENT_ROWS:
-        parts = [_fit_attention(those(rows, of), held[of], element_bytes, kinds, seed) for of in (~one, one)]
+        parts = [_fit_attention(those(rows, of), held[of], element_bytes, kinds) for of in (~one, one)]
         trained, apart = (_with_single(several, single) for several, single in zip(*parts, strict=True))
         of_apart = _judged_attention(trained, rows, held, element_bytes)
         if of_apart.log_sd < _UNLIKE * report.log_sd:
@@ -70,13 +69,13 @@ def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionMo
 
 
 def _fit_attention(
-    rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float, kinds: Mapping[str, Any], seed: int
+    rows: Mapping[str, Array], held: NDArray[np.bool_], element_bytes: float, kinds: Mapping[str, Any]
 ) -> tuple[AttentionModel, AttentionModel]:
     """The fits without the rows ``held`` out, and with them."""
     shape = {name: rows[name] for name in ATTENTION_SHAPE}
     values = AttentionModel.variables(**shape, element_bytes=element_bytes, packed=kinds["packed"])
     knots, work = _with_head_dims(_ATTENTION_KNOTS, rows["head_dim"]), AttentionModel.work(values, element_bytes)
-    fit = fit_corrected(*work, values, rows["seconds"], held, knots, _ATTENTION_TERMS, seed)
+    fit = fit_corrected(*work, values, rows["seconds"], held, knots, _ATTENTION_TERMS)
     domain = domain_of(values)
     if not kinds["packed"]:  # a head's tile is as long for one query of a sequence as for all that fit into it
         domain["group"] = (domain["group"][0], max(_TILE_ROWS, domain["group"][1]))
@@ -100,9 +99,7 @@ def _judged_attention(
     return report(unseen["seconds"], predicted, int(np.sum(~held)), trained.coefficients)
 
 
-def fit_prefill_attention(
-    timed: Mapping[str, ArrayLike], element_bytes: float, source: str, seed: int = 0
-) -> PrefillAttentionModel:
+def fit_prefill_attention(timed: Mapping[str, ArrayLike], element_bytes: float, source: str) -> PrefillAttentionModel:
     """The model of timed prefill attention; ``timed`` holds ``seconds`` by :data:`PREFILL_SHAPE`, shapes ``(rows,)``.
 
     Raises
@@ -113,8 +110,8 @@ def fit_prefill_attention(
     measured = rows.pop("seconds")
     values = PrefillAttentionModel.variables(**rows)
     knots = _with_head_dims(_PREFILL_KNOTS, rows["head_dim"])
-    work, held = PrefillAttentionModel.work(values, element_bytes), hold_out(len(measured), seed)
-    fit = fit_corrected(*work, values, measured, held, knots, _PREFILL_TERMS, seed)
+    work, held = PrefillAttentionModel.work(values, element_bytes), hold_out(len(measured))
+    fit = fit_corrected(*work, values, measured, held, knots, _PREFILL_TERMS)
     predicted = fit.roofline.seconds(*work) * np.exp(fit.trained.log_factor(values))
     coefficients = ROOFLINE_COEFFICIENTS + 1 + len(fit.final.terms)
     held_out = report(measured[held], predicted[held], int(np.sum(~held)), coefficients)

@@ -50,7 +50,7 @@ def fit_corrected(
     held: NDArray[np.bool_],
     knots: Mapping[str, int],
     most_terms: int,
-    seed: int,
+    seed: int = 0,
 ) -> CorrectedFit:
     fitted = {name: column[~held] for name, column in values.items()}
     roofline = fit_roofline(moved_bytes[~held], flops[~held], seconds[~held])

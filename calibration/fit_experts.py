@@ -19,8 +19,8 @@ _ALTERNATIONS = 6  # the factor and the costs determine each other
 _PLAIN = 1.3  # three in four rows are slower by more: less may be the law's own error
 _LARGE = 0.1  # relative error from which on a row weighs less: Huber's, on squares
 _FIELDS = ("launch_s", "per_hidden_s", "per_width_s", "bandwidth", "per_expert_s", "flops_per_s", "per_value_s")
-_SHAPE = ["hidden", "width_of_all", "per_token", "count"]
-FITTED = ["tokens", *_SHAPE, "width", "touched", "expert_bytes", "seconds"]
+SHAPE = ["hidden", "width_of_all", "per_token", "count"]
+FITTED = ["tokens", *SHAPE, "width", "touched", "expert_bytes", "seconds"]
 """Columns of the rows that :func:`fit_experts` takes."""
 
 
@@ -125,7 +125,7 @@ def _fit(rows: pd.DataFrame) -> Array:
 
 def _left_out(rows: pd.DataFrame, asked: pd.Index | None = None) -> Array:
     """Seconds of the rows ``asked`` for (all by default), by fits without their shape; of a single shape, its fifth."""
-    shapes = np.asarray(rows.groupby(_SHAPE).ngroup())
+    shapes = np.asarray(rows.groupby(SHAPE).ngroup())
     if len(np.unique(shapes)) == 1:
         shapes = np.random.default_rng(0).permutation(len(rows)) % _FOLDS
     predicted = pd.Series(0.0, index=rows.index)

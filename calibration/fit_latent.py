@@ -26,7 +26,7 @@ Rows = Mapping[str, Array]
 and ``products_s`` of it that its other operations take as timed alone."""
 
 
-def fit_latent(rows: Rows, source: str, most_bandwidth: float, seed: int = 0) -> LatentModel:
+def fit_latent(rows: Rows, source: str, most_bandwidth: float) -> LatentModel:
     """The model of what a block takes beyond its products, which streams no faster than ``most_bandwidth``.
 
     Its errors are those of whole blocks, of rows held out: what is left of a block once its products are taken off may
@@ -39,7 +39,7 @@ def fit_latent(rows: Rows, source: str, most_bandwidth: float, seed: int = 0) ->
     count = len(rows["seconds"])
     if count < 2 * FEWEST_ROWS:
         raise InputError(f"latent attention: {count} rows are too few to fit; at least {2 * FEWEST_ROWS}")
-    held = hold_out(count, seed)
+    held = hold_out(count)
     unseen, trained = those(rows, held), _fit(those(rows, ~held), most_bandwidth)
     predicted = unseen["products_s"] + _seconds(trained, unseen)
     return LatentModel(

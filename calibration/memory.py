@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from calibration.points import Point, Workload, plan
+from calibration.points import OPERATIONS, Point, Workload, plan
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.machine.graph_memory import FLOAT32_BYTES, POOL_BYTES, attention_bytes, graph_memory
@@ -14,7 +14,6 @@ from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 
 # torch itself; on a GPU the kernels that load when first used, the workspace of GEMMs, NCCL's buffers
 _OTHER_BYTES = {"cpu": 600 << 20, "cuda": 1 << 30}
-_ON_FIRST_RANK = ("gemm", "attention", "experts", "elementwise")
 
 
 def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
@@ -30,7 +29,7 @@ def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
     if rank == ranks - 1:
         models.append(w.draft_passes())
     graphs = [graph_memory([one for _, one in passes], w.batch, w.context, w.dtype) for passes in models if passes]
-    points = [point for point in plan(w, ranks) if rank == 0 or point.benchmark not in _ON_FIRST_RANK]
+    points = [point for point in plan(w, ranks) if rank == 0 or point.benchmark not in OPERATIONS]
     passing = [graph.passing_bytes for graph in graphs] + [benchmark_bytes(point, w.dtype, kind) for point in points]
     return _OTHER_BYTES[kind] + pool + sum(graph.held_bytes for graph in graphs) + max(passing)
 

@@ -24,6 +24,9 @@ _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
 _MOST_BETWEEN = 8
 
+OPERATIONS = ("gemm", "attention", "experts", "elementwise")
+"""Benchmarks of single operations, which the first rank times alone."""
+
 Matrix = tuple[int, int]
 """n and k of a GEMM's weights."""
 Shape = tuple[int, int, bool]
@@ -68,7 +71,7 @@ class Workload:
     @cached_property
     def passes(self) -> list[Pass]:
         """The planned passes of the target, then of the draft."""
-        sizes = {name: getattr(self, name) for name in ("batch", "lookahead", "branches", "context", "tp", "dtype")}
+        sizes = picked(self, "batch", "lookahead", "branches", "context", "tp", "dtype")
         return planned_passes(self.target, self.draft, **sizes, names=self.strategies)
 
     def target_passes(self) -> list[tuple[str, ForwardPass]]:
@@ -208,7 +211,9 @@ def _links(tp: int) -> Iterator[Point]:
 
 def _interference(workload: Workload) -> Iterator[Point]:
     """Points of passes that stream beside passes that compute: each side's of fewest and most tokens."""
-    sides = (sorted(side, key=_tokens) for side in (workload.target_passes(), workload.draft_passes()))
+    sides = (
+        sorted(side, key=lambda named: named[1].tokens) for side in (workload.target_passes(), workload.draft_passes())
+    )
     # a strategy that drafts nothing leaves one side empty
     for (target, on_target), (draft, on_draft) in itertools.product(*(side[:1] + side[-1:] for side in sides)):
         yield Point.of(
@@ -218,10 +223,6 @@ def _interference(workload: Workload) -> Iterator[Point]:
             target_shape=shape_of(on_target),
             draft_shape=shape_of(on_draft),
         )
-
-
-def _tokens(named: tuple[str, ForwardPass]) -> int:
-    return named[1].tokens
 
 
 def _checks(workload: Workload) -> Iterator[Point]:

@@ -9,12 +9,12 @@ import numpy as np
 from scipy.stats import trim_mean
 
 from calibration.log import Log, Visit
-from calibration.points import Point
+from calibration.points import OPERATIONS, Point
 from calibration.slowness import slowness
 from ssdsim.base.record import record
 from ssdsim.machine.timing import summarise
 
-_COMPUTING = ("gemm", "attention", "experts", "elementwise", "pass", "layer")  # what a slow core slows
+_COMPUTING = (*OPERATIONS, "pass", "layer")  # what a slow core slows
 
 
 @record

@@ -31,22 +31,22 @@ _NEVER = 1e30  # flops/s that are no limit
 Rows = Mapping[str, Array]
 
 
-def fit_small_gemm(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> GemmModel:
+def fit_small_gemm(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     """GEMMs, with a segment for each of the few tokens; ``rows`` holds ``m, n, k, seconds``, shape ``(rows,)``."""
 
     def fit(some: Rows) -> GemmModel:
-        return _fit_segments(some, element_bytes, source, seed)
+        return _fit_segments(some, element_bytes, source)
 
     def predict(model: GemmModel, some: Rows) -> Array:
         return model.seconds(some["m"], some["n"], some["k"])
 
     model = fit(rows)
-    report = cross_validate(rows, fit, predict, _coefficients(model), seed)
+    report = cross_validate(rows, fit, predict, _coefficients(model))
     segments = tuple(segment.model_copy(update={"report": report}) for segment in model.segments)
     return judged(model.model_copy(update={"segments": segments}), report, rows["m"], rows["n"], rows["k"])
 
 
-def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int = 0) -> AnyAttention:
+def fit_small_attention(rows: Rows, element_bytes: int, source: str) -> AnyAttention:
     """Decode attention; ``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``.
 
     A sum of the parts or a corrected roofline, whichever predicts rows left out better.
@@ -56,14 +56,14 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
         return fit_additive_attention(some, element_bytes, source)
 
     def corrected(some: Rows) -> AnyAttention:
-        return fit_attention(some, element_bytes, source, seed)
+        return fit_attention(some, element_bytes, source)
 
     def predict(model: AnyAttention, some: Rows) -> Array:
         return model.seconds(*(some[name] for name in ATTENTION_SHAPE), element_bytes)
 
     def candidate(fit: Callable[[Rows], AnyAttention]) -> AnyAttention:
         model = fit(rows)
-        report = cross_validate(rows, fit, predict, model.coefficients, seed)
+        report = cross_validate(rows, fit, predict, model.coefficients)
         return judged(model, report, *(rows[name] for name in ATTENTION_SHAPE), element_bytes)
 
     candidates = [candidate(corrected)]
@@ -73,11 +73,11 @@ def fit_small_attention(rows: Rows, element_bytes: int, source: str, seed: int =
 
 
 def cross_validate(
-    rows: Rows, fit: Callable[[Rows], Any], predict: Callable[[Any, Rows], Array], coefficients: int, seed: int
+    rows: Rows, fit: Callable[[Rows], Any], predict: Callable[[Any, Rows], Array], coefficients: int
 ) -> FitReport:
     """Every row predicted by a fit that did not see it (five folds at random)."""
     count = len(rows["seconds"])
-    fold_of = np.random.default_rng(seed).permutation(count) % _FOLDS
+    fold_of = np.random.default_rng(0).permutation(count) % _FOLDS
     predicted = np.empty(count)
     for fold in range(_FOLDS):
         held = fold_of == fold
@@ -85,14 +85,18 @@ def cross_validate(
     return report(rows["seconds"], predicted, count - count // _FOLDS, coefficients)
 
 
-def _fit_segments(rows: Rows, element_bytes: int, source: str, seed: int) -> GemmModel:
+def _fit_segments(rows: Rows, element_bytes: int, source: str) -> GemmModel:
     """A segment for each of the few tokens that were timed often enough, one for all larger numbers."""
+
+    def fitted(some: Rows) -> GemmModel:
+        return fit_gemm(some["m"], some["n"], some["k"], some["seconds"], element_bytes, source)
+
     counts = {int(m): int(np.sum(rows["m"] == m)) for m in np.unique(rows["m"]) if m <= _FEW_TOKENS}
     few = [m for m, count in counts.items() if count >= _ROWS_A_SEGMENT]
     many = np.ones(len(rows["m"]), dtype=bool) if not few else rows["m"] > few[-1]
     if np.sum(many) < FEWEST_ROWS:
-        return fit_gemm(**rows, element_bytes=element_bytes, source=source, seed=seed)
-    rest = fit_gemm(**those(rows, many), element_bytes=element_bytes, source=source, seed=seed)
+        return fitted(rows)
+    rest = fitted(those(rows, many))
     segments: list[GemmSegment] = []
     for m in few:  # what streams a single token's weights streams them for more
         bandwidth = segments[0].roofline.bandwidth if segments else np.inf

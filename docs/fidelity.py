@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from fidelity_generations import GROUPINGS, Generations, fit_generations
+from fidelity_outcomes import Outcome, left_out
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import DECODING, EXPERTS, Fit
-from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations
-from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.base.bundled import models_folder
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from fidelity import cells
+from fidelity_generations import fit_generations
+from fidelity_outcomes import Outcome, left_out
 
-from calibration.runtimes.generations import fit_generations
-from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.price import work_of

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 import tomli_w
 from fidelity import cells
+from fidelity_generations import GROUPINGS, Generations, fit_generations, on_four_bits
+from fidelity_outcomes import Outcome, left_out
 
 from calibration.runtimes.fit import EXPERTS
-from calibration.runtimes.generations import GROUPINGS, Generations, fit_generations, on_four_bits
-from calibration.runtimes.left_out import Outcome, left_out
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row

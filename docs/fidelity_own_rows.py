@@ -18,9 +18,9 @@ import fidelity_mixtures
 import fidelity_widths
 import numpy as np
 import pandas as pd
+from fidelity_outcomes import Outcome
 
 from calibration.runtimes.fit import fit_runtime
-from calibration.runtimes.left_out import Outcome
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, Runtime

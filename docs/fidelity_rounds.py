@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from fidelity import ABOUT, DTYPES, GROUPS, HARDWARE, MODELS, OF_ROUNDS, Group, cells
+from fidelity_outcomes import Outcome, left_out
 from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import Fit, fit_runtime
-from calibration.runtimes.left_out import Outcome, left_out
 from calibration.runtimes.next_row import PRIOR_SD
 from ssdsim.base.bundled import models_folder
 from ssdsim.measured.price import seconds_of, value_of, work_of

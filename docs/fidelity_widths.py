@@ -18,12 +18,12 @@ import fidelity
 import fidelity_mixtures
 import numpy as np
 import pandas as pd
+from fidelity_generations import GROUPINGS
+from fidelity_law import Law, best_constant, fit_law, scores_of, some_of, weights_of
+from fidelity_outcomes import Outcome
 
 from calibration.runtimes.fit import EXPERTS
-from calibration.runtimes.generations import GROUPINGS
-from calibration.runtimes.left_out import Outcome
 from calibration.runtimes.unseen import Unseen, case_of, covered_by
-from calibration.runtimes.widths import Law, best_constant, fit_law, scores_of, weights_of
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.checks import Array
 from ssdsim.measured.row import Row
@@ -161,7 +161,7 @@ def crossed(found: Sequence[Judged]) -> list[Array]:
     log_sds = [np.zeros(len(each.rows)) for each in found]
     for left in range(_FOLDS):
         own = [np.array([fold[name] == left for name in each.seen.series]) for each in found]
-        kept = [each.seen.where(~out) for each, out in zip(found, own, strict=True)]
+        kept = [some_of(each.seen, ~out) for each, out in zip(found, own, strict=True)]
         law = fit_law(Unseen.together(kept), np.concatenate([weights_of(each.series) for each in kept]))
         for each, out, sds in zip(found, own, log_sds, strict=True):
             sds[out] = law.log_sds(each.seen)[out]

@@ -19,7 +19,7 @@ import pandas as pd
 from calibration.fit import FEWEST_ROWS, fit_collective
 from calibration.importers import experts, latent, recurrence, vidur
 from calibration.importers.messages import bytes_per_count
-from calibration.importers.silicon import FLOAT_BYTES, Fits, one_time_a_shape
+from calibration.importers.silicon import FLOAT_BYTES, Fits, engines, one_time_a_shape
 from calibration.importers.silicon_attention import attention_fits, possible_prefills, prefill_fits
 from calibration.importers.silicon_gemms import gemm_fits, without_host_bound
 from calibration.importers.system_card import SystemCard, read_system_card
@@ -121,7 +121,7 @@ def import_aiconfigurator(
         "bandwidth": card.figure("node", "intra_node_bw"),
     }
     if link_csv:
-        sources["vidur"] = vidur.provenance(link_commit)
+        sources[vidur.SOURCE] = vidur.provenance(link_commit)
         link = vidur.import_link(link_csv, card.figure("node", "intra_node_bw"))
     profile = {
         "schema": 1,
@@ -207,7 +207,7 @@ def _texts(column: pd.Series) -> pd.Series:
 
 
 def _provenance(table: pd.DataFrame, commit: str, left_out: str) -> Provenance:
-    versions = ", ".join(sorted({f"{row[0]} {row[1]}" for row in _versions(table)}))
+    versions = ", ".join(sorted({*(engines(table) + " " + table["version"])}))
     return Provenance(
         kind="imported",
         source="ai-dynamo/aiconfigurator",
@@ -215,12 +215,6 @@ def _provenance(table: pd.DataFrame, commit: str, left_out: str) -> Provenance:
         licence="Apache-2.0",
         note=f"{versions} on {', '.join(sorted(table['device'].unique()))}; one operation on an idle device{left_out}",
     )
-
-
-def _versions(table: pd.DataFrame) -> list[tuple[str, str]]:
-    frameworks = table["framework"] if "framework" in table else pd.Series("", index=table.index)
-    pairs = pd.DataFrame({"framework": frameworks, "version": table["version"]}).drop_duplicates()
-    return list(pairs.itertuples(index=False, name=None))
 
 
 def _collectives(tables: dict[str, pd.DataFrame], card: SystemCard) -> Fits:

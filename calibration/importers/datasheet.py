@@ -13,6 +13,7 @@ from ssdsim.hardware.laws import Roofline
 from ssdsim.hardware.link import LinkModel
 from ssdsim.transformer.operations import CollectiveKind, sent_around
 
+SOURCE = "datasheet"
 EFFICIENCY = 0.8
 KERNEL_LAUNCH_S = 3e-6
 ATTENTION_LAUNCH_S = 10e-6  # splitting the context over the device and joining the parts
@@ -23,7 +24,7 @@ MESSAGE_LATENCY_S = 10e-6
 _ANY_SIZE = 1e15
 
 
-def ring(kind: CollectiveKind, ranks: int, bandwidth: float, source: str = "datasheet") -> CollectiveModel:
+def ring(kind: CollectiveKind, ranks: int, bandwidth: float) -> CollectiveModel:
     """A ring over ``ranks`` devices that each send ``bandwidth`` bytes/s to the next.
 
     It takes a step to each other rank for each time that the message goes around.
@@ -35,10 +36,10 @@ def ring(kind: CollectiveKind, ranks: int, bandwidth: float, source: str = "data
         from_bytes=0.0,
         to_bytes=_ANY_SIZE,
     )
-    return CollectiveModel(source=source, regimes=(regime,))
+    return CollectiveModel(source=SOURCE, regimes=(regime,))
 
 
-def attention(memory_bandwidth: float, peak_flops: float, source: str = "datasheet") -> AttentionModel:
+def attention(memory_bandwidth: float, peak_flops: float) -> AttentionModel:
     """Attention that streams the cache and computes at the datasheet's rates after a launch, without overlap."""
     roofline = Roofline(
         launch_s=ATTENTION_LAUNCH_S,
@@ -46,14 +47,14 @@ def attention(memory_bandwidth: float, peak_flops: float, source: str = "datashe
         peak_flops=EFFICIENCY * peak_flops,
         sharpness=1.0,
     )
-    return AttentionModel(source=source, roofline=roofline)
+    return AttentionModel(source=SOURCE, roofline=roofline)
 
 
-def elementwise(memory_bandwidth: float, source: str = "datasheet") -> ElementwiseModel:
+def elementwise(memory_bandwidth: float) -> ElementwiseModel:
     """A kernel that reads and writes memory at the datasheet's bandwidth."""
-    return ElementwiseModel(source=source, launch_s=KERNEL_LAUNCH_S, bandwidth=EFFICIENCY * memory_bandwidth)
+    return ElementwiseModel(source=SOURCE, launch_s=KERNEL_LAUNCH_S, bandwidth=EFFICIENCY * memory_bandwidth)
 
 
-def link(bandwidth: float, source: str = "datasheet") -> LinkModel:
+def link(bandwidth: float) -> LinkModel:
     """A message over a link of ``bandwidth`` bytes/s one way."""
-    return LinkModel(source=source, latency_s=MESSAGE_LATENCY_S, bandwidth=EFFICIENCY * bandwidth)
+    return LinkModel(source=SOURCE, latency_s=MESSAGE_LATENCY_S, bandwidth=EFFICIENCY * bandwidth)

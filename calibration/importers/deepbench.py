@@ -18,7 +18,7 @@ from calibration.importers.tables import read_table, with_numbers
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
 _COLUMNS = ["dtype", "m", "n", "k", "a_transposed", "b_transposed", "time_us"]
 _TITLES = {
@@ -31,6 +31,7 @@ _TITLES = {
 }
 _MEMORY_BANDWIDTH = 900e9
 _NVLINK = 25e9  # of one link, one way; a device has six
+_KINDS: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce")
 _RING_LINKS = {2: 2, 4: 4, 8: 6}  # links a ring can use: a doubly linked pair, a quad, the whole cube mesh
 _V100 = Device(
     name="Tesla V100-SXM2-32GB",
@@ -44,28 +45,24 @@ _V100 = Device(
 )
 
 
-def import_deepbench(
-    path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "", sheet_device: Device = _V100
-) -> HardwareProfile:
+def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "") -> HardwareProfile:
     """The V100's profile, GEMMs from DeepBench's workbook (``.xlsx``) or the CSV made from it.
 
     Raises
     ------
     InputError : no such file, or no table of GEMMs in it.
     """
-    memory, peaks = sheet_device.memory_bandwidth, sheet_device.peak_flops
     return HardwareProfile(
         schema=1,
         name=name,
-        device=sheet_device,
+        device=_V100,
         gemm=_gemms(_read(Path(path))),
-        attention={dtype: datasheet.attention(memory, peak) for dtype, peak in peaks.items()},
+        attention={dtype: datasheet.attention(_MEMORY_BANDWIDTH, peak) for dtype, peak in _V100.peak_flops.items()},
         collectives={
-            "all_gather": {r: datasheet.ring("all_gather", r, n * _NVLINK) for r, n in _RING_LINKS.items()},
-            "all_reduce": {r: datasheet.ring("all_reduce", r, n * _NVLINK) for r, n in _RING_LINKS.items()},
+            kind: {r: datasheet.ring(kind, r, n * _NVLINK) for r, n in _RING_LINKS.items()} for kind in _KINDS
         },
         link=datasheet.link(_NVLINK),
-        elementwise=datasheet.elementwise(memory),
+        elementwise=datasheet.elementwise(_MEMORY_BANDWIDTH),
         sources={
             "deepbench": Provenance(
                 kind="imported",
@@ -74,7 +71,7 @@ def import_deepbench(
                 licence="Apache-2.0",
                 note="V100 of a DGX-1, CUDA 10.1; forward GEMMs, of two layouts of the weights the faster",
             ),
-            "datasheet": Provenance(
+            datasheet.SOURCE: Provenance(
                 kind="datasheet",
                 source="NVIDIA Tesla V100 datasheet",
                 note="80 % of HBM2 and NVLink bandwidth, ring collectives, assumed launch and step latencies",

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from calibration.fit_experts import FEWEST_ROWS, FITTED, fit_experts
+from calibration.fit_experts import FEWEST_ROWS, FITTED, SHAPE, fit_experts
 from calibration.importers import power_law
 from calibration.importers.silicon import FROM_CACHE, left_out
 from ssdsim.hardware.experts import FEW_TOKENS
@@ -43,7 +44,6 @@ _RENAMED = {
     "topk": "per_token",
     "num_experts": "count",
 }
-_SHAPE = ["hidden", "width_of_all", "per_token", "count"]
 _MOST_TOKENS, _MOST_DEVICES = 8192, 8
 _TWO_MATRICES = {(2688, 1856, 6, 128), (1024, 2688, 22, 512), (2048, 5120, 22, 512)}
 """Shapes of Nemotron-H, whose experts have a squared ReLU in the place of a gate: two matrices for three."""
@@ -86,17 +86,13 @@ def _rows(table: pd.DataFrame) -> tuple[pd.DataFrame, bool]:
     uneven = not balanced.any()
     rows = rows[rows["distribution"].str.fullmatch(_UNEVEN)] if uneven else rows[balanced]
     rows = rows[rows["num_tokens"] <= _MOST_TOKENS].rename(columns=_RENAMED)
-    shapes = pd.Series(list(map(tuple, rows[_SHAPE].to_numpy().tolist())), index=rows.index, dtype=object)
+    shapes = pd.Series(list(map(tuple, rows[SHAPE].to_numpy().tolist())), index=rows.index, dtype=object)
     gathered = shapes.isin(_GROUPED) & (rows["tokens"] > _SPREAD_TOKENS) & (not uneven)
     rows = rows[~shapes.isin(_TWO_MATRICES) & ~gathered]
     width = rows["width_of_all"] // rows["moe_tp_size"]
-    return rows.assign(width=width, touched=_touched(rows) if uneven else _spread(rows)), uneven
-
-
-def _spread(rows: pd.DataFrame) -> pd.Series:
-    """Experts that balanced tokens touch: as many as they can."""
-    visits = rows["tokens"] * rows["per_token"]
-    return visits.where(visits < rows["count"], rows["count"]).astype(float)
+    # balanced tokens touch as many as they can
+    spread = np.minimum(rows["tokens"] * rows["per_token"], rows["count"]).astype(float)
+    return rows.assign(width=width, touched=_touched(rows) if uneven else spread), uneven
 
 
 def _touched(rows: pd.DataFrame) -> pd.Series:
@@ -111,6 +107,6 @@ def _of_one_kernel(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """The rows of the kernel with most shapes, as each has a law of its own, and its name."""
     if "kernel_source" not in rows:
         return rows, "a kernel without a name"
-    shapes = rows.drop_duplicates(["kernel_source", *_SHAPE])
+    shapes = rows.drop_duplicates(["kernel_source", *SHAPE])
     kernel = shapes["kernel_source"].value_counts().idxmax()
     return rows[rows["kernel_source"] == kernel], str(kernel)

@@ -13,6 +13,7 @@ elementwise ``moved_bytes``
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -20,25 +21,24 @@ from typing import cast
 import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
-from calibration.fit_attention import fit_attention
+from calibration.fit_attention import ATTENTION_SHAPE, fit_attention
 from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import read_table, with_numbers
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.hardware.attention import AttentionModel
-from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
 
 _COLUMNS = {
     "gemm": ("m", "n", "k"),
-    "attention": ("batch", "queries", "context", "heads", "kv_heads", "head_dim"),
+    "attention": ATTENTION_SHAPE,
     "all_reduce": ("message_bytes", "ranks"),
     "all_gather": ("message_bytes", "ranks"),
     "link": ("message_bytes",),
     "elementwise": ("moved_bytes",),
 }
+_LINES: Mapping[str, Callable[..., TimingModel]] = {"link": fit_link, "elementwise": fit_elementwise}
 
 
 def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> HardwareProfile:
@@ -57,37 +57,28 @@ def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> Hardwar
         if len(rows) < FEWEST_ROWS:
             raise InputError(f"{path}: {len(rows)} complete rows of {op}; a fit needs at least {FEWEST_ROWS}")
         if op == "gemm":
-            gemm |= {str(dtype): _gemm(group, str(dtype), source) for dtype, group in rows.groupby("dtype")}
+            for dtype, (m, n, k, seconds) in _groups(rows, "dtype", *_COLUMNS["gemm"]):
+                gemm[dtype] = fit_gemm(m, n, k, seconds, DTYPE_BYTES[dtype], source)
         elif op == "attention":
-            attention |= {str(dtype): _attention(group, str(dtype), source) for dtype, group in rows.groupby("dtype")}
-        elif op == "link":
-            sizes, seconds = _arrays(rows, "message_bytes")
-            update["link"] = fit_link(sizes, seconds, source)
-        elif op == "elementwise":
-            sizes, seconds = _arrays(rows, "moved_bytes")
-            update["elementwise"] = fit_elementwise(sizes, seconds, source)
+            for dtype, columns in _groups(rows, "dtype", *ATTENTION_SHAPE):
+                timed = dict(zip((*ATTENTION_SHAPE, "seconds"), columns, strict=True))
+                attention[dtype] = fit_attention(timed, DTYPE_BYTES[dtype], source)
+        elif op in _LINES:
+            ((_, (sizes, seconds)),) = _groups(rows, "op", *_COLUMNS[str(op)])
+            update[str(op)] = _LINES[str(op)](sizes, seconds, source)
         else:
             of_kind = collectives.setdefault(cast(CollectiveKind, op), {})
-            for _, group in rows.groupby("ranks"):
-                sizes, seconds = _arrays(group, "message_bytes")
-                of_kind[int(group["ranks"].iloc[0])] = fit_collective(sizes, seconds, source)
+            for ranks, (sizes, seconds) in _groups(rows, "ranks", "message_bytes"):
+                of_kind[round(float(ranks))] = fit_collective(sizes, seconds, source)
     sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=f"plain CSV {path.name}")}
     models = {"gemm": gemm, "attention": attention, "collectives": collectives, "sources": sources, **update}
     return profile.model_copy(update=models)
 
 
-def _gemm(rows: pd.DataFrame, dtype: str, source: str) -> GemmModel:
-    m, n, k, seconds = _arrays(rows, *_COLUMNS["gemm"])
-    return fit_gemm(m, n, k, seconds, DTYPE_BYTES[dtype], source)
-
-
-def _attention(rows: pd.DataFrame, dtype: str, source: str) -> AttentionModel:
-    return fit_attention({str(name): column for name, column in rows.items()}, DTYPE_BYTES[dtype], source)
-
-
-def _arrays(rows: pd.DataFrame, *columns: str) -> list[Array]:
-    """The columns and the seconds."""
-    return [rows[name].to_numpy(float) for name in (*columns, "seconds")]
+def _groups(rows: pd.DataFrame, by: str, *columns: str) -> Iterator[tuple[str, list[Array]]]:
+    """Each value of a column, with the others and the seconds of its rows."""
+    for value, group in rows.groupby(by):
+        yield str(value), [group[name].to_numpy(float) for name in (*columns, "seconds")]
 
 
 def _read(path: Path) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS, fit_convolution
 from calibration.fit_recurrence import Rows, fit_prefill_recurrence, fit_recurrence
+from calibration.importers.silicon import engines
 from ssdsim.base.checks import Array
 from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel
@@ -54,7 +55,8 @@ def import_recurrences(tables: Mapping[str, pd.DataFrame], device: Device) -> di
     for stem, rule in TABLES.items():
         if stem not in tables:
             continue
-        rows = _of_first_engine(tables[stem])
+        engine_of = engines(tables[stem])
+        rows = tables[stem][engine_of == engine_of.iloc[0]]
         others_s = next((model.costs.per_query_s for model in steps.values()), SHARES[rule].per_query_s)
         steps |= _if_any(rule, _step_model(rows, rule, stem, device, others_s))
         prompts |= _if_any(rule, _prompt_model(rows, rule, stem, device))
@@ -107,10 +109,6 @@ def _convolution_model(rows: pd.DataFrame, source: str, device: Device) -> Convo
 
 def _widens(rows: pd.DataFrame) -> bool:
     return bool(rows["kernel_source"].eq(_WIDENING).any())
-
-
-def _of_first_engine(table: pd.DataFrame) -> pd.DataFrame:
-    return table[table["framework"] == table["framework"].iloc[0]] if "framework" in table else table
 
 
 def _of_kernels(rows: pd.DataFrame, kernels: str) -> pd.DataFrame:

@@ -47,6 +47,11 @@ def one_time_a_shape(table: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
     return medians.groupby(shape)["seconds"].min().reset_index()
 
 
+def engines(table: pd.DataFrame) -> pd.Series:
+    """The engine of each row; empty where a table does not tell."""
+    return table["framework"] if "framework" in table else pd.Series("", index=table.index)
+
+
 def left_out(rows: pd.DataFrame, cached: pd.Series, whose: str, what: str) -> str:
     """Say how many of some rows came from a cache, if any did."""
     return f"; {cached.sum()} of {len(rows)} rows of {whose} left out, {what}" if cached.any() else ""

@@ -9,7 +9,15 @@ import pandas as pd
 
 from calibration.fit import FEWEST_ROWS
 from calibration.fit_gemm import fit_gemm
-from calibration.importers.silicon import FROM_CACHE, GEMM_FORMATS, WEIGHT_BYTES, Fits, left_out, one_time_a_shape
+from calibration.importers.silicon import (
+    FROM_CACHE,
+    GEMM_FORMATS,
+    WEIGHT_BYTES,
+    Fits,
+    engines,
+    left_out,
+    one_time_a_shape,
+)
 from calibration.importers.system_card import SystemCard
 
 _GEMM_SHAPE = ["m", "n", "k"]
@@ -25,13 +33,13 @@ def without_host_bound(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     replays a graph launches nothing, so these times are not its own. A format is of the engine whose rows come first in
     the table; where those wait, of the next that has it.
     """
-    engines = table["framework"] if "framework" in table else pd.Series("", index=table.index)
+    engine_of = engines(table)
     few = table[table["m"] <= _FEW_TOKENS]
-    times = few.groupby([*_GEMM_SHAPE, "gemm_dtype", engines])["seconds"].min().unstack([-2, -1])
+    times = few.groupby([*_GEMM_SHAPE, "gemm_dtype", engine_of])["seconds"].min().unstack([-2, -1])
     slower = times.div(times.min(axis=1), axis=0).median()
     waiting = [(str(theirs), str(engine)) for theirs, engine in slower.index[slower > _HOST_BOUND]]
     taken: dict[str, str] = {}
-    for pair in dict.fromkeys(zip(table["gemm_dtype"], engines, strict=True)):
+    for pair in dict.fromkeys(zip(table["gemm_dtype"], engine_of, strict=True)):
         if pair not in waiting:
             taken.setdefault(*pair)
     said = "".join(
@@ -40,7 +48,7 @@ def without_host_bound(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
         else f"; {theirs} left out, its times of few tokens are the host's"
         for theirs, engine in waiting
     )
-    return table[engines == table["gemm_dtype"].map(taken)], said
+    return table[engine_of == table["gemm_dtype"].map(taken)], said
 
 
 def gemm_fits(table: pd.DataFrame, card: SystemCard) -> tuple[Fits, str]:

@@ -13,6 +13,7 @@ from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Provenance
 
+SOURCE = "vidur"
 _ELEMENT_BYTES = 2  # Vidur times float16 tensors
 
 
@@ -27,7 +28,7 @@ def provenance(commit: str = "") -> Provenance:
     )
 
 
-def import_link(path: str | Path, peak_bandwidth: float, source: str = "vidur") -> LinkModel:
+def import_link(path: str | Path, peak_bandwidth: float) -> LinkModel:
     """The link between two devices of one node; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
 
     Raises
@@ -35,10 +36,10 @@ def import_link(path: str | Path, peak_bandwidth: float, source: str = "vidur") 
     InputError : no such file, or not Vidur's columns.
     """
     sizes, seconds = _timed(Path(path), "send_recv", peak_bandwidth)[2]
-    return fit_link(sizes, seconds, source)
+    return fit_link(sizes, seconds, SOURCE)
 
 
-def import_all_reduce(path: str | Path, peak_bandwidth: float, source: str = "vidur") -> dict[int, CollectiveModel]:
+def import_all_reduce(path: str | Path, peak_bandwidth: float) -> dict[int, CollectiveModel]:
     """All-reduces within one node by number of ranks; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
 
     Raises
@@ -46,7 +47,7 @@ def import_all_reduce(path: str | Path, peak_bandwidth: float, source: str = "vi
     InputError : no such file, or not Vidur's columns.
     """
     timed = _timed(Path(path), "all_reduce", peak_bandwidth)
-    return {ranks: fit_collective(sizes, seconds, source) for ranks, (sizes, seconds) in timed.items()}
+    return {ranks: fit_collective(sizes, seconds, SOURCE) for ranks, (sizes, seconds) in timed.items()}
 
 
 def _timed(path: Path, kind: str, peak_bandwidth: float) -> dict[int, tuple[Array, Array]]:

@@ -16,6 +16,7 @@ import pandas as pd
 from calibration.fit import fit_elementwise
 from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
+from calibration.importers.vidur import SOURCE
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
@@ -59,14 +60,14 @@ def read_gemms(path: Path) -> pd.DataFrame:
     return rows
 
 
-def import_gemms(path: Path, source: str = "vidur") -> GemmModel:
+def import_gemms(path: Path) -> GemmModel:
     """The projections' timings as a GEMM model."""
     rows = read_gemms(path)
     m, n, k, seconds = (rows[name].to_numpy(float) for name in ("m", "n", "k", "seconds"))
-    return fit_gemm(m, n, k, seconds, _ELEMENT_BYTES, source)
+    return fit_gemm(m, n, k, seconds, _ELEMENT_BYTES, SOURCE)
 
 
-def import_elementwise(path: Path, source: str = "vidur") -> ElementwiseModel:
+def import_elementwise(path: Path) -> ElementwiseModel:
     """Norms and residual additions by the bytes that they move."""
     table = _read(path)
     parts = [
@@ -80,7 +81,7 @@ def import_elementwise(path: Path, source: str = "vidur") -> ElementwiseModel:
         if f"time_stats.{name}.median" in table
     ]
     rows = pd.concat(parts, ignore_index=True).dropna()
-    return fit_elementwise(rows["moved_bytes"].to_numpy(float), rows["seconds"].to_numpy(float), source)
+    return fit_elementwise(rows["moved_bytes"].to_numpy(float), rows["seconds"].to_numpy(float), SOURCE)
 
 
 def _read(path: Path) -> pd.DataFrame:

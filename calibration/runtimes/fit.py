@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features
-from calibration.runtimes.left_out import without_each
 from calibration.runtimes.next_row import Open
 from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
@@ -151,6 +150,14 @@ class _Numbers:
     def left_out_error(self) -> float | None:
         """Mean absolute error of series that were left out; None with one series."""
         return float(np.abs(self.left_out[0]).mean()) if self.left_out[0].size else None
+
+
+def without_each(groups: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
+    """The rows of each group, one group after the other; none where all rows are of one."""
+    names = np.asarray(groups)
+    series_names = np.unique(names)
+    if len(series_names) > 1:
+        yield from (names == name for name in series_names)
 
 
 def _fit_numbers(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -39,7 +38,7 @@ than 8 are less likely by more than a test at 95 % bears.
 _FAR = 1e3  # steps: no nearest setting
 
 OF_LAW = ("beside_log_sd", "experts_log_sd")
-"""Those of a card's errors that one law gives to all cards (:mod:`calibration.runtimes.widths`), beside ``away``."""
+"""Those of a card's errors that one law gives to all cards (docs/fidelity_widths.py), beside ``away``."""
 
 _LAW_OF = "vllm-0.9"
 
@@ -115,10 +114,6 @@ class Unseen:
         names = ("logs", "known", "beside", "experts", "series")
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return Unseen(steps=np.concatenate(wide), **columns)
-
-    def where(self, kept: NDArray[np.bool_]) -> Unseen:
-        """Some of the rows."""
-        return Unseen(*(getattr(self, name)[kept] for name in (each.name for each in fields(Unseen))))
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
         """Work out what log-sds of these sizes add to the square of each row's."""

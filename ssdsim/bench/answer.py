@@ -42,6 +42,10 @@ class Answer:
         return self.came_s[0] - self.sent_s
 
     @property
+    def whole_s(self) -> float:
+        return self.came_s[-1] - self.sent_s
+
+    @property
     def gaps_s(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The gaps between messages, each of which is a step's tokens (or several steps', joined by the network)."""
         return np.diff(np.array(self.came_s))

@@ -106,16 +106,12 @@ def row_of(
         "repeat": point.repeat,
         "ttft_ms": 1e3 * float(np.mean([answer.ttft_s for answer in measured])),
         "itl_ms": 1e3 * float(np.mean(np.concatenate([answer.gaps_s for answer in measured]))),
-        "output_tokens_per_s": point.concurrency * tokens / sum(_whole_s(answer) for answer in measured),
+        "output_tokens_per_s": point.concurrency * tokens / sum(answer.whole_s for answer in measured),
         **(_rounds(counts, answers) if counts is not None else {}),
     }
     if counts is None and columns["k"] is not None:
         columns["acceptance_length"] = given["acceptance_length"]
     return as_record(Row, columns, at, "row")
-
-
-def _whole_s(answer: Answer) -> float:
-    return answer.came_s[-1] - answer.sent_s
 
 
 def _rounds(counts: Counts, answers: Sequence[Answer]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ssdsim.executor.cache import Guesses, Outcome, SpeculationCache, misses
+from ssdsim.executor.cache import Guesses, Outcome, SpeculationCache
 from ssdsim.executor.messages import Mail
 from ssdsim.executor.plan import RankPlan
 from ssdsim.executor.post import Post
@@ -168,7 +168,7 @@ class RankActor(MailActor):
         """Raises ValueError where the strategy caches nothing that an outcome could be looked up in."""
         if self._cache is None:
             raise ValueError(f"{self._plan.strategy.title} caches nothing: there is no outcome to look up")
-        self.timeline.misses.append(misses(self._cache.look_up(outcome)))
+        self.timeline.misses.append(self._cache.look_up(outcome).count(None))
         return self.timeline.misses[-1]
 
     def any_in(self, state: str) -> bool:

@@ -6,7 +6,6 @@ from the simulator's stream; whether it is a hit is found out by looking it up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,7 +67,3 @@ class SpeculationCache:
     def look_up(self, outcome: Outcome) -> list[int | None]:
         """The branch of each sequence, None for a miss."""
         return [self._branches.get((i, int(k), int(bonus))) for i, (k, bonus) in enumerate(outcome)]
-
-
-def misses(branches: Sequence[int | None]) -> int:
-    return sum(branch is None for branch in branches)

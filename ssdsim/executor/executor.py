@@ -74,12 +74,9 @@ class Executor:
         dist.barrier()
         return None if role is None or actor is None else drive(plan.programs[role], actor)
 
-    def time_gemms(self, shapes: Sequence[tuple[int, int, int]], runs: int) -> float:
-        """Mean seconds of GEMMs ``(m, n, k)`` in a row, their weights streamed as the calibrator streams them."""
-        return self._streams.time_gemms(shapes, runs)
-
     @cached_property
-    def _streams(self) -> Streams:
+    def streams(self) -> Streams:
+        """Weights that stream as the calibrator streams them."""
         return Streams(self.device, DTYPES[self._dtype])
 
     def _actor(self, plan: RankPlan, role: str, seed: int, rounds: int) -> RankActor:
@@ -158,7 +155,7 @@ def make_executor(rank: int, device: torch.device, options: Mapping[str, Any]) -
             executor.prepare(request["prepare"])
             return None
         if "gemms" in request:
-            return executor.time_gemms(request["gemms"], request["runs"]) if rank == request["rank"] else None
+            return executor.streams.time_gemms(request["gemms"], request["runs"]) if rank == request["rank"] else None
         return executor.run(**request)
 
     return handle

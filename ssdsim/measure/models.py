@@ -20,13 +20,13 @@ from transformers.cache_utils import DynamicCache
 from transformers.utils import logging as transformers_logging
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.machine.graph import DTYPES
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.language import Branches, Logits
 from ssdsim.measure.positions import draw
 from ssdsim.measure.room import cache_with_room
 from ssdsim.pairs.file import Participant
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _OF_LOADING = ("_name_or_path", "transformers_version")  # of where a config was read, and by what
 _WINDOWS = ("sliding_window", "attention_chunk_size")
 
@@ -190,13 +190,10 @@ def load_pair_of_models(
     ------
     InputError : a model that is not there or cannot be read, different vocabularies, no memory for one.
     """
-    models = [load_model(name, dtype, device, device_map) for name in (target, draft)]
-    for model in models[1:]:
-        check_vocabularies(models[0], model)
-    shared = min(model.vocabulary for model in models)
-    for model in models:
-        model.vocabulary = shared
-    return models[0], models[1]
+    ours, theirs = (load_model(name, dtype, device, device_map) for name in (target, draft))
+    check_tokens(*((each.name, each.tokenizer.get_vocab()) for each in (ours, theirs)))
+    ours.vocabulary = theirs.vocabulary = min(ours.vocabulary, theirs.vocabulary)
+    return ours, theirs
 
 
 def load_model(name: str, dtype: str, device: str, device_map: str | None = None) -> CausalModel:
@@ -264,18 +261,13 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def check_vocabularies(target: CausalModel, draft: CausalModel) -> None:
-    """Token ids must mean the same; sizes may differ by padding.
+def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mapping[str, int]]) -> None:
+    """Token ids of both, by their names and vocabularies, must mean the same; sizes may differ by padding.
 
     Raises
     ------
     InputError : an id that is another token in the two, or a draft without the target's tokens.
     """
-    check_tokens(*((each.name, each.tokenizer.get_vocab()) for each in (target, draft)))
-
-
-def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mapping[str, int]]) -> None:
-    """Check that names and vocabularies are one for both."""
     ours, theirs = ({i: token for token, i in vocabulary.items()} for _, vocabulary in (target, draft))
     for i in sorted(set(ours) & set(theirs)):
         if ours[i] != theirs[i]:

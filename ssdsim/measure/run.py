@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ class Job:
             top_k=self.cuts[0].top_k,
         )
         about = {
-            "device": _device_name(self._device),
+            "device": torch.cuda.get_device_name() if self._device == "cuda" else "CPU",
             "libraries": {"torch": torch.__version__, "transformers": transformers.__version__},
             "files": sorted(path.name for _, path in _sources(options)),
             "top": options["top"],
@@ -166,15 +166,8 @@ def _prompts(options: Mapping[str, Any]) -> list[Prompt]:
     by_set: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         by_set.setdefault(prompt.data_set, []).append(prompt)
-    return list(_in_turn(by_set.values()))[: options["requests"]]
-
-
-def _in_turn(sets: Iterable[list[Prompt]]) -> Iterable[Prompt]:
-    lists = list(sets)
-    for at in range(max(map(len, lists))):
-        for some in lists:
-            if at < len(some):
-                yield some[at]
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_set.values()))
+    return [prompt for prompt in turns if prompt is not None][: options["requests"]]
 
 
 def _device(asked: str) -> str:
@@ -183,7 +176,3 @@ def _device(asked: str) -> str:
     if asked == "cuda" and not torch.cuda.is_available():
         raise InputError("--device cuda: torch sees no GPU here")
     return asked
-
-
-def _device_name(device: str) -> str:
-    return torch.cuda.get_device_name() if device == "cuda" else "CPU"

@@ -28,6 +28,8 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     requests = part_of(record, "request_info", where)
     if world.get("pp_size", 1) != 1:
         raise InputError(f"{where}: pipeline stages are not modelled, pp_size must be 1, got {told(world['pp_size'])}")
+    stats = record.get("decoding_stats")
+    length = speculation_of(stats, where) if isinstance(stats, dict) else None
     running = number(requests, "avg_num_concurrent_requests", where)
     fields = {
         "model": model_in(engine.get("model"), given, where),
@@ -39,7 +41,7 @@ def row_of(record: Record, given: Given, where: str) -> Row:
         "engine": "tensorrt-llm",
         "engine_version": str(engine.get("version") or ""),
         **_formats(engine, given, where),
-        **_speculation(record, given, where),
+        **speculation(None, length, given, where),
     }
     return bench_row(fields, given, where)
 
@@ -58,12 +60,6 @@ def _formats(engine: Record, given: Given, where: str) -> dict[str, Any]:
     if dtype is None:
         raise InputError(f"{where}: the weights are {told(weights)}; give their format by --dtype")
     return {"dtype": dtype, "kv_dtype": _CACHE.get(str(cache))}
-
-
-def _speculation(record: Record, given: Given, where: str) -> dict[str, Any]:
-    stats = record.get("decoding_stats")
-    length = speculation_of(stats, where) if isinstance(stats, dict) else None
-    return speculation(None, length, given, where)
 
 
 FORMAT = Format("trtllm-bench", has("engine", "world_info", "request_info", "performance"), one(row_of))

@@ -35,7 +35,7 @@ class Rounds:
     """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
 
     ``starts`` of rounds that count, ``tested`` of positions that they drafted, ``bonus`` of positions that came after
-    all K were accepted. ``dropped`` is the share of positions that only rounds cut by an answer's end wrote.
+    all K were accepted.
     """
 
     k: int
@@ -43,7 +43,6 @@ class Rounds:
     starts: Floats
     tested: Floats
     bonus: Floats
-    dropped: float
 
     @property
     def rejected(self) -> Floats:
@@ -101,7 +100,7 @@ def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | N
     start, tested, bonus = (np.zeros_like(u) for _ in range(3))
     for t, *at in each_position(table, k, starts, u):
         start[t], tested[t], bonus[t] = at
-    return Rounds(k, u, start, tested, bonus, _dropped(table, tested + bonus))
+    return Rounds(k, u, start, tested, bonus)
 
 
 def each_position(table: Table, k: int, starts: Starts, u: Floats) -> Iterator[tuple[int, Floats, Floats, Floats]]:
@@ -138,10 +137,3 @@ def _ahead(u: Floats, j: int) -> Floats:
     moved = np.zeros_like(u)
     moved[:-j] = u[j:]
     return moved
-
-
-def _dropped(table: Table, written: Floats) -> float:
-    inside = np.arange(len(written))[:, None] < table.lengths
-    inside[:FIRST] = False
-    each = written.reshape(len(written), len(table.requests), -1).mean(axis=-1)
-    return float(1.0 - each[inside].sum() / inside.sum())

@@ -19,19 +19,15 @@ _LARGEST = 1e5
 _ENOUGH = 5.0  # expected rounds in a bin of the chi-square test
 
 
-def trials(course: Course, k: int) -> tuple[int, int]:
-    """Accepted tokens and those looked at: the first rejected one ends a round."""
-    return int(course.accepted.sum()), int(np.minimum(course.accepted + 1, k).sum())
-
-
 def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
     """Fit how requests differ to rounds that were drawn.
 
     They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
     alike than they are.
     """
-    counts = [trials(course, k) for course in courses if len(course) > 0]
-    return fit_requests([accepted for accepted, _ in counts], [judged for _, judged in counts])
+    drawn = [course.accepted for course in courses if len(course) > 0]
+    looked_at = [np.minimum(accepted + 1, k).sum() for accepted in drawn]  # the first rejected one ends a round
+    return fit_requests([accepted.sum() for accepted in drawn], looked_at)
 
 
 def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Requests:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from fidelity_outcomes import left_out
 
-from calibration.runtimes.left_out import left_out, without_each
+from calibration.runtimes.fit import without_each
 from ssdsim.measured.price import value_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fidelity_law import best_constant, fit_law, scores, scores_of
 
 from calibration.runtimes.unseen import Unseen, case_of, covered_by, factor_on_errors, scaled
-from calibration.runtimes.widths import best_constant, fit_law, scores, scores_of
 from ssdsim.measured.price import work_of
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.runtimes.covered import STEPS, Away

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from fidelity_generations import fit_generations
 from pydantic import ValidationError
 
 from calibration.runtimes.fit import DECODING
-from calibration.runtimes.generations import fit_generations
 from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import value_of, work_of

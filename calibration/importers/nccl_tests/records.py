@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from calibration.importers.nccl_tests.runs import Device, Run, as_number
+from calibration.importers.nccl_tests.runs import MOST_RANKS, Device, Run, as_number
 from ssdsim.base.documents import parse_json
 from ssdsim.base.errors import InputError, told
 
-_MOST_RANKS = 1_000_000
 _SETTINGS = {"nThread": "nthreads", "nGpus": "ngpus", "agg iters": "aggregated_iterations", "graph": "graph"}
 
 
@@ -111,7 +110,7 @@ def _ranks_of(config: Mapping[str, Any], devices: list[Device], settings: Mappin
 
 
 def _ranks(number: float | None) -> int | None:
-    return int(min(number, _MOST_RANKS + 1)) if number else None
+    return int(min(number, MOST_RANKS + 1)) if number else None
 
 
 def _result(path: Path, number: int, result: Mapping[str, Any], run: Run) -> None:

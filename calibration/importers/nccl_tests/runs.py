@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ssdsim.base.record import record
 
+MOST_RANKS = 1_000_000
 WRONG, UNTIMED, EMPTY, BROKEN = "with a wrong result", "without a time", "of size 0", "broken by another line"
 """Why a row is left out."""
 
@@ -115,13 +115,3 @@ def as_number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if 0.0 <= number < float("inf") else None
-
-
-def told_counts(counts: Counter[str]) -> str:
-    """``2 with a wrong result, 3 of size 0``."""
-    return ", ".join(f"{count} {why}" for why, count in counts.items() if count)
-
-
-def total(counters: Iterable[Counter[str]]) -> Counter[str]:
-    """The sum of counts."""
-    return sum(counters, Counter())

@@ -14,7 +14,6 @@ Quirks:
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 from calibration.importers.nccl_tests.runs import BROKEN, Device, Run, as_number
 from ssdsim.base.record import record
@@ -179,8 +178,3 @@ def _guessed(cells: list[str]) -> Layout:
 def _device(matched: re.Match[str]) -> Device:
     rank, pid, host, number, bus, name = matched.groups()
     return Device(int(rank), host, pid, " ".join(name.split()), f"{number} [{bus}]")
-
-
-def merged_devices(run: Run) -> Run:
-    """The run with each rank's line once, however often a log repeats it."""
-    return replace(run, devices=list(dict.fromkeys(run.devices)))

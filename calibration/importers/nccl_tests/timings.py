@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from calibration.importers.nccl_tests.records import json_runs, record_runs
-from calibration.importers.nccl_tests.runs import Run, told_counts, total
-from calibration.importers.nccl_tests.text import has_rows, merged_devices, text_runs
+from calibration.importers.nccl_tests.runs import MOST_RANKS, Run
+from calibration.importers.nccl_tests.text import has_rows, text_runs
 from ssdsim.base.documents import parse_csv, read_text
 from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.record import record
@@ -18,7 +19,6 @@ from ssdsim.base.record import record
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 """Those that a profile prices."""
 
-_MOST_RANKS = 1_000_000
 _RATES_AGREE = 0.05
 _READABLE_RATE = 1.0  # GB/s: two decimals of less say little
 
@@ -57,9 +57,11 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
         other is left; an operation or number of ranks that neither says, or that file and option say differently.
     """
     text = read_text(path, "output of nccl-tests")
-    runs = [merged_devices(run) for run in _runs(path, text)]
+    # a log may repeat each rank's line
+    runs = [replace(run, devices=list(dict.fromkeys(run.devices))) for run in _runs(path, text)]
     if not any(run.rows for run in runs):
-        why = told_counts(total(run.left_out for run in runs))
+        left_out = sum((run.left_out for run in runs), Counter[str]())
+        why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
         seen = f"; left out {why}" if why else ""
         raise InputError(f"{path}: no rows of nccl-tests or rccl-tests there{seen}")
     runs = [run for run in runs if run.rows]
@@ -141,8 +143,8 @@ def _ranks(where: str, run: Run, asked: int | None, seen: str) -> int:
         raise InputError(f"{where}: {seen}, but it does not say how many ranks ran; say --ranks")
     if ranks == 1:
         raise _NotOfUseError(f"{where}: {seen} of one rank: a copy on the device, nothing was communicated")
-    if ranks > _MOST_RANKS:
-        raise InputError(f"{where}: {ranks} ranks; a collective is of 2 to {_MOST_RANKS}")
+    if ranks > MOST_RANKS:
+        raise InputError(f"{where}: {ranks} ranks; a collective is of 2 to {MOST_RANKS}")
     if len(run.hosts) > 1:
         hosts = ", ".join(run.hosts[:4])
         raise _NotOfUseError(

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import AliasChoices, BaseModel, Field, field_validator
 
-from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.measured.request_logs.log import RequestLog
 
@@ -25,9 +25,7 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
     ------
     InputError : no tokenizer, or one that cannot be read; a turn without text; nothing is left.
     """
-    read = [
-        as_record(_Conversation, record, f"{where} record {n}", "conversation") for n, record in enumerate(records, 1)
-    ]
+    read = as_records(_Conversation, dict(enumerate(records, 1)), where, "conversation")
     texts = [turn.text for each in read if len(each.conversations) == 2 for turn in each.conversations]
     if not texts:
         raise InputError(f"{where}: no conversation of two turns in it")

@@ -31,12 +31,12 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
             counts.append(_pooled(pooled[0], source, asked))
             continue
         numbered, silent = [], 0
-        for number_of, record in enumerate(records, 1):
+        for where, record in source.numbered("record", records):
             own = next(iter(found_with(record, (_RECORD,))), None)
             statistic = None if own is None else first(own, (_RECORD,))
             if isinstance(statistic, dict):
                 engines.append(str(statistic.get("engine") or ""))
-                numbered.append((statistic, f"{source.path}: record {number_of}"))
+                numbered.append((statistic, where))
             else:
                 silent += 1
         own_counts = statistics.counts_of_all(numbered)

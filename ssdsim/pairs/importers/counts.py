@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import record
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.fields import MOST_TOKENS
+
+T = TypeVar("T")
 
 WHOLE_DRAFTS = 0.02
 """Rounds that drafted less than K, at the end of an answer, may leave out this share of the tokens."""
@@ -55,6 +58,10 @@ class Source:
 
     path: Path
     text: str
+
+    def numbered(self, what: str, each: Iterable[T]) -> Iterator[tuple[str, T]]:
+        """Tell of each where it is: ``PATH: request 3``."""
+        return ((f"{self.path}: {what} {number}", one) for number, one in enumerate(each, 1))
 
 
 @record
@@ -126,8 +133,8 @@ def of_histogram(
     return replace(counts, k=k, survived=survived, tried=(float(rounds), *survived[:-1]), lengths=lengths)
 
 
-def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool = True) -> Counts:
-    """Counts from the number of rounds by (drafted, accepted) tokens: exact, however many each round drafted.
+def of_steps(where: str, rounds: Mapping[tuple[int, int], int]) -> Counts:
+    """Counts of a request from its rounds by (drafted, accepted) tokens: exact, however many each round drafted.
 
     Raises
     ------
@@ -151,7 +158,7 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int], is_request: bool
     drafted_in_all = sum(d * n for (d, _), n in drafting.items())
     return Counts(
         where, total, accepted, 1.0 + accepted / total, k if same else None, drafted_in_all, survived, tried,
-        tuple(by_accepted) if same else None, varied=not same, is_request=is_request,
+        tuple(by_accepted) if same else None, varied=not same, is_request=True,
     )  # fmt: skip
 
 

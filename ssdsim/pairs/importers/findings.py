@@ -13,9 +13,9 @@ from ssdsim.base.record import record
 from ssdsim.pairs.file import Findings, Length, Mean, Requests, survival_of
 from ssdsim.pairs.importers.counts import Counts, total_of
 from ssdsim.pairs.requests import fit_requests
+from ssdsim.pairs.resampling import Resampled
 from ssdsim.speculation.acceptance import rate_of
 
-_DRAWS = 1000
 _FEWEST_REQUESTS = 8  # of which an interval is drawn
 _DIFFER = 0.05  # of pooled and request-mean length that is worth saying
 _FEW_TRIALS = 50
@@ -179,8 +179,7 @@ def _resampled(counts: Sequence[Counts]) -> bool:
 
 def _draws_of_ratio(above: Array, below: Array) -> Array:
     """Ratios of sums over requests drawn with replacement."""
-    weights = np.random.default_rng(_SEED).multinomial(above.size, np.full(above.size, 1.0 / above.size), _DRAWS)
-    return np.asarray((weights @ above) / np.maximum(weights @ below, 1e-12))
+    return np.asarray(Resampled(above.size, _SEED).ratio(above, below), dtype=float)
 
 
 def _length(counts: Sequence[Counts], k: int, survived: Array, rounds: Array, counted: bool) -> Length:

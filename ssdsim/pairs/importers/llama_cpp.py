@@ -65,8 +65,7 @@ def read_one(source: Source, asked: Asked) -> Log:
 
 def _timings(source: Source, asked: Asked) -> list[Counts]:
     counts = []
-    for number_of, own in enumerate(found_with(parse_records(source.text, source.path), ("predicted_n",)), 1):
-        where = f"{source.path}: request {number_of}"
+    for where, own in source.numbered("request", found_with(parse_records(source.text, source.path), ("predicted_n",))):
         drafted, accepted = count(own, ("draft_n",), where), count(own, ("draft_n_accepted",), where)
         tokens = count(own, ("predicted_n",), where)
         if not drafted or accepted is None or tokens is None:
@@ -106,9 +105,8 @@ def _log(source: Source, asked: Asked) -> list[Counts]:
     counts: list[Counts] = []
     tokens: dict[str, int] = {}
     task = ""
-    for number_of, line in enumerate(source.text.splitlines(), 1):
+    for where, line in source.numbered("line", source.text.splitlines()):
         task = match[1] if (match := _TASK.search(line)) else task  # which an older log says only of the first line
-        where = f"{source.path}: line {number_of}"
         if (spoken := _TOKENS.search(line)) is not None:
             tokens[task] = as_record(WrittenCount, spoken[1], where, "tokens")
         if (match := _LINE.search(line)) is None:

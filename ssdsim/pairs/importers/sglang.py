@@ -102,8 +102,7 @@ def read_one(source: Source, asked: Asked) -> Log:
 
 def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
     counts, silent = [], 0
-    for number_of, record in enumerate(records, 1):
-        where = f"{source.path}: request {number_of}"
+    for where, record in source.numbered("request", records):
         for own in found_with(record, _REQUEST):
             if (count(own, _ROUNDS, where) or 0) == 0 and first(own, _HISTOGRAM) is None:
                 silent += 1
@@ -234,8 +233,7 @@ def _lookahead(settings: Record, source: Source) -> int | None:
 
 def _bench(records: Sequence[Record], source: Source, asked: Asked) -> Log:
     counts = []
-    for number_of, record in enumerate(records, 1):
-        where = f"{source.path}: result {number_of}"
+    for where, record in source.numbered("result", records):
         length = number(record, _BENCH, where)
         if length is None:
             raise InputError(f"{where}: accept_length is null: the server does not speculate")
@@ -288,9 +286,8 @@ def _logged(source: Source) -> Iterator[_Window]:
     """The lines of decoded batches with a length."""
     if _BATCH not in source.text:
         return
-    for number_of, line in enumerate(source.text.splitlines(), 1):
+    for where, line in source.numbered("line", source.text.splitlines()):
         if (start := line.find(_BATCH)) < 0 or (running := _RUNNING.search(line, start)) is None:
             continue
         if (length := _ACCEPT.search(line, running.end())) is not None:
-            where = f"{source.path}: line {number_of}"
             yield as_record(_Window, {"running": running[1], "length": length[1]}, where, "line")

@@ -36,8 +36,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     """
     counts = []
     for source in sources:
-        for number_of, (accepted, drafted) in enumerate(_requests(source), 1):
-            where = f"{source.path}: request {number_of}"
+        for where, (accepted, drafted) in source.numbered("request", _requests(source)):
             if drafted:
                 counts.append(of_each_round(where, drafted, accepted))
             elif accepted:
@@ -62,7 +61,7 @@ def _requests(source: Source) -> list[tuple[list[int], list[int]]]:
     records = parse_records(source.text, source.path)
     if all(isinstance(record, int) for record in records):
         records = [records]
-    return [_json_request(record, f"{source.path}: request {n}") for n, record in enumerate(records, 1)]
+    return [_json_request(record, where) for where, record in source.numbered("request", records)]
 
 
 def _json_request(record: Any, where: str) -> tuple[list[int], list[int]]:
@@ -76,9 +75,9 @@ def _csv_requests(source: Source) -> list[tuple[list[int], list[int]]]:
     requests: dict[str, tuple[list[int], list[int]]] = {}
     if "accepted" not in source.text.lstrip().partition("\n")[0]:
         raise InputError(f"{source.path}: needs a column 'accepted', or JSON lines with lists of accepted tokens")
-    for number_of, row in enumerate(parse_csv(source.text, source.path), 1):
+    for where, row in source.numbered("row", parse_csv(source.text, source.path)):
         cells = {name: cell for name in ("accepted", "drafted") if (cell := row.get(name, "").strip())}
-        round_ = as_record(_Round, cells, f"{source.path}: row {number_of}", "round")
+        round_ = as_record(_Round, cells, where, "round")
         accepted, drafted = requests.setdefault(row.get("request", ""), ([], []))
         accepted.append(round_.accepted)
         if round_.drafted is not None:

@@ -81,8 +81,7 @@ def _one(source: Source, asked: Asked) -> Log:
 def _requests(records: Sequence[object], source: Source) -> Log:
     answers: list[tuple[Record, str]] = []
     silent, target = 0, None
-    for number_of, request in enumerate(records, 1):
-        where = f"{source.path}: request {number_of}"
+    for where, request in source.numbered("request", records):
         own = list(found_with(request, ("speculative_decoding", *statistics.NAMES)))
         if isinstance(request, dict):
             target = target or text_in(request.get("model"))
@@ -108,9 +107,9 @@ def _log(source: Source) -> Counts:
     Rounds are not printed: they follow from the length, exactly where every round drafted as many tokens.
     """
     rounds, drafted, accepted, survived = 0.0, 0, 0, [0.0]
-    for number_of, line in enumerate(source.text.splitlines(), 1):
+    for at, line in source.numbered("line", source.text.splitlines()):
         match = _LINE.search(line)
-        if match is None or (interval := _interval(match[1], f"{source.path}: line {number_of}")) is None:
+        if match is None or (interval := _interval(match[1], at)) is None:
             continue
         own_rounds, own_drafted, own_accepted, own_survived = interval
         rounds, drafted, accepted = rounds + own_rounds, drafted + own_drafted, accepted + own_accepted
@@ -170,10 +169,10 @@ _OLD_PRINTED = {
 def _old_log(source: Source) -> Counts:
     """The last line, which counts since the start."""
     last, where = _OldPrinted(), str(source.path)
-    for number_of, line in enumerate(source.text.splitlines(), 1):
+    for at, line in source.numbered("line", source.text.splitlines()):
         if (match := _OLD_LINE.search(line)) is None:
             continue
-        where = f"{source.path}: line {number_of}"
+        where = at
         said = {name: matched[1] for name, pattern in _OLD_PRINTED.items() if (matched := pattern.search(match[1]))}
         printed = as_record(_OldPrinted, said, where, "line of metrics")
         if printed.emitted is not None and printed.emitted < (last.emitted or 0):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibration.runtimes.fit import without_each
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import record
@@ -57,14 +57,6 @@ class Outcome:
     def half_widths(self) -> Array:
         """The half-widths of the intervals, relative to what is predicted."""
         return (self.high - self.low) / 2.0 / (1.0 + self.errors)
-
-
-def without_each(groups: Sequence[str]) -> Iterator[NDArray[np.bool_]]:
-    """The rows of each group, one group after the other; none where all rows are of one."""
-    names = np.asarray(groups)
-    series_names = np.unique(names)
-    if len(series_names) > 1:
-        yield from (names == name for name in series_names)
 
 
 def left_out(rows: Sequence[Row], groups: Sequence[str], fitted: Callable[[Sequence[Row]], Runtime]) -> Outcome:

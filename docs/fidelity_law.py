@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,3 +93,8 @@ def weights_of(series: Sequence[str] | NDArray[np.str_]) -> Array:
     _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
     own = np.array([independent(np.array([count])) / count for count in counts])
     return np.asarray(own[at])
+
+
+def some_of(unseen: Unseen, kept: NDArray[np.bool_]) -> Unseen:
+    """Some of the rows."""
+    return Unseen(*(getattr(unseen, each.name)[kept] for each in fields(Unseen)))
