@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_on
@@ -55,24 +55,21 @@ class SpecActor(Strategy):
     told = ("specactor_targets",)
     options = (
         own_lookahead("specactor_window", "SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"),
-        Option(
+        searched_choice(
             name="specactor_targets",
             kind=Whole(most=_MOST),
             default=1,
             about="copies of the target that verify parts of SpecActor's batch",
             axis="SpecActor's targets N",
             symbol="N",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="specactor_drafts",
             kind=Whole(most=_MOST),
             default=1,
             about="draft devices that work for SpecActor's targets",
             axis="SpecActor's drafts M",
             symbol="M",
-            groups=(Group.CHOICE,),
         ),
     )
 
