@@ -29,9 +29,9 @@ class PrePost(Strategy):
 
     drafts_ahead = True
 
-    @abstractmethod
-    def branches(self, options: Mapping[str, Any]) -> int | None:
-        """The number of continuations that are drafted; None for one, without a mask."""
+    def branches(self, options: Mapping[str, Any]) -> int:
+        """The number of continuations that are drafted."""
+        return 1
 
     @abstractmethod
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
@@ -48,7 +48,7 @@ class PrePost(Strategy):
             "sample": site.sampling_step(),
             "draft": draft,
             "outcome": site.outcome_message(tokens),
-            "speculation": site.speculation_message(tokens * (self.branches(site.options) or 1)),
+            "speculation": site.speculation_message(tokens * self.branches(site.options)),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:

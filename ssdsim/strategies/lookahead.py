@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,6 @@ from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
@@ -89,12 +87,6 @@ class Lookahead(Strategy):
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         of_pool = best_of_chains(settings["lookahead_alpha"], settings["lookahead_ngram"] - 1, _guesses(settings))
         return now_and_then(of_pool, np.eye(of_pool.size)[0], float(settings["lookahead_found"]))
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp)
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        yield target_alone(site, self.lookahead(site.options))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         wide, found = 1 + _guessing(site.options), float(site.options["lookahead_found"])

@@ -92,7 +92,7 @@ class SpecBranch(PrePost):
 
         return tokens_of(drafter.accepted(settings, settings["branch_gamma"]), kernel)
 
-    def branches(self, options: Mapping[str, Any]) -> int | None:
+    def branches(self, options: Mapping[str, Any]) -> int:
         return int(options["branches"])
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
