@@ -18,7 +18,7 @@ from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.growth import grown
 from ssdsim.speculation.trees.rank_model import RANKS, RankModel
 from ssdsim.speculation.trees.shape import Rates, Tree
-from ssdsim.speculation.trees.verifiers import with_replacement, without_replacement
+from tests.speculation.verifiers import with_replacement, without_replacement
 
 A = (0.6, 0.2, 0.1, 0.05)
 S = (0.6342, 0.1079, 0.0570, 0.0225, 0.0195, 0.0150, 0.0045, 0.0030)  # head of the vector that Sequoia ships
