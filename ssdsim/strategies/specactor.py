@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
@@ -19,8 +20,9 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import drafts
 from ssdsim.protocols.axes import Lookahead, Numbers
 from ssdsim.protocols.own_lookahead import own_lookahead
+from ssdsim.protocols.pre_post import meets
 from ssdsim.protocols.strategy import Strategy, late
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
@@ -120,18 +122,9 @@ class SpecActor(Strategy):
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": drafts}
+        return {"target": partial(meets, "verify"), "draft": drafts}
 
 
 def _counts(options: Mapping[str, Any]) -> tuple[int, int]:
     """Targets and drafts."""
     return int(options["specactor_targets"]), int(options["specactor_drafts"])
-
-
-def _target(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("verify")
-        yield me.receive("speculation")
-        yield me.do("sample")
-        yield me.send("draft", "outcome", me.outcome())
-        me.end_round()
