@@ -11,16 +11,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.speculation.theory import UnitFreeGrid, unit_free_grid
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.speculation.theory import sd_speedup, ssd_speedup
 
 REPEATS = 7
 MESH = np.ix_(np.linspace(0, 1, 50), np.arange(1.0, 17.0), np.linspace(0, 1, 50), np.arange(1.0, 26.0))
 SIZE = int(np.prod([axis.size for axis in MESH]))
 
 
-def grid_of(mesh: tuple[NDArray[np.float64], ...]) -> UnitFreeGrid:
+def grid_of(mesh: tuple[NDArray[np.float64], ...]) -> FloatOrArray:
+    """SSD over SD. On an open mesh tokens are worked out once for each (alpha, k), rounds once for each (p_hit, b)."""
     alpha, k, p_hit, b = mesh
-    return unit_free_grid(alpha, k, p_hit, b, t_sd=0.05 * k, t_p=1.0, t_b=0.0, alpha_b=0.0)
+    ssd = ssd_speedup(p_hit, expected_tokens(alpha, k), expected_tokens(0.0, k), 1.0, 0.0, b)
+    return ssd / sd_speedup(alpha, k, 0.05 * k)
 
 
 def best_seconds(work: Callable[[], object]) -> float:

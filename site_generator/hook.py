@@ -16,9 +16,9 @@ from site_generator import drawn, notebooks
 from site_generator.command_line import command_line_page
 from site_generator.gallery import gallery
 from site_generator.json_reference import json_page
+from site_generator.options_reference import reference
 from site_generator.python_reference import python_page
 from site_generator.touch import touched
-from ssdsim.scenario.reference import reference
 
 _PROJECT = Path(__file__).parents[1]
 _FROM_ROOT = {

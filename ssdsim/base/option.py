@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -137,6 +137,16 @@ class Option:
     def checked(self, value: Any) -> Any:
         """``value`` as it is used; InputError where it is out of range, or of another kind."""
         return self.kind.checked(self.spelling, value)
+
+
+choice = partial(Option, groups=(Group.CHOICE,))
+"""What a person can choose."""
+
+searched_choice = partial(choice, varied_by=("recommend", "schedule"))
+"""A choice that the answers which advise one search."""
+
+machine_choice = partial(choice, section=Section.MACHINE, groups=(Group.HARDWARE, Group.CHOICE))
+"""A choice of devices, or of what runs on them."""
 
 
 def number(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import choice
 from ssdsim.pricing.drafter import passes_over
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.room import NoRoom
@@ -28,13 +28,12 @@ class MTP(HeadDrafter):
     title = "MTP"
     source = "DeepSeek-V3 report, arXiv 2412.19437; Gloeckle et al., arXiv 2404.19737; several modules: vLLM PR 48892"
     options = (
-        Option(
+        choice(
             name="mtp_modules",
             kind=Whole(most=64),
             default=1,
             about="MTP modules, each drafts one token and the last one all further ones (Inkling has up to 8)",
             axis="MTP modules",
-            groups=(Group.CHOICE,),
         ),
     )
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Step
 
 
-def slow_downs(site: Site, one: tuple[Pass, float], other: tuple[Pass, float]) -> tuple[float, float]:
-    """Factors by which each of two passes, given with its seconds, is slowed while both run.
+def slow_downs(site: Site, verify: Step, draft: Step) -> tuple[float, float]:
+    """Factors by which a verification and drafting are slowed while both run.
 
-    Two profiles do not know of each other: devices of different kinds share nothing.
+    Two profiles do not know of each other: devices of different kinds share nothing. The last of the draft's passes,
+    of branches or of single tokens, stands for all of them.
     """
-    interference = one[0].profile.interference
-    if one[0].profile.name != other[0].profile.name or interference.is_none:
+    verifying, drafting = verify.passes[0], draft.passes[-1]
+    interference = verifying.profile.interference
+    if verifying.profile.name != drafting.profile.name or interference.is_none:
         return 1.0, 1.0
-    return interference.factors(site.streaming_share(*one), site.streaming_share(*other))
+    shares = ((verifying, verify.seconds), (drafting, site.cost(drafting).seconds))
+    return interference.factors(*(site.streaming_share(*each) for each in shares))
 
 
 def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> tuple[float, float]:

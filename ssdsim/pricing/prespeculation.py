@@ -25,7 +25,7 @@ def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step
     """A verification and drafting that start together, as slow as they are until the shorter one is done."""
     if not draft.passes:
         return verify, draft
-    stretched = stretches(verify.seconds, draft.seconds, *_slow_downs(site, verify, draft))
+    stretched = stretches(verify.seconds, draft.seconds, *slow_downs(site, verify, draft))
     return verify.stretched(stretched[0]), draft.stretched(stretched[1])
 
 
@@ -33,14 +33,8 @@ def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
     """A verification and a step of drafting, where both sides work without a pause."""
     if not draft.passes:
         return verify, draft
-    slower = _slow_downs(site, verify, draft)
+    slower = slow_downs(site, verify, draft)
     return verify.stretched(slower[0]), draft.stretched(slower[1])
-
-
-def _slow_downs(site: Site, verify: Step, draft: Step) -> tuple[float, float]:
-    """The last of the draft's passes, of branches or of single tokens, stands for all of them."""
-    drafting = draft.passes[-1]
-    return slow_downs(site, (verify.passes[0], verify.seconds), (drafting, site.cost(drafting).seconds))
 
 
 def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:

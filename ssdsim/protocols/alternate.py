@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf
-from ssdsim.base.option import Group, Option, Section
+from ssdsim.base.option import machine_choice
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
 from ssdsim.pricing.room import Devices
@@ -28,15 +28,13 @@ PLACES = Words(
     words=("colocated", "separate"),
 )
 
-SD_DRAFT = Option(
+SD_DRAFT = machine_choice(
     name=PLACES.option,
-    section=Section.MACHINE,
     default="colocated",
     kind=OneOf(PLACES.words),
     about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
     axis="SD's draft",
     varied_by=("recommend",),
-    groups=(Group.HARDWARE, Group.CHOICE),
 )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option, Section
+from ssdsim.base.option import machine_choice
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
@@ -42,9 +42,8 @@ OUTCOMES = Outcomes(
     tabled_as="f",
 )
 
-DRAFT_GPUS = Option(
+DRAFT_GPUS = machine_choice(
     name=DRAFT_DEVICES.option,
-    section=Section.MACHINE,
     prominence=2,
     default=1,
     kind=Whole(),
@@ -52,7 +51,6 @@ DRAFT_GPUS = Option(
     axis="draft GPUs",
     doubling=True,
     varied_by=("recommend",),
-    groups=(Group.HARDWARE, Group.CHOICE),
 )
 
 

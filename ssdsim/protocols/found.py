@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from ssdsim.base.checks import Array
+from ssdsim.base.kinds import SHARE
+from ssdsim.base.option import Group, Option
 from ssdsim.rounds.kernel import Kernel
 
 FOUND, NOTHING = "found", "nothing"
+
+acceptance_share = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE,))
+"""How often something is found, or what was found is right."""
 
 
 def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:

@@ -6,7 +6,10 @@ from functools import partial
 
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
-from ssdsim.base.option import Excludes, Group, Needs, Option, Section, spelled
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice, spelled
+
+hit_rate = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE, Group.HITS))
+"""A share of guesses that are right."""
 
 _hits = partial(Option, section=Section.HITS)
 _LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
@@ -75,14 +78,13 @@ LAWS = (
 )
 """How often a draft's guesses of a token are right."""
 
-P_HIT = _hits(
+P_HIT = hit_rate(
     name="p_hit",
+    section=Section.HITS,
     prominence=6,
     example="0.85",
-    kind=SHARE,
     about="cache hit rate, after a round that the primary speculated for",
     axis="cache hit rate p_hit",
-    groups=(Group.ACCEPTANCE, Group.HITS),
     otherwise="from --f",
     excludes=(
         Excludes(
@@ -114,14 +116,13 @@ F = Option(
     ),
 )
 
-BUDGET = _hits(
+BUDGET = searched_choice(
     name="budget",
+    section=Section.HITS,
     kind=Whole(),
     about="cached outcomes a sequence, in place of --f",
     axis="cached outcomes a sequence",
     doubling=True,
-    varied_by=("recommend", "schedule"),
-    groups=(Group.CHOICE,),
     excludes=(Excludes(("f",), "{it} has no effect with --budget (--f F caches F (K+1) outcomes): give one of them"),),
 )
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option, Section
+from ssdsim.base.option import Option, Section, searched_choice
 
 
 def own_lookahead(
     name: str, about: str, axis: str, symbol: str = "", most: int = 1_000, section: Section | None = None
 ) -> Option:
     """The option's record, which :meth:`ssdsim.protocols.strategy.Strategy.settle` derives from ``k``."""
-    return Option(
+    return searched_choice(
         name=name,
         kind=Whole(most=most),
         about=about,
@@ -18,6 +18,4 @@ def own_lookahead(
         otherwise="the same as --k",
         symbol=symbol,
         section=section,
-        varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Generator, Mapping
+from functools import partial
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
@@ -29,9 +30,9 @@ class PrePost(Strategy):
 
     drafts_ahead = True
 
-    @abstractmethod
-    def branches(self, options: Mapping[str, Any]) -> int | None:
-        """The number of continuations that are drafted; None for one, without a mask."""
+    def branches(self, options: Mapping[str, Any]) -> int:
+        """The number of continuations that are drafted."""
+        return 1
 
     @abstractmethod
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
@@ -48,7 +49,7 @@ class PrePost(Strategy):
             "sample": site.sampling_step(),
             "draft": draft,
             "outcome": site.outcome_message(tokens),
-            "speculation": site.speculation_message(tokens * (self.branches(site.options) or 1)),
+            "speculation": site.speculation_message(tokens * self.branches(site.options)),
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
@@ -61,12 +62,13 @@ class PrePost(Strategy):
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": drafts}
+        return {"target": partial(meets, "pre-verify"), "draft": drafts}
 
 
-def _target(me: Actor) -> Generator[Any, Any, None]:
+def meets(with_nothing_pending: str, me: Actor) -> Generator[Any, Any, None]:
+    """The target's steps: it verifies, and meets the draft at the end; the step of a batch ``with_nothing_pending``."""
     for _ in me.rounds():
-        yield me.do("verify" if me.any_in("post") else "pre-verify")
+        yield me.do("verify" if me.any_in("post") else with_nothing_pending)
         yield me.receive("speculation")
         yield me.do("sample")
         yield me.send("draft", "outcome", me.outcome())

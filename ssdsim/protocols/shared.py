@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ssdsim.base.kinds import OneOf, Whole
-from ssdsim.base.option import Group, Needs, Option
+from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -19,7 +19,7 @@ from ssdsim.rounds.actor import Actor, Program, Stoppable
 
 MOST_TARGETS = 256
 
-TARGETS = Option(
+TARGETS = choice(
     name="targets",
     kind=Whole(most=MOST_TARGETS),
     default=1,
@@ -28,19 +28,17 @@ TARGETS = Option(
     symbol="N",
     doubling=True,
     varied_by=("recommend",),
-    groups=(Group.CHOICE,),
 )
 
 _TOGETHER, _IN_TURN = "together", "in-turn"
 
-SERVES = Option(
+SERVES = choice(
     name="draft_serves",
     kind=OneOf(("auto", _TOGETHER, _IN_TURN)),
     default="auto",
     about="targets that share a draft: one after the other; all that wait, in a pass as of all of them; or the faster",
     axis="how a draft serves targets",
     varied_by=("recommend",),
-    groups=(Group.CHOICE,),
     needs=Needs((TARGETS.name,), "(how many share the draft)"),
 )
 

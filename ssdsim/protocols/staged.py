@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Name, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Group, Needs, Option
+from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.record import record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.vocabularies import one_vocabulary, other_vocabulary
@@ -27,22 +27,20 @@ PassOver = Callable[[int], Pass]
 """A model's pass over so many tokens a chain."""
 
 OPTIONS = (
-    Option(
+    choice(
         name="staged_by",
         kind=Name(files=False),
         about="what drafts for the draft model: ngram, a smaller model's card, or card+ngram, card+card",
         axis="stages below the draft",
         otherwise="nothing",
-        groups=(Group.CHOICE,),
     ),
-    Option(
+    choice(
         name="staged_k",
         kind=ListOf(Whole(least=0, most=64)),
         about="tokens that each stage drafts for the model above it; 0 none",
         axis="tokens of a stage K_2",
         otherwise=f"{_DRAFTED} each",
         symbol="K_2",
-        groups=(Group.CHOICE,),
         needs=Needs(("staged_by",), "what drafts for the draft"),
     ),
     Option(

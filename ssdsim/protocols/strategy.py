@@ -127,12 +127,12 @@ class Strategy(ABC):
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         """Devices that it occupies with a target on ``tp`` of them: one more for the draft."""
-        return Devices(tp, int(drafter.needs_device))
+        return Devices(tp, int(self.drafts and drafter.needs_device))
 
     def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
         """Memory of the devices, and what lies there: the target alone, the draft on devices of its own."""
         yield target_alone(site, self.lookahead(site.options))
-        if drafter.needs_device:
+        if self.drafts and drafter.needs_device:
             which, tokens, branches = self.draft_holds(site)
             demand = drafter.demand(site, tokens, branches)
             targets = self.devices(site.options, site.tp, drafter).targets

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from itertools import accumulate
 from operator import mul
 from typing import Any
@@ -14,7 +14,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Excludes, Group, Needs, Option
+from ssdsim.base.option import Excludes, Needs, Option, choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pairs.choice import positions_known
@@ -39,7 +39,6 @@ _EAGLE_2 = (60, 6)  # nodes and depth of its paper, for targets of 7 to 8 billio
 AUTO = "auto"
 _BEST = "auto: more tokens/s than the others"
 
-_choice = partial(Option, groups=(Group.CHOICE,))
 RANKS_OPTION = Option(
     name="tree_ranks",
     kind=ListOf(SHARE),
@@ -49,7 +48,7 @@ RANKS_OPTION = Option(
 )
 
 OPTIONS = (
-    _choice(
+    searched_choice(
         name="tree_nodes",
         kind=NumberOrWord(Whole(most=_MOST), AUTO),
         default=AUTO,
@@ -57,18 +56,16 @@ OPTIONS = (
         axis="drafted tokens of a tree",
         symbol="m",
         doubling=True,
-        varied_by=("recommend", "schedule"),
     ),
-    _choice(
+    searched_choice(
         name="tree_depth",
         kind=NumberOrWord(Whole(most=64), AUTO),
         default=AUTO,
         about="levels of a tree, each a pass of the draft (auto: the fastest here of up to 16)",
         axis="levels of a tree D",
         symbol="D",
-        varied_by=("recommend", "schedule"),
     ),
-    _choice(
+    choice(
         name="tree_children",
         kind=ListOf(Whole(most=64)),
         about="the tree itself: how many children each node of a level has (SpecInfer: 1,1,3,1,1,1,1,1)",
@@ -79,7 +76,7 @@ OPTIONS = (
             ),
         ),
     ),
-    _choice(
+    choice(
         name="tree_widths",
         kind=ListOf(Whole(most=_MOST_WIDE)),
         about="nodes of each level of the tree, the likeliest that are proposed there (LongSpec: 4,16,16,16,16)",
@@ -91,7 +88,7 @@ OPTIONS = (
             ),
         ),
     ),
-    _choice(
+    choice(
         name="tree_expanded",
         kind=Whole(most=_MOST_WIDE),
         about="of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1)",
@@ -99,7 +96,7 @@ OPTIONS = (
         otherwise="all",
         needs=Needs(("tree_widths",), "the levels"),
     ),
-    _choice(
+    choice(
         name="tree_beam",
         kind=Whole(most=_MOST_WIDE),
         about="a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft",

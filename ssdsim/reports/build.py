@@ -19,7 +19,7 @@ from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.page import Page
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of
-from ssdsim.reports.swept import Swept, made_by, swept
+from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
@@ -82,12 +82,9 @@ def report(folder: str | Path, seed: int = 0) -> Report:
         return _of_serving(run.serving, figures, left_out)
     sentence, lines = verdict_lines(study)
     more: dict[str, Any] = {"unfinished": _unfinished(run), "grid": grid_json(study)}
-    more |= {
-        "strategies": strategies_table(study),
-        "origins": origins(study),
-        "follows": follows[0] if follows else None,
-    }
-    more["made_by"] = made_by(run) if run.rows is not None else None
+    more |= {"strategies": strategies_table(study), "origins": origins(study)}
+    if run.rows is not None:
+        more |= {"follows": follows[0], "made_by": made_by(run)}
     return _of(Page(study.configuration.place, sentence, colour_of(study.subject), figures, lines, left_out, **more))
 
 

@@ -11,10 +11,7 @@ from ssdsim.speculation.accepted import Accepted
 
 def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
     """``kernel_of(accepted_pmf)`` of the requests, or of each kind of them."""
-    if accepted.kinds is None:
-        return kernel_of(accepted.pmf)
-    kernels = tuple(kernel_of(pmf) for pmf in accepted.kinds.pmfs)
-    return Mix(accepted.kinds.weights, accepted.output_tokens, kernels)
+    return tokens_of_each([accepted], lambda pmfs: kernel_of(pmfs[0]))
 
 
 def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:

@@ -22,7 +22,6 @@ from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.engines import engine_warnings
 from ssdsim.scenario.measured_pair import pair_of
 from ssdsim.scenario.options import ALL, beside, members
-from ssdsim.scenario.points import Steps
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
 
@@ -164,12 +163,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
     InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
         room.
     """
-    return configured(given)
-
-
-def configured(given: Mapping[str, Any], steps: Steps | None = None) -> Configuration:
-    """The configuration as of :func:`configure`, for who asks often near a point: ``steps`` remember what they made."""
-    asked = Asked.of(given, steps)
+    asked = Asked.of(given)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
     settings, reads = asked.settings, set(asked.reads)

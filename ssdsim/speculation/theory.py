@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ssdsim.base.checks import Array, FloatOrArray, float_or_array, within
+from ssdsim.base.checks import FloatOrArray, float_or_array, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
 from ssdsim.speculation.acceptance import expected_tokens
 
 Round = Literal["paper", "event"]
@@ -104,40 +103,3 @@ def sandwich_bounds(
     """
     upper = (1 + within("t_sd", t_sd, 0)) * within("e_hit", e_hit, 1) / within("e_sd", e_sd, 1)
     return float_or_array(upper * within("p_hit", p_hit, 0, 1)), float_or_array(upper)
-
-
-@record
-class UnitFreeGrid:
-    """Speedups of every configuration of a grid, arrays of the broadcast shape (possibly read-only views)."""
-
-    sd: Array  # over autoregressive
-    ssd: Array  # over autoregressive
-    ssd_over_sd: Array
-
-
-def unit_free_grid(
-    alpha: ArrayLike,
-    k: ArrayLike,
-    p_hit: ArrayLike,
-    b: ArrayLike,
-    t_sd: ArrayLike,
-    t_p: ArrayLike,
-    t_b: ArrayLike,
-    alpha_b: ArrayLike | None = None,
-    round: Round = "paper",
-) -> UnitFreeGrid:
-    """SD and SSD speedups over a grid, without a hardware profile.
-
-    Pass an open mesh (``np.ix_(alpha, k, p_hit, b)``, the times in any shape that broadcasts with it): tokens
-    are then computed once for each ``(alpha, k)`` and round times once for each ``(p_hit, b)``. ``alpha_b``
-    is the backup's acceptance rate, by default the primary's (just-in-time fallback); a random backup has 0.
-
-    Raises
-    ------
-    InputError : a parameter out of its range.
-    """
-    e_hit = expected_tokens(alpha, k)
-    e_miss = e_hit if alpha_b is None else expected_tokens(alpha_b, k)
-    sd = sd_speedup(alpha, k, t_sd)
-    ssd = ssd_speedup(p_hit, e_hit, e_miss, t_p, t_b, b, round)
-    return UnitFreeGrid(*np.broadcast_arrays(sd, ssd, ssd / sd))

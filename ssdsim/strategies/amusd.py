@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.kinds import SHARE, OneOf, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
@@ -19,6 +19,7 @@ from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.handshakes import counted, ideal
+from ssdsim.protocols.hits import hit_rate
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
@@ -78,13 +79,11 @@ class AMUSD(Strategy):
             about="how AMUSD's sides come to agree again: ideal, or as in its released code, which races",
             axis="AMUSD's handshake",
         ),
-        Option(
+        hit_rate(
             name="amusd_hit",
-            kind=SHARE,
             about="P(AMUSD's draft guesses the bonus token)",
             axis="hit rate of the guessed bonus token",
             otherwise="--alpha, which greedy decoding makes it",
-            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
     )
 

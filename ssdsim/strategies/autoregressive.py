@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ import numpy as np
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.strategy import Strategy
@@ -33,12 +31,6 @@ class Autoregressive(Strategy):
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return Kernel.of_tokens(np.ones(1))
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp)
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        yield target_alone(site, 0)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         decode = site.verify_step("decode", 1)

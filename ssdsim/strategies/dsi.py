@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import always_beside
@@ -64,14 +64,13 @@ class DSI(Strategy):
     told = ("dsi_targets",)
     options = (
         own_lookahead("dsi_k", "DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
-        Option(
+        choice(
             name="dsi_targets",
             kind=Whole(most=_MOST_TARGETS),
             about="DSI's copies of the target",
             axis="DSI's copies of the target",
             otherwise="as many as never let a block wait, or as the node holds",
             varied_by=("recommend",),
-            groups=(Group.CHOICE,),
         ),
     )
 

@@ -7,8 +7,8 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.kinds import SHARE, OneOf, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.drafters.lookup import NGram, Suffix
 from ssdsim.pricing.drafter import Drafter
@@ -18,7 +18,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import beside_target
 from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.found import NOTHING, now_and_then
+from ssdsim.protocols.found import NOTHING, acceptance_share, now_and_then
 from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
@@ -57,40 +57,34 @@ class Hybrid(Strategy):
             axis="look-up first's drafted tokens K_m",
             symbol="K_m",
         ),
-        Option(
+        choice(
             name="hybrid_by",
             kind=OneOf(tuple(LOOK_UPS)),
             default="suffix",
             about="what look-up first looks up: n-grams of the context, or suffixes of all past outputs",
             axis="look-up",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="hybrid_lookup_k",
             kind=Whole(most=1_000),
             default=8,
             about="tokens that look-up first verifies of what it found",
             axis="looked-up tokens K_s",
             symbol="K_s",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        acceptance_share(
             name="hybrid_alpha",
-            kind=SHARE,
             default=0.7,
             about="P(a looked-up token is right | those before it are)",
             axis="acceptance of looked-up tokens",
-            groups=(Group.ACCEPTANCE,),
             plausible=(0.5, 0.9),
         ),
-        Option(
+        acceptance_share(
             name="hybrid_found",
-            kind=SHARE,
             default=0.3,
             about="share of rounds in which look-up first finds anything",
             axis="share of rounds with a match",
             symbol="f",
-            groups=(Group.ACCEPTANCE,),
             plausible=(0.1, 0.6),
         ),
     )

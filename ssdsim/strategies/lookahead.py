@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.kinds import SHARE, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.found import FOUND, now_and_then, share_where_any
+from ssdsim.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
@@ -43,49 +41,42 @@ class Lookahead(Strategy):
     ragged = True
     told = ("lookahead_window", "lookahead_ngram", "lookahead_guesses")
     options = (
-        Option(
+        choice(
             name="lookahead_window",
             kind=Whole(most=1_000),
             default=7,
             about="Jacobi positions that Lookahead guesses from side by side (its README's WINDOW_SIZE)",
             axis="Lookahead's window W",
             symbol="W",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="lookahead_ngram",
             kind=Whole(least=2, most=64),
             default=5,
             about="tokens of Lookahead's n-grams, the one that they go on from among them (LEVEL)",
             axis="Lookahead's n-grams N",
             symbol="N",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="lookahead_guesses",
             kind=Whole(most=1_000),
             default=7,
             about="n-grams of the pool that Lookahead verifies at most (GUESS_SET_SIZE)",
             axis="Lookahead's verified n-grams G",
             symbol="G",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        acceptance_share(
             name="lookahead_alpha",
-            kind=SHARE,
             default=0.4,
             about="P(a token of a pooled n-gram is right | those before it are)",
             axis="acceptance of pooled n-grams",
-            groups=(Group.ACCEPTANCE,),
             plausible=(0.3, 0.5),
         ),
-        Option(
+        acceptance_share(
             name="lookahead_found",
-            kind=SHARE,
             default=0.3,
             about="share of rounds in which Lookahead's pool has n-grams that go on from the last token",
             axis="the pool's hit share",
-            groups=(Group.ACCEPTANCE,),
             plausible=(0.2, 0.5),
         ),
     )
@@ -96,12 +87,6 @@ class Lookahead(Strategy):
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         of_pool = best_of_chains(settings["lookahead_alpha"], settings["lookahead_ngram"] - 1, _guesses(settings))
         return now_and_then(of_pool, np.eye(of_pool.size)[0], float(settings["lookahead_found"]))
-
-    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp)
-
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
-        yield target_alone(site, self.lookahead(site.options))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         wide, found = 1 + _guessing(site.options), float(site.options["lookahead_found"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -36,9 +33,6 @@ class PEARL(PrePost):
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_windows)
-
-    def branches(self, options: Mapping[str, Any]) -> int | None:
-        return None
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         return site.speculate(drafter, self.lookahead(site.options), beside=False)

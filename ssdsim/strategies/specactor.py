@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_on
@@ -19,8 +20,9 @@ from ssdsim.pricing.step import Step
 from ssdsim.protocols.alternate import drafts
 from ssdsim.protocols.axes import Lookahead, Numbers
 from ssdsim.protocols.own_lookahead import own_lookahead
+from ssdsim.protocols.pre_post import meets
 from ssdsim.protocols.strategy import Strategy, late
-from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
@@ -55,24 +57,21 @@ class SpecActor(Strategy):
     told = ("specactor_targets",)
     options = (
         own_lookahead("specactor_window", "SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"),
-        Option(
+        searched_choice(
             name="specactor_targets",
             kind=Whole(most=_MOST),
             default=1,
             about="copies of the target that verify parts of SpecActor's batch",
             axis="SpecActor's targets N",
             symbol="N",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="specactor_drafts",
             kind=Whole(most=_MOST),
             default=1,
             about="draft devices that work for SpecActor's targets",
             axis="SpecActor's drafts M",
             symbol="M",
-            groups=(Group.CHOICE,),
         ),
     )
 
@@ -123,18 +122,9 @@ class SpecActor(Strategy):
         }
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
-        return {"target": _target, "draft": drafts}
+        return {"target": partial(meets, "verify"), "draft": drafts}
 
 
 def _counts(options: Mapping[str, Any]) -> tuple[int, int]:
     """Targets and drafts."""
     return int(options["specactor_targets"]), int(options["specactor_drafts"])
-
-
-def _target(me: Actor) -> Generator[Any, Any, None]:
-    for _ in me.rounds():
-        yield me.do("verify")
-        yield me.receive("speculation")
-        yield me.do("sample")
-        yield me.send("draft", "outcome", me.outcome())
-        me.end_round()

@@ -9,13 +9,13 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Option, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.hits import R
+from ssdsim.protocols.hits import R, hit_rate
 from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -53,22 +53,18 @@ class SpecBranch(PrePost):
         own_lookahead(
             "branch_gamma", "SpecBranch's tokens a branch", axis="SpecBranch's tokens a branch γ", symbol="γ"
         ),
-        Option(
+        searched_choice(
             name="branches",
             kind=Whole(most=1_000),
             default=3,
             about="SpecBranch's branches",
             axis="SpecBranch's branches",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        hit_rate(
             name="branch_hit",
-            kind=SHARE,
             about="P(one of SpecBranch's branches is right)",
             axis="hit rate of the branches",
             otherwise="1 - (1 - alpha) branches^-r, with the r of --hit-r",
-            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
         Option(
             name="hrad_low",
@@ -77,13 +73,11 @@ class SpecBranch(PrePost):
             about="share of tokens that H-RAD makes SpecBranch branch at (0: as released)",
             axis="share of branch points by H-RAD",
         ),
-        Option(
+        hit_rate(
             name="hrad_hit",
-            kind=SHARE,
             about="P(one of the branches is right) at those tokens",
             axis="hit rate at H-RAD's branch points",
             otherwise="--branch-hit",
-            groups=(Group.ACCEPTANCE, Group.HITS),
         ),
     )
 
@@ -98,7 +92,7 @@ class SpecBranch(PrePost):
 
         return tokens_of(drafter.accepted(settings, settings["branch_gamma"]), kernel)
 
-    def branches(self, options: Mapping[str, Any]) -> int | None:
+    def branches(self, options: Mapping[str, Any]) -> int:
         return int(options["branches"])
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Number, OneOf
-from ssdsim.base.option import Excludes, Group, Option, Section
+from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import prespeculation, window_budget
@@ -50,7 +50,7 @@ _MISSES = (
         groups=(Group.ACCEPTANCE, Group.HITS),
         otherwise="independent sequences",
     ),
-    Option(
+    searched_choice(
         name="backup",
         section=Section.START,
         prominence=5,
@@ -59,8 +59,6 @@ _MISSES = (
         kind=OneOf(("jit", "fast", "auto")),
         about="on a cache miss: draft just in time, take a fast backup's tokens, or the better of the two",
         axis="backup",
-        varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
         excludes=(
             Excludes(
                 (Group.BACKUP_QUALITY,),

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.prespeculation import beside_each_other
@@ -70,47 +70,40 @@ class SwiftSpec(Cached):
     )
     options = (
         *LAWS,
-        Option(
+        searched_choice(
             name="swift_width",
             kind=Whole(most=256),
             default=4,
             about="nodes a pass of SwiftSpec's draft",
             axis="nodes a pass of SwiftSpec's draft w",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        searched_choice(
             name="swift_nodes",
             kind=Whole(most=256),
             default=8,
             about="nodes that SwiftSpec verifies, root included (its source: 8)",
             axis="nodes that SwiftSpec verifies B",
-            varied_by=("recommend", "schedule"),
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="swift_guesses",
             kind=Whole(most=16),
             default=3,
             about="guesses of a token in SwiftSpec's tree",
             axis="guesses of a token F",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="swift_passes",
             kind=Whole(most=_MOST_PASSES),
             about="passes of SwiftSpec's draft beside a verification",
             axis="passes beside a verification s",
             otherwise=f"as many as a verification takes, at least 1 and at most {_MOST_PASSES}",
-            groups=(Group.CHOICE,),
         ),
-        Option(
+        choice(
             name="swift_lost",
             kind=OneOf(("wait", "verify_root")),
             default="wait",
             about="what SwiftSpec's target does while a lost tree is grown anew",
             axis="on a lost tree",
-            groups=(Group.CHOICE,),
         ),
         RANKS_OPTION,
     )

@@ -14,9 +14,10 @@ from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.contests import contests
 from ssdsim.answers.explore.errors import interpolation_errors
 from ssdsim.answers.explore.explore import Explored, explored, limits
-from ssdsim.answers.explore.interpolation import chosen_nodes, interpolated, weights
+from ssdsim.answers.explore.interpolation import Floats, chosen_nodes, interpolated, weights
 from ssdsim.answers.explore.sides import Errors, Side
 from ssdsim.answers.explore.space import space_of
+from ssdsim.answers.explore.table import Table
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 
@@ -27,6 +28,10 @@ SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
 @pytest.fixture(scope="module")
 def small() -> Explored:
     return explored(checked=300, **SMALL)
+
+
+def column(table: Table, name: str) -> Floats:
+    return np.asarray(table.values[..., table.columns.index(name)])
 
 
 def test_a_cubic_is_interpolated_exactly_and_weights_sum_to_one() -> None:
@@ -147,9 +152,9 @@ def test_a_point_without_room_says_why() -> None:
 def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     options: dict[str, Any] = {"subject": "sd", "b": [8, 16], "k": [12], "context": [8192]}
     with_all, with_ar = explored(exact=True, **options, f=4096), explored(exact=True, **options, strategies="ar,sd")
-    assert np.isnan(with_all.rates["ssd"].table.column("log_rate")).all()
+    assert np.isnan(column(with_all.rates["ssd"].table, "log_rate")).all()
     assert with_all.given.sets[0] == ("ar", "ssd")
-    best, of_ar = with_all.given.table.column("best:0"), with_ar.given.table.column("best:0")
+    best, of_ar = column(with_all.given.table, "best:0"), column(with_ar.given.table, "best:0")
     assert best.reshape(-1) == pytest.approx(of_ar.reshape(-1))
     assert (with_all.given.cases[..., 0] >= 0).all()
 
@@ -165,7 +170,7 @@ def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
 def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
-    assert np.isnan(found.given.table.column("sd:low")).all()
+    assert np.isnan(column(found.given.table, "sd:low")).all()
     assert any(case.sentence.startswith("Yes") for case in found.given.known)
 
 
@@ -188,4 +193,4 @@ def test_there_are_no_bounds_over_ranges_where_no_token_lies_in_one() -> None:
     for of, known in ((sides, [True, True]), (closed, open_)):
         table = contests(space, of, ["b"]).table
         for end in ("lowest", "highest"):
-            assert np.isfinite(table.column(f"sd:{end}")).tolist() == list(known), end
+            assert np.isfinite(column(table, f"sd:{end}")).tolist() == list(known), end

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from site_generator.options_reference import reference
 from ssdsim import strategies
 from ssdsim.answers import roofline, window
 from ssdsim.answers.schedule.candidates import fixed_options
@@ -22,7 +23,6 @@ from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.cli.main import cli
 from ssdsim.scenario.given import checked
 from ssdsim.scenario.options import ALL, SHARED, names_of
-from ssdsim.scenario.reference import reference
 
 OPTIONS = list(ALL.values())
 GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default

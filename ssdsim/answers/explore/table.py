@@ -51,7 +51,3 @@ class Table:
         between = [(a.values, place[a.name]) for a in self.axes if a.continuous]
         found = interpolated(self.values[stops], between)
         return dict(zip(self.columns, found.tolist(), strict=True))
-
-    def column(self, name: str) -> Floats:
-        """Column over all axes."""
-        return np.asarray(self.values[..., self.columns.index(name)])

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ssdsim.base.kinds import Number, NumberOrWord
 from ssdsim.base.kinds_of_lists import PassTimes
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
+
+_unit_free = partial(Option, section=Section.UNIT_FREE, groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS))
+_beside_t_sd = partial(_unit_free, needs=Needs(("t_sd",), "(unit-free mode)"))
 
 DURATIONS = (
     Option(
@@ -17,13 +22,11 @@ DURATIONS = (
         groups=(Group.GIVEN_DURATIONS,),
         excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
     ),
-    Option(
+    _unit_free(
         name="t_sd",
-        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: SD's drafting time in units of T_v; no hardware is read",
         axis="drafting time T_SD (T_v)",
-        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
         excludes=(
             Excludes((Group.HARDWARE,), "{it} has no effect with --t-sd (unit-free mode reads no hardware)"),
             Excludes(
@@ -33,34 +36,25 @@ DURATIONS = (
             ),
         ),
     ),
-    Option(
+    _beside_t_sd(
         name="t_v",
-        section=Section.UNIT_FREE,
         kind=PassTimes(),
         about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
         axis="pass times T_v (by rows)",
         otherwise="1, whatever its rows",
-        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
-        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
-    Option(
+    _beside_t_sd(
         name="t_p",
-        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: pre-speculation time",
         axis="pre-speculation time T_p (T_v)",
         otherwise="--t-sd",
-        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
-        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
-    Option(
+    _beside_t_sd(
         name="t_b",
-        section=Section.UNIT_FREE,
         kind=Number(1e6),
         about="unit-free mode: the backup's time",
         axis="backup's time T_b (T_v)",
         otherwise="--t-sd with jit, 0 with fast",
-        groups=(Group.UNIT_FREE, Group.GIVEN_DURATIONS),
-        needs=Needs(("t_sd",), "(unit-free mode)"),
     ),
 )

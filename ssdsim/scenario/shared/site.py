@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ssdsim.base.kinds import Flag, Name, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Excludes, Group, Needs, Option, Section
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name
 from ssdsim.hardware.vocabularies import DRAFT
 from ssdsim.transformer.forward import DATA_PARALLEL
@@ -12,8 +14,11 @@ from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 from ssdsim.transformer.recurrences import KEEPINGS
 
+_hardware = partial(Option, groups=(Group.HARDWARE,))
+_of_models = partial(choice, section=Section.MODELS, groups=(Group.HARDWARE, Group.CHOICE))
+
 SITE = (
-    Option(
+    _hardware(
         name="target",
         section=Section.START,
         prominence=9,
@@ -22,9 +27,8 @@ SITE = (
         about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
-        groups=(Group.HARDWARE,),
     ),
-    Option(
+    _hardware(
         name="draft",
         section=Section.MODELS,
         prominence=4,
@@ -32,25 +36,22 @@ SITE = (
         kind=Name(full=full_transformer_name),
         about="draft model's card; with another --drafter, its own card or a config.json",
         axis="draft",
-        groups=(Group.HARDWARE,),
     ),
-    Option(
+    _hardware(
         name="any_vocabulary",
         section=Section.MODELS,
         default=False,
         kind=Flag(),
         about="price a draft of another vocabulary than the target's, which engines refuse",
         axis="drafts of any vocabulary",
-        groups=(Group.HARDWARE,),
     ),
-    Option(
+    _hardware(
         name="draft_set",
         section=Section.MODELS,
         kind=Name(files=False),
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
         otherwise="its first",
-        groups=(Group.HARDWARE,),
     ),
     Option(
         name="hardware",
@@ -63,48 +64,41 @@ SITE = (
         spellings=("--system",),
         groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    machine_choice(
         name="draft_hardware",
-        section=Section.MACHINE,
         kind=Name(full=full_hardware_name),
         about="profile of SSD's draft device",
         axis="draft hardware",
         otherwise="--hardware",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    _hardware(
         name="draft_link_us",
         section=Section.MACHINE,
         kind=Number(1e9),
         about="latency of a message between target and draft over a network (us)",
         axis="latency to the draft (us)",
         otherwise="the profile's link",
-        groups=(Group.HARDWARE,),
         needs=Needs(("draft_link_gbs",), "(its bandwidth)"),
     ),
-    Option(
+    _hardware(
         name="draft_link_gbs",
         section=Section.MACHINE,
         kind=Number(1e6),
         about="bandwidth of that network (GB/s)",
         axis="bandwidth to the draft (GB/s)",
         otherwise="the profile's link",
-        groups=(Group.HARDWARE,),
         needs=Needs(("draft_link_us",), "(its latency)"),
     ),
-    Option(
+    machine_choice(
         name="runtime",
-        section=Section.MACHINE,
         prominence=4,
         kind=Name(),
         about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
         axis="runtime",
         otherwise="the one beside the profile, else ssd-engine",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    machine_choice(
         name="tp",
-        section=Section.MACHINE,
         prominence=7,
         spellings=("--tensor-parallel-size",),
         default=4,
@@ -113,27 +107,22 @@ SITE = (
         axis="target GPUs (tensor parallel)",
         doubling=True,
         varied_by=("recommend",),
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    machine_choice(
         name="ep",
-        section=Section.MACHINE,
         default=1,
         kind=Whole(),
         about="groups of the target's devices that hold different experts (expert parallel); 1: all share each expert",
         axis="groups of experts (expert parallel)",
         doubling=True,
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    machine_choice(
         name="attention",
-        section=Section.MACHINE,
         default="tensor-parallel",
         kind=OneOf((DATA_PARALLEL, "tensor-parallel")),
         about="the target's devices share every sequence, or each has its own (data-parallel) and all-to-alls bring "
         "tokens to experts that lie apart on all of them",
         axis="attention of the target",
-        groups=(Group.HARDWARE, Group.CHOICE),
         excludes=(
             Excludes(
                 ("ep",),
@@ -142,16 +131,15 @@ SITE = (
             ),
         ),
     ),
-    Option(
+    _hardware(
         name="placement",
         section=Section.MACHINE,
         kind=ListOf(Whole(0)),
         about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
         axis="placement",
         otherwise="in the node's order",
-        groups=(Group.HARDWARE,),
     ),
-    Option(
+    _hardware(
         name="context",
         section=Section.START,
         prominence=4,
@@ -161,7 +149,6 @@ SITE = (
         axis="context (tokens)",
         doubling=True,
         varied_by=("schedule",),
-        groups=(Group.HARDWARE,),
     ),
     Option(
         name="temperature",
@@ -173,50 +160,40 @@ SITE = (
         axis="temperature",
         spellings=("--temp",),
     ),
-    Option(
+    _of_models(
         name="dtype",
-        section=Section.MODELS,
         prominence=2,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="weight format; an unquantised one also sets activations and KV cache",
         axis="dtype",
         otherwise="the card's",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    _of_models(
         name="kv_dtype",
-        section=Section.MODELS,
         kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
         about="of the models' caches",
         axis="dtype of the cache",
         otherwise="the card's, or that of the activations",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    _of_models(
         name="state_dtype",
-        section=Section.MODELS,
         kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
         about="of the states of recurrent layers",
         axis="dtype of recurrent states",
         otherwise="the card's",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    _of_models(
         name="states",
-        section=Section.MODELS,
         kind=OneOf(KEEPINGS),
         about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
         axis="recurrent states kept",
         otherwise="the runtime's",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
-    Option(
+    _of_models(
         name="draft_dtype",
-        section=Section.MODELS,
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="of the draft's weights",
         axis="dtype of the draft",
         otherwise="--dtype",
-        groups=(Group.HARDWARE, Group.CHOICE),
     ),
 )

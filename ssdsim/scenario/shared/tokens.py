@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ssdsim.base.kinds import SHARE, Flag, Name, Number, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import Ranges
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section
 
 MOST_OUTPUT_TOKENS = 131_072
 
+_acceptance = partial(Option, section=Section.ACCEPTANCE)
+
 # Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to
 # 0.92 that the SSD paper fitted to the acceptance of its four data sets. No law of nature.
 ACCEPTANCE = (
-    Option(
+    _acceptance(
         name="alpha",
-        section=Section.ACCEPTANCE,
         prominence=7,
         default=0.8,
         kind=OneOrByPosition(SHARE),
@@ -22,17 +25,15 @@ ACCEPTANCE = (
         plausible=(0.5, 0.9),
         groups=(Group.ACCEPTANCE,),
     ),
-    Option(
+    _acceptance(
         name="alpha_concentration",
-        section=Section.ACCEPTANCE,
         kind=Number(),
         about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
         groups=(Group.ACCEPTANCE,),
     ),
-    Option(
+    _acceptance(
         name="pair",
-        section=Section.ACCEPTANCE,
         prominence=3,
         example="smollm2-135m.json",
         kind=Name(),
@@ -40,18 +41,16 @@ ACCEPTANCE = (
         axis="measured pair",
         excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),
-    Option(
+    _acceptance(
         name="pair_set",
-        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the pair's set of requests to take",
         axis="set of the measured pair",
         otherwise="all requests together",
         needs=Needs(("pair",), "(which has the sets)"),
     ),
-    Option(
+    _acceptance(
         name="pair_backup",
-        section=Section.ACCEPTANCE,
         kind=Name(files=False),
         about="the backup that the pair was measured with, such as random or ngram:3",
         axis="backup of the measured pair",
@@ -59,18 +58,16 @@ ACCEPTANCE = (
         groups=(Group.BACKUP_QUALITY,),
         needs=Needs(("pair",), "(which has the backups)"),
     ),
-    Option(
+    _acceptance(
         name="extrapolate",
-        section=Section.ACCEPTANCE,
         default=False,
         kind=Flag(),
         about="use the pair beyond the K, the temperature and the fan-outs that it was measured at",
         axis="pairs beyond what was measured",
         needs=Needs(("pair",), "(which says how far it was measured)"),
     ),
-    Option(
+    _acceptance(
         name="acceptance",
-        section=Section.ACCEPTANCE,
         prominence=1,
         example="synthetic:3.3",
         kind=Name(),
@@ -97,9 +94,8 @@ ACCEPTANCE = (
 )
 
 RANGES = (
-    Option(
+    _acceptance(
         name="ranges",
-        section=Section.ACCEPTANCE,
         kind=Ranges(),
         about="where a rate of acceptance or hits may lie, alpha=0.75:0.85, again for each; --alpha 0.75:0.85 says the "
         "same",

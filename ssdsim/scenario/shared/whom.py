@@ -5,7 +5,7 @@ from __future__ import annotations
 from ssdsim import drafters, strategies
 from ssdsim.base.kinds import Member, Whole
 from ssdsim.base.kinds_of_lists import Names
-from ssdsim.base.option import Group, Option, Section
+from ssdsim.base.option import Option, Section, searched_choice
 
 WHOM = (
     Option(
@@ -36,7 +36,7 @@ WHOM = (
         about="what drafts: a model, a head, a look-up (ssdsim models drafters)",
         axis="drafter",
     ),
-    Option(
+    searched_choice(
         name="b",
         section=Section.START,
         prominence=7,
@@ -46,10 +46,8 @@ WHOM = (
         axis="batch size b (sequences)",
         spellings=("-b", "--batch-size", "--batch", "--bs"),
         doubling=True,
-        varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
     ),
-    Option(
+    searched_choice(
         name="k",
         section=Section.START,
         prominence=7,
@@ -59,7 +57,5 @@ WHOM = (
         axis="lookahead K (tokens)",
         spellings=("--num-speculative-tokens",),
         symbol="K",
-        varied_by=("recommend", "schedule"),
-        groups=(Group.CHOICE,),
     ),
 )

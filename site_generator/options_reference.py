@@ -1,4 +1,7 @@
-"""The reference of all options as a Markdown page, from their records: ``python -m ssdsim.scenario.reference``."""
+"""The reference of all options as a Markdown page, from their records.
+
+Run: ``python -m site_generator.options_reference``.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ def _tables() -> Iterator[str]:
         yield "| option | default | meaning |"
         yield "|---|---|---|"
         for option in (each for each in ALL.values() if heading(each) == title):
-            yield f"| [`{_called(option)}`](#{option.name}) | {_default(option)} | {_prose(option.about)} |"
+            yield f"| [`{option.spelling}`](#{option.name}) | {_default(option)} | {_prose(option.about)} |"
 
 
 def _section(option: Option) -> Iterator[str]:
-    yield f"## `{_called(option)}` {{#{option.name}}}"
+    yield f"## `{option.spelling}` {{#{option.name}}}"
     yield ""
     yield f"{_sentence(_prose(option.about))}"
     yield ""
@@ -43,7 +46,8 @@ def _section(option: Option) -> Iterator[str]:
 
 def _facts(option: Option) -> Iterator[str]:
     if option.spellings:
-        yield f"also spelled {_code(option.spellings)}"
+        spellings = ", ".join(f"`{each}`" for each in option.spellings)
+        yield f"also spelled {spellings}"
     yield f"must {_prose(option.kind.must)}"
     yield f"default: {_default(option)}"
     if option.needs is not None:
@@ -73,20 +77,12 @@ def _excludes(option: Option) -> Iterator[str]:
         )
 
 
-def _called(option: Option) -> str:
-    return option.spelling
-
-
 def _names(names: Iterable[str]) -> list[str]:
-    return [f"`{_called(ALL[name])}`" for name in names]
+    return [f"`{ALL[name].spelling}`" for name in names]
 
 
 def _default(option: Option) -> str:
     return f"`{option.default}`" if option.default is not None else _prose(option.otherwise) or "none"
-
-
-def _code(words: Iterable[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
 
 
 def _prose(text: str) -> str:
