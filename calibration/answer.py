@@ -74,10 +74,26 @@ class Timed(OptionRecord):
         return [*targets, draft]
 
     def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
-        """``described`` stands for this machine's GPUs."""
+        """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it.
+
+        Raises
+        ------
+        InputError : devices that do not compute the dtype, or of which torch has no kernels.
+        """
         from calibration.points import Workload
 
-        natural = _natural(described) if described else _natural_here(devices)
+        if described is None:
+            from ssdsim.machine.machine import check_dtype, check_kernels, natural_dtype
+
+            check_kernels(devices)
+            dtype = self.dtype or natural_dtype(devices)
+            check_dtype(dtype, devices)
+        else:
+            peaks, name = described.device.peak_flops, described.device.name
+            natural = next((dtype for dtype in ("bfloat16", "float16") if dtype in peaks), "float32")
+            dtype = self.dtype or natural
+            if dtype not in peaks:
+                raise InputError(f"--dtype {dtype}: a {name} has none; give --dtype {natural}")
         workload = Workload(
             target=find_transformer(self.target),
             draft=find_transformer(self.draft),
@@ -86,14 +102,9 @@ class Timed(OptionRecord):
             branches=self.budget or 3 * (self.k + 1),
             context=self.context,
             tp=len(devices) - 1 if len(devices) > 1 else 1,
-            dtype=self.dtype or natural,
+            dtype=dtype,
             strategies=tuple(self.strategies),
         )
-        if described is None:
-            _check_here(workload.dtype, devices)
-        elif workload.dtype not in described.device.peak_flops:
-            name = described.device.name
-            raise InputError(f"--dtype {workload.dtype}: a {name} has none; give --dtype {natural}")
         workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
         return workload
 
@@ -102,26 +113,6 @@ def _here(names: str) -> list[str]:
     from ssdsim.machine.devices import parse_devices  # here, as below: a plan for a described machine needs no torch
 
     return parse_devices(names)
-
-
-def _natural_here(devices: Sequence[str]) -> str:
-    from ssdsim.machine.machine import natural_dtype
-
-    return natural_dtype(devices)
-
-
-def _check_here(dtype: str, devices: Sequence[str]) -> None:
-    """Raise :class:`InputError` where these devices do not compute ``dtype``, or torch has no kernels of them."""
-    from ssdsim.machine.machine import check_dtype, check_kernels
-
-    check_kernels(devices)
-    check_dtype(dtype, devices)
-
-
-def _natural(described: HardwareProfile) -> str:
-    """bfloat16 where the GPU computes it, as its peaks tell."""
-    peaks = described.device.peak_flops
-    return next((dtype for dtype in ("bfloat16", "float16") if dtype in peaks), "float32")
 
 
 @record

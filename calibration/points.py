@@ -139,16 +139,12 @@ def _between(matrices: Sequence[Matrix]) -> list[Matrix]:
 
 def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]:
     for op in ops:
+        alike = picked(op, "heads", "kv_heads", "head_dim", "masked")
         for context in (op.context // 4, op.context // 2, op.context, 2 * op.context):
             for queries in dict.fromkeys((1, max(1, op.queries // 2), op.queries)):
                 for batch in dict.fromkeys((1, max(1, op.batch // 2), op.batch)):
-                    shape: dict[str, Any] = {
-                        "batch": batch,
-                        "queries": queries,
-                        "context": max(context, 1),
-                        "dtype": workload.dtype,
-                    }
-                    yield Point.of("attention", **shape, **picked(op, "heads", "kv_heads", "head_dim", "masked"))
+                    sizes = {"batch": batch, "queries": queries, "context": max(context, 1)}
+                    yield Point.of("attention", **alike | sizes, dtype=workload.dtype)
 
 
 def _experts(workload: Workload) -> Iterator[Point]:

@@ -53,7 +53,8 @@ def _columns(rows: pd.DataFrame, kept: str, weights: str, profile: HardwareProfi
         return sum(profile.seconds(op).seconds for op in ops)
 
     shapes = list(rows[["num_heads", "batch_size", "step"]].astype(int).itertuples(index=False, name=None))
-    attention = [_attention(heads, batch, context, kept, weights) for heads, batch, context in shapes]
+    blocks = (_block(heads, batch, context, kept, weights) for heads, batch, context in shapes)
+    attention = [op for block in blocks for op in block if isinstance(op, LatentAttention)]
     return {
         "batch": np.array([op.batch for op in attention], float),
         "rows": np.array([op.heads for op in attention], float),
@@ -64,11 +65,6 @@ def _columns(rows: pd.DataFrame, kept: str, weights: str, profile: HardwareProfi
         "products_s": np.array([products_s(heads, batch) for heads, batch, _ in shapes]),
         "seconds": rows["seconds"].to_numpy(float),
     }
-
-
-def _attention(heads: int, batch: int, context: int, kept: str, weights: str) -> LatentAttention:
-    ops = _block(heads, batch, context, kept, weights)
-    return next(op for op in ops if isinstance(op, LatentAttention))
 
 
 def _block(heads: int, batch: int, context: int, kept: str, weights: str) -> list[Operation]:

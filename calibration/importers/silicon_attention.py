@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
@@ -12,7 +12,6 @@ from calibration.fit import FEWEST_ROWS
 from calibration.fit_attention import fit_attention, fit_prefill_attention
 from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, left_out, one_time_a_shape
 from ssdsim.base.checks import Array
-from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES
 
 _HEADS = {"num_heads": "heads", "num_key_value_heads": "kv_heads", "head_dim": "head_dim"}
@@ -41,11 +40,13 @@ def attention_fits(table: pd.DataFrame, memory_bandwidth: float, most_cached: fl
         for dtype, rows in _by_cache(some, _ATTENTION_SHAPE).items():
             values = rows["batch_size"] * rows["num_key_value_heads"] * rows["context"] * rows["head_dim"]
             cached = 2 * DTYPE_BYTES[dtype] * values / rows["seconds"] > memory_bandwidth
-            whose = f"{dtype} caches{' with a window' if part != 'attention' else ''}"
-            said += left_out(rows, cached, whose, "they were in the device's cache")
+            caches = f"{dtype} caches{' with a window' if part != 'attention' else ''}"
+            said += left_out(rows, cached, caches, "they were in the device's cache")
             packed = part == "attention" or not _takes_heads_apart(some, dtype)
             if len(kept := rows[~cached]) >= FEWEST_ROWS:
-                fits[part, dtype] = _attention_fit(kept, dtype, packed, most_cached)
+                timed = {**_timed(kept, _ATTENTION_SHAPE), "queries": np.ones(len(kept))}
+                whose = DTYPE_BYTES[dtype], "generation_attention_perf"
+                fits[part, dtype] = partial(fit_attention, timed, *whose, packed=packed, most_cached=most_cached)
     return fits, said
 
 
@@ -57,12 +58,6 @@ def _takes_heads_apart(windowed: pd.DataFrame, dtype: str) -> bool:
     """
     own = windowed[windowed["kv_cache_dtype"].map(DTYPES.get) == dtype]
     return "kernel_source" in own and bool(own["kernel_source"].str.contains(_FLASH_ATTENTION_2).all())
-
-
-def _attention_fit(rows: pd.DataFrame, dtype: str, packed: bool, most_cached: float) -> Callable[[], TimingModel]:
-    timed = {**_timed(rows, _ATTENTION_SHAPE), "queries": np.ones(len(rows))}
-    whose = DTYPE_BYTES[dtype], "generation_attention_perf"
-    return partial(fit_attention, timed, *whose, packed=packed, most_cached=most_cached)
 
 
 def _timed(rows: pd.DataFrame, shape: Mapping[str, str]) -> dict[str, Array]:

@@ -135,16 +135,11 @@ def _by_rows(step: Step) -> dict[int, tuple[RankPiece, ...]]:
     table = step.by_rows
     if table is None or table.work is None:
         return {}
-    widths = {rows: table.width(rows) for rows in range(table.least, table.most + 1)}
-    ran = {width: table.work(width) for width in table.widths}
-    return {
-        rows: (
-            RankPiece(
-                f"{ran[width].name} {width} rows", 1, RankPass(ran[width].model, ran[width].forward, ran[width].tp)
-            ),
-        )
-        for rows, width in widths.items()
-    }
+    pieces = {}
+    for width in table.widths:
+        work = table.work(width)
+        pieces[width] = (RankPiece(f"{work.name} {width} rows", 1, RankPass(work.model, work.forward, work.tp)),)
+    return {rows: pieces[table.width(rows)] for rows in range(table.least, table.most + 1)}
 
 
 def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:

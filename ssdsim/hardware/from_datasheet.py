@@ -85,7 +85,7 @@ def _arithmetic(like: HardwareProfile, sheet: Datasheet) -> dict[str, float]:
 
 
 def _device(old: Device, sheet: Datasheet, arithmetic: Mapping[str, float], bandwidth: float) -> Device:
-    topology = old.topology if sheet.link is None else _told_link(sheet.link)
+    link = sheet.link if isinstance(sheet.link, str | None) else f"{sheet.link / 1e9:g} GB/s each way per device"
     return Device(
         name=f"{sheet.name} (hypothetical)",
         kind=old.kind,
@@ -94,12 +94,8 @@ def _device(old: Device, sheet: Datasheet, arithmetic: Mapping[str, float], band
         peak_flops={dtype: old.peak_flops[dtype] * factor for dtype, factor in arithmetic.items()},
         compute_units=sheet.compute_units or old.compute_units,
         count=sheet.count or old.count,
-        topology=topology,
+        topology=old.topology if link is None else link,
     )
-
-
-def _told_link(link: float | str) -> str:
-    return link if isinstance(link, str) else f"{link / 1e9:g} GB/s each way per device"
 
 
 def _link(like: HardwareProfile, sheet: Datasheet) -> LinkModel | None:

@@ -114,7 +114,7 @@ def collect(
     began, done, total = time.monotonic(), 0, len(asked) * len(work.temperatures)
     for temperature in work.temperatures:
         rates: list[tuple[float, int]] = []
-        for some in _batches(asked, work.batch):
+        for some in (asked[at : at + work.batch] for at in range(0, len(asked), work.batch)):
             for request in _answered(target, draft, some, work, temperature, folder):
                 accept = acceptance(request.positions, temperature)[1:]
                 rates.append((float(accept.sum()), accept.size))
@@ -168,11 +168,6 @@ def _scored(
     positions = positions_of(p, q, torch.tensor(came, device=p.device), temperature, work.top, work.cuts)
     finish = "stop" if came[-1] in target.end else "length"
     return Request(each.id, each.prompt.data_set, temperature, tuple(each.ids), len(each.ids), finish, seed, positions)
-
-
-def _batches(asked: Sequence[Asked], size: int) -> Iterator[Sequence[Asked]]:
-    for at in range(0, len(asked), size):
-        yield asked[at : at + size]
 
 
 def _half_width(rates: Sequence[tuple[float, int]]) -> float:

@@ -47,7 +47,7 @@ def ssd_chain(table: Table, backup: LookedUp, most: int) -> Chain:
     for t in range(FIRST, steps):
         counts = t <= last
         begin, begin_fast = np.where(counts, primary[t], 0.0), np.where(counts, fast[t], 0.0)
-        ages = np.concatenate([begin[None], ages[:-1] * u[t - 1]]) if t > FIRST else _begun(ages, begin)
+        ages = np.concatenate([begin[None], ages[:-1] * u[t - 1]])
         rejected, bonus = ages[:-1].sum(axis=0) * (1.0 - u[t]), ages[-1]
         hit_rejected = np.where(rank[t] < fan_outs, 1.0, np.where(rank[t] == fan_outs, above[t], 0.0))
         hits = rejected * hit_rejected + bonus * (rank[t] < fan_outs)
@@ -61,8 +61,3 @@ def ssd_chain(table: Table, backup: LookedUp, most: int) -> Chain:
         for total, each in zip(sums, (begin, begin_fast, hits, hit_fast, written), strict=True):
             total += each
     return Chain(*sums)
-
-
-def _begun(ages: Array, begin: Array) -> Array:
-    ages[0] = begin
-    return ages

@@ -43,6 +43,7 @@ from ssdsim.pairs.importers.vllm_counters import is_snapshot, of_snapshots
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
 _OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
 _BENCH = "spec_decode_num_drafts"
+_OF_BENCH = {_BENCH, "spec_decode_acceptance_length"}
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
@@ -68,7 +69,7 @@ def _one(source: Source, asked: Asked) -> Log:
             "'SpecDecoding metrics: ...', nor JSON"
         )
     records = parse_records(source.text, source.path)
-    bench = [record for record in records if isinstance(record, dict) and _is_bench(record)]
+    bench = [record for record in records if isinstance(record, dict) and _OF_BENCH & record.keys()]
     if bench:
         counts = [_bench(record, str(source.path), asked) for record in bench]
         return Log("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
@@ -187,10 +188,6 @@ def _old_log(source: Source) -> Counts:
 
 
 # vllm bench serve
-
-
-def _is_bench(record: Record) -> bool:
-    return _BENCH in record or "spec_decode_acceptance_length" in record
 
 
 def _bench(record: Record, where: str, asked: Asked) -> Counts:

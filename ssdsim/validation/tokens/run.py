@@ -102,21 +102,16 @@ class _Ranks:
         for name, model, measured in zip(self._bench.models, loaded, (pair.target, pair.draft), strict=True):
             _check_measured(name, model.participant, measured, self._bench.pair)
         check_tokens(*((name, each.tokens) for name, each in zip(self._bench.models, loaded, strict=True)))
-        ends = self._ask("agree", vocabulary=min(each.logits for each in loaded))
-        end: frozenset[int] = ends[TARGET]
-        return end
+        return frozenset(self._ask("agree", vocabulary=min(each.logits for each in loaded))[TARGET])
 
     def ids(self, prompts: Sequence[Prompt]) -> Prompts:
         room = self._bench.size.new_tokens + self._bench.size.k
-        ids: Prompts = self._ask("ask", prompts=prompts, template=self._bench.template, room=room)[TARGET]
-        return ids
+        return list(self._ask("ask", prompts=prompts, template=self._bench.template, room=room)[TARGET])
 
     def answer(self, prompts: Prompts) -> Mapping[tuple[int, ...], Sequence[int]]:
         """Long enough for a round that begins in the last place."""
         length = self._bench.size.new_tokens + self._bench.size.k
-        answer: Mapping[tuple[int, ...], Sequence[int]]
-        answer = self._ask("write", prompts=prompts, new_tokens=length)[TARGET]
-        return answer
+        return dict(self._ask("write", prompts=prompts, new_tokens=length)[TARGET])
 
     def time(self, strategy: str, answered: Mapping[tuple[int, ...], Sequence[int]], visits: int) -> Seconds:
         """Mean seconds of a strategy's steps."""
