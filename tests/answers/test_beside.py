@@ -48,6 +48,7 @@ def _a_process_of_a_pool_may_have_no_copies() -> None:
 CASES = [_copies_share_what_is_known, _a_killed_one_is_told, _a_process_of_a_pool_may_have_no_copies]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
 @pytest.mark.parametrize("case", CASES)
 def test_in_a_process_of_its_own(case: object) -> None:
