@@ -41,8 +41,6 @@ _LONGER = {*_PROCESSES, "long", "slow"}
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Cores(Path(__file__).parent), "cores")
     config.pluginmanager.register(examples, "examples")
-    settings.register_profile("busy", deadline=None)  # a busy machine may be slow at any example
-    settings.load_profile("busy")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses

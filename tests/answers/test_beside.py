@@ -80,6 +80,7 @@ CASES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
 @pytest.mark.parametrize("case", CASES)
 def test_in_a_process_of_its_own(case: object) -> None:

@@ -35,7 +35,7 @@ def _swept(**who: Any) -> str:
 
 def _explored(**who: Any) -> str:
     """The page, in a part for each K."""
-    return ssdsim.explore(t_sd=0.2, alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 4, 5, 6], **who).html
+    return ssdsim.explore(t_sd=0.2, alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=4, k=[3, 4, 5, 6], **who).html
 
 
 def _served(**who: Any) -> str:

@@ -54,6 +54,7 @@ def small(*names: str) -> dict[str, Any]:
     return {"gpus": 2, "target": "llama-3.1-8b", "tp": 1, "strategies": names, **narrowed}
 
 
+@pytest.mark.long
 def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     comparison = compare(**{**small(*ALL), "strategies": "all"})
     assert comparison.winner is None
@@ -80,6 +81,7 @@ def test_a_winner_wherever_placeholders_lie_is_named_with_its_condition() -> Non
     )
 
 
+@pytest.mark.long
 def test_every_strategy_is_there_at_the_settings_that_recommend_finds() -> None:
     comparison = compare(**{**small(*ALL), "strategies": "all"})
     assert set(comparison.compared) == set(ALL)
@@ -204,6 +206,7 @@ SHARED |= {"hybrid_k": 4, "spectre_k": 4, "specactor_window": 4, "specactor_targ
 SHARED |= {"draft_gpus": 1, "sd_draft": "separate"}
 
 
+@pytest.mark.long
 def test_all_strategies_are_compared_where_some_share_a_draft() -> None:
     """Four targets and their draft are 17 GPUs, as many as the others have for four copies or three."""
     comparison = compare(gpus=17, b=16, strategies="all", targets=4, **SHARED)

@@ -67,6 +67,7 @@ def drawn_by_timings(draws: dict[str, Draws]) -> dict[str, Drawn]:
 near_draws = st.lists(st.floats(0.9, 1.1), min_size=40, max_size=40)
 
 
+@pytest.mark.long
 @given(rates=st.tuples(*[st.floats(0.9, 1.1)] * 3), draws=st.tuples(*[near_draws] * 3))
 @settings(derandomize=True, deadline=None)
 def test_on_the_same_draws_all_verbs_decide_alike(rates: tuple[float, ...], draws: tuple[list[float], ...]) -> None:

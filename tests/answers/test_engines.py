@@ -27,6 +27,7 @@ def can(runtime: str, deployment: Any, drafter: str = "model") -> bool:
     return runs.has(deployment.shape.strategy, drafter) and few
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runtime", ENGINES)
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime: str, drafter: str) -> None:
@@ -43,6 +44,7 @@ def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime
     assert all(can(runtime, count.subject, drafter) for count in recommendation.equal_counts)
 
 
+@pytest.mark.long
 def test_what_stands_apart_says_what_it_would_be_worth() -> None:
     on_vllm, on_any = (recommend(gpus=5, runtime=each, **SMALL) for each in ("vllm", None))
     (answer,) = on_vllm.answers
@@ -57,6 +59,7 @@ def test_what_stands_apart_says_what_it_would_be_worth() -> None:
     assert recommend(gpus=5, runtime="kernels", **SMALL).request.ranked == ("ar", "sd", "ssd")
 
 
+@pytest.mark.long
 def test_devices_that_an_engine_has_not_stand_apart() -> None:
     (answer,) = recommend(gpus=8, b=16, runtime="ssd-engine", tp=4, k=[7, 8]).answers
     assert answer.best is not None

@@ -49,6 +49,7 @@ def test_nodes_stand_where_a_curve_bends() -> None:
     assert sum(node >= 0.7 for node in nodes) > len(nodes) / 2
 
 
+@pytest.mark.long
 def test_axes_follow_what_is_given() -> None:
     space = space_of({"p_hit": 0.8, "b": 5})
     names = [axis.name for axis in space.axes]
@@ -66,6 +67,7 @@ def test_axes_follow_what_is_given() -> None:
     assert space_of({"hit_r": 1.1}).axis("hit_r").values == (0.4, 1.1)
 
 
+@pytest.mark.long
 def test_a_page_says_what_limits_it() -> None:
     assert limits(space_of({})) == []
     (of_pair,) = limits(space_of({"pair": str(PAIR)}))
@@ -91,6 +93,7 @@ def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
         space_of(options)
 
 
+@pytest.mark.long
 def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
     for b, k, backup in ((1, 6, "jit"), (16, 3, "fast")):
         options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
@@ -108,6 +111,7 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
             assert assumed.verdict.over["sd"].ratio * np.exp(found[f"sd:{name}"]) == pytest.approx(value, rel=1e-6)
 
 
+@pytest.mark.long
 def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
     """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
     words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
@@ -118,6 +122,7 @@ def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> Non
     assert {case.outcome for case in small.assumed.known} >= {"undecided"}
 
 
+@pytest.mark.long
 def test_a_measured_pair_keeps_its_rates() -> None:
     options: dict[str, Any] = {"pair": str(PAIR), "pair_set": "chat", "temperature": 1.0, "k": 3, "backup": "jit"}
     space = space_of({"pair": str(PAIR)})
@@ -136,11 +141,13 @@ def test_a_measured_pair_keeps_its_rates() -> None:
         assert over.ratio * np.exp(ends["sd:high"]) == pytest.approx(over.high, rel=1e-6)
 
 
+@pytest.mark.long
 def test_more_points_than_can_be_worked_out_are_refused() -> None:
     with pytest.raises(InputError, match="points of sd, at most 3,000 with --pair: give fewer"):
         explored(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
 
 
+@pytest.mark.long
 def test_a_point_without_room_says_why() -> None:
     found = explored(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
     at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
@@ -167,6 +174,7 @@ def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
     assert errors["upper end of SSD over SD"].worst < 0.01
 
 
+@pytest.mark.long
 def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
@@ -174,6 +182,7 @@ def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     assert any(case.sentence.startswith("Yes") for case in found.given.known)
 
 
+@pytest.mark.long
 def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], b=[1, 4], k=[3, 5], f=[3])
     assert found.assumed is not None

@@ -43,6 +43,7 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
     assert "SSD TP" not in shown
 
 
+@pytest.mark.long
 def test_it_is_a_rival_of_others() -> None:
     recommendation = recommend(gpus=5, b=4, tp=4, strategies=["sd", "ssd", "wary"], k=4, draft_gpus=1, wary_k=4)
     assert recommendation.request.subject == "ssd"

@@ -110,6 +110,7 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
     assert row["probability_ssd_beats_sd"] == pytest.approx(closed.probability_faster, abs=0.02)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "decided"),
     [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.0:0.9", "runtime": "kernels"}, False)],
@@ -126,6 +127,7 @@ def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: 
 # what the rule forbids, and what must not happen
 
 
+@pytest.mark.long
 @given(
     b=st.sampled_from([1, 16, 64]),
     k=st.sampled_from([2, 6]),
@@ -173,6 +175,7 @@ def widths(name: str, middle: float, half: float, wider: float, **here: Any) -> 
     return narrow, log_width(**given, ranges={name: (middle - half - wider, middle + half + wider)})
 
 
+@pytest.mark.long
 @given(**WIDENED)
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_widening_a_range_narrows_no_interval(**asked: Any) -> None:
@@ -180,6 +183,7 @@ def test_widening_a_range_narrows_no_interval(**asked: Any) -> None:
     assert wide >= narrow * (1.0 - 1e-9)
 
 
+@pytest.mark.long
 @given(**WIDENED)
 @settings(derandomize=True, deadline=None, max_examples=30)
 def test_nor_does_it_beside_errors_of_timings_but_by_the_wander_of_a_thousand_draws(**asked: Any) -> None:

@@ -123,6 +123,7 @@ def test_a_larger_batch_never_helps_jit(p_hit: float, b: int) -> None:
     assert speedups(**shape, b=b + 1)["ssd"] <= speedups(**shape, b=b)["ssd"] * (1 + 1e-12)
 
 
+@pytest.mark.long
 @given(b=batches, p_hit=rates, t_sd=ratios)
 @settings(derandomize=True, deadline=None)
 def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
     return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("vllm-0.9"))
+
+
+@pytest.fixture(scope="module")
+def of_all() -> Mapping[str, Deployment]:
+    """The deployments of all three strategies, on five GPUs at batch 4."""
+    return recommend(gpus=5, b=4, **FEW).answers[0].by_strategy
 
 
 def a_request(**given: Any) -> Any:
@@ -303,14 +310,15 @@ def test_the_command_line_answers_in_json() -> None:
 
 
 @pytest.mark.parametrize(("names", "subject"), [("ar,sd", "sd"), ("ssd,ar", "ssd"), ("sd,ar,ssd", "ar"), ("sd", "sd")])
-def test_any_strategies_are_compared_and_any_is_the_subject(names: str, subject: str) -> None:
+def test_any_strategies_are_compared_and_any_is_the_subject(
+    names: str, subject: str, of_all: Mapping[str, Deployment]
+) -> None:
     """With the numbers that they have among all, and bounds for those things alone that the subject has."""
     recommendation = recommend(
         gpus=5, b=4, strategies=names, subject=subject, **FEW if "ssd" in names else {"k": [4, 6, 8]}
     )
     (answer,) = recommendation.answers
     assert set(answer.by_strategy) == set(names.split(","))
-    of_all = recommend(gpus=5, b=4, **FEW).answers[0].by_strategy
     if "ssd" in names:
         assert all(of_all[name] == one for name, one in answer.by_strategy.items())
     if names == "sd":

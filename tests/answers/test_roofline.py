@@ -57,6 +57,7 @@ def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context:
         assert (operations["count"] * operations["flops"]).sum() == pytest.approx(forward.flops)
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int) -> None:

@@ -45,6 +45,7 @@ schedules = st.builds(
 )
 
 
+@pytest.mark.long
 @given(schedules)
 @settings(max_examples=40)
 def test_what_is_written_is_what_is_read(made: Schedule) -> None:
@@ -221,6 +222,7 @@ def test_by_throughput_no_fixed_k_is_faster_in_any_cell() -> None:
             assert own.tokens_per_second * (1.0 + 1e-3) >= other.tokens_per_second  # type: ignore[operator]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", ["ema", "throughput-aware", "throughput", "1-4:5,5-:0"])
 def test_serve_runs_the_schedule_of_a_policy_as_its_closed_form_runs_the_policy(word: str, tmp_path: Path) -> None:
     batches = [*range(1, 33), 48, 61, 64, 96, 128, 192, 256]

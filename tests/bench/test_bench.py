@@ -133,6 +133,7 @@ def test_a_pair_says_what_was_accepted(tmp_path: Path) -> None:
     assert (pair.target.id, found.temperature) == ("llama-3.1-8b", 0.0)
 
 
+@pytest.mark.long
 def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     with serving(law=SPECULATES) as server:
@@ -200,6 +201,7 @@ def started(*options: str) -> tuple[subprocess.Popen[str], str]:
     return process, process.stdout.readline().strip()
 
 
+@pytest.mark.long
 def test_a_server_that_dies_leaves_what_was_measured(tmp_path: Path) -> None:
     process, url = started("--die-after", "700")
     try:
@@ -214,6 +216,7 @@ def test_a_server_that_dies_leaves_what_was_measured(tmp_path: Path) -> None:
         assert benched(server, tmp_path / "rows.csv")[: len(kept)] == kept
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"

@@ -68,6 +68,7 @@ def test_the_script_measures_every_server_and_leaves_none(installed: Path) -> No
     assert "0 new rows" in again.stderr
 
 
+@pytest.mark.long
 def test_launch_measures_every_server_and_ends_it(installed: Path) -> None:
     port = free_port()
     answer = asked("bench", "--plan", "vllm", "--launch", "-o", "rows.csv", *MODELS, *SIZE, "--port", str(port))

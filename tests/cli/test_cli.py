@@ -183,6 +183,7 @@ def test_what_is_no_text_is_refused(arguments: list[str], tmp_path: Path, monkey
         CliRunner().invoke(cli, arguments, standalone_mode=False, catch_exceptions=False)
 
 
+@pytest.mark.long
 def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
     command = "recommend --gpus 2 --k 4 --tp 1,3 --draft-gpus 1 --target llama-3.1-8b --hardware v100-sxm2-32gb"
     arguments = [*command.split(), "--dtype", "float16"]
@@ -268,6 +269,7 @@ except SystemExit:
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts the threads of Linux")
 def test_an_answer_starts_no_threads_and_what_measures_keeps_those_that_it_has() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}

@@ -40,6 +40,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 def test_what_was_put_aside_is_predicted_within_the_noise_and_the_decision_follows(here: Path) -> None:
     write_rows(rows_of(0.03), here / "rows.csv")
     answer = asked("fit", "runtime", "rows.csv", "--hold", "0.3", "-o", "engine.toml")
@@ -72,6 +73,7 @@ def test_noise_beyond_what_is_asked_is_not_fitted(here: Path) -> None:
     assert not (here / "engine.toml").exists()
 
 
+@pytest.mark.long
 def test_an_error_beyond_what_is_asked_keeps_no_card(here: Path) -> None:
     write_rows(rows_of(0.002), here / "rows.csv")
     options = ("--hold", "0.3", "--within", "1%", "--fields", "per_sequence_s", "-o", "engine.toml")

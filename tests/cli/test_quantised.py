@@ -116,6 +116,7 @@ def test_an_export_says_which_formats_were_priced(formats: dict[str, str]) -> No
     assert not any("priced with" in note for note in notes)
 
 
+@pytest.mark.long
 def test_a_recommendation_and_a_window_take_formats() -> None:
     plain, quantised = (
         answer(f"recommend --b 4 --gpus 4 --k 4 --alpha 0.8 {formats}")

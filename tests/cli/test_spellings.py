@@ -105,6 +105,7 @@ def test_lengths_take_a_k() -> None:
     assert Lengths.parse("uniform:1k,2k", "--input-len").numbers == (1024.0, 2048.0)
 
 
+@pytest.mark.long
 def test_serve_says_the_slo_that_it_judged() -> None:
     done = asked(*"serve --rate 1 --requests 20 --engine closed --slo ttft:1 --quiet".split())
     assert "A good request  keeps TTFT up to 1 ms (a number without a unit is in ms" in done.stdout
@@ -139,6 +140,7 @@ def test_a_mistake_is_told_in_the_words_of_what_was_typed(words: str, said: str)
     assert not any(of_python in done.stderr for of_python in ("invalid literal", "could not convert", "Expecting"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["predict --b 4", "serve --rate 1 --engine closed --requests 20"])
 def test_all_stands_for_every_strategy(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "all", "--quiet")

@@ -21,6 +21,7 @@ def test_cpus_are_no_gpus_and_have_a_name() -> None:
     check_dtype("bfloat16", ["cpu:0"])
 
 
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA answers here")
 def test_a_cuda_that_does_not_answer_is_one_line() -> None:
     with pytest.raises(InputError, match=r"^cuda:0 cannot be asked: \S[^\n]*$"):

@@ -37,7 +37,7 @@ def _split(texts: list[str]) -> tuple[list[str], list[str]]:
     return texts[held_out:], texts[:held_out]
 
 
-def train(folder: Path, target_steps: int = 300, draft_steps: int = 120) -> None:
+def train(folder: Path, target_steps: int = 120, draft_steps: int = 60) -> None:
     """``draft/`` and ``target/`` with their tokenizer, ``prose.jsonl`` and ``code.jsonl`` with prompts."""
     (prose_text, asked_prose), (code_text, asked_code) = _split(prose()), _split(code())
     tokenizer = _tokenizer([*prose_text, *code_text])

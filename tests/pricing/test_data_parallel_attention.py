@@ -138,6 +138,7 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
         serve(workload=requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
 
 
+@pytest.mark.long
 def test_a_recommendation_and_an_export_have_it_as_it_is_given() -> None:
     best = recommend(gpus=8, b=512, k=[1, 2], strategies="ar,sd", **DATA_PARALLEL).answers[0].best
     assert best is not None

@@ -56,6 +56,7 @@ def test_every_option_that_names_a_card_completes_it() -> None:
     assert not names_after(["predict"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_one_command_installs_completion(shell: str, tmp_path: Path) -> None:
     env = {**os.environ, "HOME": str(tmp_path), "SHELL": f"/usr/bin/{shell}"}

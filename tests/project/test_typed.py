@@ -96,6 +96,7 @@ def test_an_answer_shows_itself_at_the_prompt_and_in_a_notebook() -> None:
     assert [line.split()[2] for line in repr(plan).splitlines()[2:]] == ["SSD", "SSD"]
 
 
+@pytest.mark.long
 def test_every_answer_shows_itself_on_one_screen() -> None:
     """A configuration had a million characters of its profile's coefficients."""
     configuration = ssdsim.configure(b=16, p_hit=0.85)

@@ -66,6 +66,7 @@ def test_the_toys_engines_agree(toy: Sleepy) -> None:
         assert simulate(scenario, engine=engine, rounds=4000, confidence=0.999).tokens_per_second.covers(exact)
 
 
+@pytest.mark.long
 def test_a_new_strategy_is_in_every_figure(made: Report) -> None:
     assert {"speedup-b", "hit-rate", "fallback", "fallback-2", "timeline", "roofline", "pareto"} <= set(keys(made))
     assert "Sleepy: draft" in figure(made, "fallback-2").title or "Sleepy: the fast" in figure(made, "fallback-2").title
@@ -104,6 +105,7 @@ def test_the_page_redraws_every_line_from_the_grid(made: Report, folder: Path) -
     assert lines == set(grid["ratios"])
 
 
+@pytest.mark.long
 def test_another_subject_leads(toy: Sleepy, tmp_path: Path) -> None:
     made = report(write_run(tmp_path, {"strategies": list(ALL_FOUR), "subject": "sleepy", "t_sd": 0.3}, {}))
     assert figure(made, "speedup-b").title.startswith("Over batch size b: Sleepy ")

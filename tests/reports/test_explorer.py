@@ -9,6 +9,7 @@ import pytest
 import ssdsim
 
 
+@pytest.mark.long
 def test_python_makes_the_page(tmp_path: Path) -> None:
     page = ssdsim.explore(b=[1, 2], k=[2, 3], alpha=0.8, t_sd=0.2, strategies="ar,sd")
     assert page.sentence == ssdsim.predict(alpha=0.8, k=3, t_sd=0.2, strategies="ar,sd").verdict.sentence

@@ -52,6 +52,7 @@ def test_a_folder_of_rows_alone_has_a_page_without_a_scenario(tmp_path: Path) ->
     assert scatter.plot.layout.xaxis.type == scatter.plot.layout.yaxis.type == "log"
 
 
+@pytest.mark.long
 def test_rows_beside_a_run_join_its_page(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", {"t_sd": 0.2, "alpha": 0.9, "k": 5, "p_hit": 0.85}, {})
     before = report(folder).figures

@@ -40,6 +40,7 @@ def test_a_file_has_the_mode_of_any_new_file(tmp_path: Path) -> None:
     assert (tmp_path / "whole").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+@pytest.mark.long
 def test_a_note_of_pandas_that_is_damaged_is_not_read(tmp_path: Path) -> None:
     """It names types; ``floa-64`` was a traceback."""
     sweep(b=[1, 2], folder=tmp_path / "run")
@@ -97,6 +98,7 @@ def test_a_timeline_on_a_full_disk_is_not_there(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["predict --t-sd 0.2", "predict --t-sd 0.2 --json", "simulate --t-sd 0.2 --rounds 50"])
 def test_a_reader_that_left_is_no_answer_of_no(verb: str) -> None:
     """1 says that the answer is no. Nor is there a word, since nobody is there to read it."""

@@ -189,6 +189,7 @@ def test_no_pair_is_used_beyond_its_k_unless_somebody_extrapolates(
     assert configure(pair=pair, **drafting).settings["k"] == 3
 
 
+@pytest.mark.long
 def test_searches_stop_at_what_a_pair_knows_and_say_so(tmp_path: Path) -> None:
     """``export`` wrote K 4 for vLLM and K 8 as csv of a pair that was measured to K 3."""
     at_temperature = _acceptance_alone(alpha_k=None, length=Length(pooled=2.5, k=3))

@@ -127,6 +127,7 @@ def test_a_newcomers_flag_is_there_at_once(guesser: Guesser) -> None:
     assert "--wary-k" in command("sweep", "--help-all").stdout
 
 
+@pytest.mark.long
 def test_a_newcomers_flag_works_in_a_process_of_its_own(tmp_path: Path) -> None:
     script = tmp_path / "mine.py"
     script.write_text(

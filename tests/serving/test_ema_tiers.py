@@ -125,6 +125,7 @@ def _by_hand(alpha: float, batch: int, rounds: int, seed: int) -> tuple[float, d
     return made / took, {k: count / rounds for k, count in used.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("alpha", "batch"), [(0.8, 1), (0.9, 4)])
 def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
     workload, run, labels = full_batches(batch, ELSEWHERE, **{**GIVEN, "alpha": alpha})
@@ -145,6 +146,7 @@ def test_every_replica_has_averages_of_its_own() -> None:
     assert sum(answer.metrics[AUTO].variant_share) == pytest.approx(1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["closed", "loop"])
 def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
     options = {**GIVEN, "rate": [4.0, 8.0], "requests": 120, "k_table": "ema", "engine": engine}

@@ -215,6 +215,7 @@ def test_a_comparison_with_a_benchmark_is_about_one_k(tmp_path: Path) -> None:
     assert said == "--k-table has no effect with --compare, which is about one strategy with one K"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("table", "ks"), [("1-4:5,5-:0", 2), ("throughput", 4), ("ema", 5), (None, 0)])
 def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(
     table: Any, ks: int, monkeypatch: pytest.MonkeyPatch

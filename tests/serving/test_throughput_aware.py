@@ -95,6 +95,7 @@ def _round_s(batch: int, context: int, alpha: float) -> dict[int, float]:
     return {k: float(configure(**at, sd_k=k).scenarios["sd"].estimate.round_s) for k in KS}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("alpha", "batch"), [(0.5, 4), (0.9, 9)])
 def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
     """Decided by rounds over 128 cached tokens of the next captured batch (9 counts as 10), run over the real ones."""

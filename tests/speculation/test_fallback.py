@@ -38,6 +38,7 @@ def test_critical_batch_size_is_where_the_speedups_cross(p: float, t_p: float, e
         assert _slow(p, t_p, e_hit, critical) == pytest.approx(_fast(p, t_p, e_hit, e_miss, critical), rel=1e-9)
 
 
+@pytest.mark.long
 @laws
 @given(hits, st.floats(0.01, 1), tokens, tokens)
 def test_critical_batch_size_is_the_formula_of_theorem_17(p: float, t_p: float, e_hit: float, e_miss: float) -> None:

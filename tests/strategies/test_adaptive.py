@@ -83,6 +83,7 @@ def test_drawn_rounds_are_those_of_the_literal_rule(engine: Any) -> None:
     assert np.mean(np.array(off) > SURE) <= 0.03
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("b", [8, 16, 32, 64])
 def test_the_closed_form_is_at_most_a_percent_above_drawn_rounds(b: int) -> None:
     """It has a large batch's threshold in place of the likeliest tokens of this one."""
@@ -212,6 +213,7 @@ def test_perfect_confidences_waste_no_row() -> None:
     assert wasted == pytest.approx(0.0, abs=1e-3)
 
 
+@pytest.mark.long
 @given(spreads=st.tuples(st.floats(0.05, 50.0), st.floats(0.05, 50.0)).map(sorted), b=st.sampled_from([8, 16, 32, 64]))
 @settings(deadline=None, max_examples=20)
 def test_knowing_less_never_helps(spreads: list[float], b: int) -> None:
@@ -219,6 +221,7 @@ def test_knowing_less_never_helps(spreads: list[float], b: int) -> None:
     assert low >= high * (1.0 - 1e-3)
 
 
+@pytest.mark.long
 @given(rates=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8), rows=st.floats(0.0, 8.0))
 @settings(deadline=None, max_examples=30)
 def test_accepted_tokens_are_a_distribution(rates: list[float], rows: float) -> None:

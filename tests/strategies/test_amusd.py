@@ -142,6 +142,7 @@ def test_the_codes_handshake_races(alpha: float, d: float, expected: float, off:
     assert rate(amusd(alpha, d, amusd_handshake="code")) == pytest.approx(expected, abs=off)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["des", "mc"])
 @pytest.mark.parametrize(("alpha", "d", "expected", "off"), RACED[:4])  # a sure draft has an interval without a width
 def test_events_race_as_the_drawn_long_run_does(
@@ -154,6 +155,7 @@ def test_events_race_as_the_drawn_long_run_does(
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
 
 
+@pytest.mark.long
 @given(alpha=st.floats(0.0, 0.97), d=st.floats(0.05, 2.5), hit=st.floats(0.0, 1.0), least=st.integers(1, 3))
 @example(alpha=0.0, d=0.375, hit=0.0, least=1)
 @settings(deadline=None, max_examples=15)
@@ -171,6 +173,7 @@ def test_the_same_draws_race_alike_by_events_and_without_a_clock(
     assert events.round_s.value == pytest.approx(float(np.mean([round_s for _, round_s, _ in rounds])))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("handshake", ["ideal", "code"])
 def test_a_draft_that_is_never_right_is_rejected_by_every_engine(handshake: str) -> None:
     """Also where it would guess every bonus token: there is none to guess. Each block of draws starts anew: 1 %."""
@@ -187,6 +190,7 @@ def test_messages_delay_the_race() -> None:
     assert run.round_s.low * 0.998 <= float(case.estimate.round_s) <= run.round_s.high * 1.002
 
 
+@pytest.mark.long
 def test_columns_may_hold_both_handshakes() -> None:
     points: list[dict[str, Any]] = [
         {"strategies": "amusd", "t_sd": 0.4, "alpha": 0.7, "amusd_handshake": handshake}
@@ -204,6 +208,7 @@ HISTOGRAMS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("alpha", "draft_ms", "pass_ms", "ours", "logged"), HISTOGRAMS)
 def test_how_many_tokens_passes_of_the_released_samples_yield(
     alpha: float, draft_ms: float, pass_ms: float, ours: tuple[float, ...], logged: tuple[float, ...]

@@ -193,6 +193,7 @@ def test_json_and_table_show_it(name: str, capsys: pytest.CaptureFixture[str]) -
     assert title in shown.split("Verdict")[1]
 
 
+@pytest.mark.long
 def test_one_table_shows_them_all() -> None:
     from ssdsim.cli.main import cli
 

@@ -73,6 +73,7 @@ def test_it_is_the_sum_over_runs_of_accepted_tokens(alpha: float, k: int, d: flo
     assert rate(dsi(alpha, k, d, targets)) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.long
 @given(alpha=st.floats(0.0, 0.999), k=st.integers(1, 16), share=st.floats(0.001, 1.0))
 @settings(deadline=None)
 def test_the_papers_theorems(alpha: float, k: int, share: float) -> None:

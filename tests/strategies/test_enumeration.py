@@ -58,6 +58,7 @@ def test_its_rate_is_the_printed_one(
         assert drawn.tokens_per_second.covers(b * expected)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["mc", "des"])
 def test_ragged_rows_are_those_of_a_loop_apart_from_this_code(engine: Any) -> None:
     """T_v = 0.4 + 0.6 rows / 48: each round has the rows of the sequences that hold a draft."""

@@ -36,6 +36,7 @@ def test_an_error_is_of_seconds_in_every_metric() -> None:
     assert [one.error for one in check_rows(slow, HIDDEN)] == pytest.approx([1 / 1.1 - 1] * 2)
 
 
+@pytest.mark.long
 def test_intervals_hold_as_often_as_the_runtime_s_error_says() -> None:
     """Engines drawn as the card says they may differ: of 200 that share one error, 95 % ± 4 % lie in the interval."""
     off = np.exp(0.1 * np.random.default_rng(0).standard_normal(200))
