@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +13,7 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import work_of
@@ -69,8 +68,7 @@ def case_of(row: Row) -> Case:
     return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
 
 
-@record
-class Unseen:
+class Unseen(Record):
     """Rows that a card predicted without having seen them.
 
     ``logs`` of predicted over measured; ``known``, the log-sd that the timings of kernels and the card's numbers give
@@ -118,7 +116,7 @@ class Unseen:
 
     def where(self, kept: NDArray[np.bool_]) -> Unseen:
         """Some of the rows."""
-        return Unseen(*(getattr(self, name)[kept] for name in (each.name for each in fields(Unseen))))
+        return Unseen(*(getattr(self, name)[kept] for name in Unseen.__struct_fields__))
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
         """Work out what log-sds of these sizes add to the square of each row's."""

@@ -12,7 +12,7 @@ from scipy.stats import norm
 from calibration.bootstrap import significant
 from calibration.runtimes.unseen import Unseen, independent
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.covered import STEPS, Away
 
@@ -46,8 +46,7 @@ def best_constant(logs: Array) -> tuple[float, float]:
     return float(tried[best]), scores[best]
 
 
-@record
-class Law:
+class Law(Record):
     """Log-sds besides those of kernels and numbers: of seconds beside matrices, of a mixture's, and of being away."""
 
     beside: float

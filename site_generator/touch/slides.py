@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import product
 from typing import Any
@@ -12,14 +11,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from site_generator.drawn import held
+from ssdsim.base.record import Record
 from ssdsim.reports.figure import bare
 
 Drawn = tuple[go.Figure, str]
 """A figure, and a sentence that says what it shows."""
 
 
-@dataclass(frozen=True)
-class Slider:
+class Slider(Record):
     """A number that a reader moves: its values, and at which it stands at first."""
 
     label: str
@@ -27,8 +26,7 @@ class Slider:
     start: float
 
 
-@dataclass(frozen=True)
-class Slides:
+class Slides(Record):
     """What a reader moves, and how the figure is drawn for a value of each; traces are always as many."""
 
     title: str

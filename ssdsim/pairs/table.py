@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import cached_property
 
 import numpy as np
@@ -11,13 +10,12 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
 
 
-@record
-class Table:
+class Table(Record):
     """``R`` answers of one temperature. Position 0 of each comes from the prompt's pass and is never speculated."""
 
     requests: tuple[Request, ...]
@@ -54,7 +52,7 @@ class Table:
         least = min(part.top_ids.shape[1] for part in parts)
         if any(part.top_ids.shape[1] != least for part in parts):
             raise InputError("answers were collected with different --top: measure again")
-        return Positions(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Positions)))
+        return Positions.joined(parts)
 
     def scatter(self, flat: Floats, fill: float = 0.0) -> Floats:
         """Values of the ``N`` positions, shape ``(N, ...)``, as ``(T, R, ...)``; ``fill`` past an answer's end."""

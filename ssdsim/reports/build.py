@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
@@ -25,16 +24,18 @@ from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
-@record
-class Report:
+class Report(Record):
     """One self-contained page, and what is on it."""
 
-    html: str = field(repr=False)
+    html: str
     sentence: str
-    figures: tuple[Figure, ...] = field(repr=False)
+    figures: tuple[Figure, ...]
     left_out: tuple[LeftOut, ...]
     unfinished: str | None = None
     """How many points of the sweep are in, where they are not all."""
+
+    def __repr__(self) -> str:
+        return f"Report({self.sentence!r}, left_out={self.left_out!r}, unfinished={self.unfinished!r})"
 
     def save(self, path: Path) -> None:
         """Write the page, atomically.

@@ -10,14 +10,13 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.print_style import height_for_print
 
 DIGITS = 4  # significant ones: a screen shows three
 
 
-@record
-class Figure:
+class Figure(Record):
     """One figure.
 
     ``title`` says what it shows and ``about`` how to read it; ``table`` is its data (units in the column names),
@@ -54,8 +53,7 @@ class Figure:
         return table.to_csv(index=False, float_format="%.10g")
 
 
-@record
-class LeftOut:
+class LeftOut(Record):
     """A figure that this run cannot show, and why."""
 
     what: str

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.acceptance import expected_tokens
 
 Round = Literal["paper", "event"]
@@ -106,8 +106,7 @@ def sandwich_bounds(
     return float_or_array(upper * within("p_hit", p_hit, 0, 1)), float_or_array(upper)
 
 
-@record
-class UnitFreeGrid:
+class UnitFreeGrid(Record):
     """Speedups of every configuration of a grid, arrays of the broadcast shape (possibly read-only views)."""
 
     sd: Array  # over autoregressive

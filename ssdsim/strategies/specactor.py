@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Group, Option
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, target_on

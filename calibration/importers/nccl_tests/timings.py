@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from calibration.importers.nccl_tests.runs import Run, told_counts, total
 from calibration.importers.nccl_tests.text import has_rows, merged_devices, text_runs
 from ssdsim.base.documents import parse_csv, read_text
 from ssdsim.base.errors import InputError, nearest, told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 """Those that a profile prices."""
@@ -23,8 +22,7 @@ _RATES_AGREE = 0.05
 _READABLE_RATE = 1.0  # GB/s: two decimals of less say little
 
 
-@record
-class Timings:
+class Timings(Record):
     """Times of one operation over one number of ranks: bytes and seconds of each row, and how they came to be."""
 
     operation: str
