@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
+from ssdsim.base.record import replace
 from ssdsim.measure.collect import Asked, Workload, asked_of, collect
 from ssdsim.measure.models import CausalModel, load_pair_of_models
 from ssdsim.measure.prompts import read_prompts

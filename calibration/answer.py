@@ -13,7 +13,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.progress import Told, nobody
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.machine.device_names import named_devices
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _STRATEGIES = ALL["strategies"]
 
 
-@record
 class Timed(OptionRecord):
     """The rounds whose passes are timed, and the devices: ``device`` cpu, or ``gpus`` such as 0-4."""
 
@@ -115,8 +114,7 @@ def _here(names: str) -> list[str]:
     return parse_devices(names)
 
 
-@record
-class Calibration:
+class Calibration(Record):
     """A profile, whose passes it was planned for, those that check it, how steady the machine was, and ``doubts``."""
 
     profile: HardwareProfile

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import date
 from typing import TypeVar, get_args
 
@@ -24,7 +23,7 @@ from calibration.visits import wanted
 from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.gemm import GemmModel
@@ -44,8 +43,7 @@ _FEWEST_TIMED = 10  # five folds leave enough of these for a fit
 _DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was timed
 
 
-@record
-class PassCheck:
+class PassCheck(Record):
     """A whole pass as it was measured and as the profile adds it up (seconds)."""
 
     role: str

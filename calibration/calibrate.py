@@ -7,10 +7,10 @@ import platform
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import torch
+from msgspec.structs import asdict
 
 from calibration.log import Log, Visit
 from calibration.points import Point, Workload, plan

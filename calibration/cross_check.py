@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.gemm import GemmModel
 
 _BANDS = ((1, 8), (9, 64), (65, 512), (513, 4096))
 
 
-@record
-class Band:
+class Band(Record):
     """GEMMs of ``smallest <= m <= largest``: median of predicted over measured less 1, and of its absolute value.
 
     ``extra_s`` is the median of measured less predicted seconds: a launch floor of the other source would show as the

@@ -10,7 +10,7 @@ from scipy.optimize import nnls
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_pass
@@ -18,8 +18,7 @@ from ssdsim.runtimes.card import Errors, Evidence, Host, Runtime
 from ssdsim.transformer.forward import forward_pass
 
 
-@record
-class DecodingSpeed:
+class DecodingSpeed(Record):
     """Autoregressive decoding of one sequence as an engine was seen to do it."""
 
     transformer: str

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from calibration.memory import rank_bytes
 from calibration.points import OPERATIONS, Point, Workload, plan
 from calibration.visits import wanted
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 
 # 60 ms timed (ssdsim.machine.timing) and its warm-up; more where ranks meet or a graph is captured; no GPU timed these
@@ -20,8 +20,7 @@ _PREPARE_S = 60.0  # to start the ranks, to make both models and to connect them
 TARGET_ALONE, ALL_TARGETS, EACH, BOTH = "rank 0", "target ranks", "target ranks, then the draft", "target and draft"
 
 
-@record
-class PlannedBenchmark:
+class PlannedBenchmark(Record):
     """A kind of point: how many, how often each is visited, how many the fit sees, who works, about how long."""
 
     name: str
@@ -32,8 +31,7 @@ class PlannedBenchmark:
     minutes: float
 
 
-@record
-class PlannedRank:
+class PlannedRank(Record):
     """A rank: its device, what it holds, the bytes that it needs and has, and how it reaches the draft's device."""
 
     device: str
@@ -47,8 +45,7 @@ class PlannedRank:
         return self.needs_bytes <= self.has_bytes
 
 
-@record
-class DryRun:
+class DryRun(Record):
     """The whole plan."""
 
     strategies: tuple[str, ...]

@@ -11,7 +11,7 @@ from scipy.optimize import least_squares
 from calibration.bootstrap import significant
 from calibration.hinges import choose_terms, fit_terms, with_uncertainty
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.laws import Correction, Roofline
 
 SEGMENT_ROWS = 300
@@ -33,8 +33,7 @@ def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array) -> Roofline:
     return Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
 
 
-@record
-class CorrectedFit:
+class CorrectedFit(Record):
     """A roofline and its correction: ``trained`` without the held-out rows, ``final`` with them."""
 
     roofline: Roofline

@@ -11,13 +11,12 @@ from calibration.points import Point
 from ssdsim.base.documents import surviving_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _SCHEMA = 2
 
 
-@record
-class Visit:
+class Visit(Record):
     """One timing of a point: its middle in seconds since the epoch, and what the benchmark found."""
 
     at_s: float

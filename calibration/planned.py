@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from typing import Any
 
 from ssdsim import drafters, strategies
-from ssdsim.base.record import record
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.pricing.cost import Cost
@@ -26,7 +25,6 @@ _NO_DEVICE = Device(
 _NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, sources={})
 
 
-@record
 class _PlanningSite(Silent):
     """A site where nothing has a price. Every pass is planned at one context, and SD's draft on ``beside_tp`` ranks."""
 

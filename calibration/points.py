@@ -14,7 +14,7 @@ import numpy as np
 from calibration.planned import planned_passes
 from ssdsim import strategies
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.step import Pass
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
@@ -33,8 +33,7 @@ Shape = tuple[int, int, bool]
 """Sequences of a pass, tokens of each, and whether they are branches under a mask."""
 
 
-@record
-class Point:
+class Point(Record):
     """One thing to time. ``fitted`` says whether the fit may see it (whole layers and passes only check it)."""
 
     benchmark: str
@@ -53,8 +52,7 @@ class Point:
         return {"benchmark": self.benchmark, **dict(self.parameters)}
 
 
-@record
-class Workload:
+class Workload(Record):
     """The pair and the rounds that a calibration is for."""
 
     target: Transformer

@@ -11,14 +11,13 @@ from scipy.stats import trim_mean
 from calibration.log import Log, Visit
 from calibration.points import OPERATIONS, Point
 from calibration.slowness import slowness
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.machine.timing import summarise
 
 _COMPUTING = (*OPERATIONS, "pass", "layer")  # what a slow core slows
 
 
-@record
-class Row:
+class Row(Record):
     """A timed point with all its visits, and how many times slower than usual the machine was at each."""
 
     point: Point

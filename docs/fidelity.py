@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fidelity_outcomes import Outcome, left_out
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import DECODING, EXPERTS, Fit
 from ssdsim.base.bundled import models_folder
+from ssdsim.base.record import replace
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime

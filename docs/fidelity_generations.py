@@ -8,14 +8,13 @@ import numpy as np
 
 from calibration.bootstrap import significant
 from calibration.runtimes.fit import Fit, fit_runtime
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Elsewhere, Evidence, Runtime
 
 
-@record
-class Generations:
+class Generations(Record):
     """A fit for each generation that has rows, and the card of both."""
 
     card: Runtime

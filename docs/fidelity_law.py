@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from scipy.stats import norm
 from calibration.bootstrap import significant
 from calibration.runtimes.unseen import Unseen, independent
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.runtimes.card import Runtime
 from ssdsim.runtimes.covered import STEPS, Away
 
@@ -47,8 +46,7 @@ def best_constant(logs: Array) -> tuple[float, float]:
     return float(tried[best]), scores[best]
 
 
-@record
-class Law:
+class Law(Record):
     """Log-sds besides those of kernels and numbers: of seconds beside matrices, of a mixture's, and of being away."""
 
     beside: float
@@ -97,4 +95,4 @@ def weights_of(series: Sequence[str] | NDArray[np.str_]) -> Array:
 
 def some_of(unseen: Unseen, kept: NDArray[np.bool_]) -> Unseen:
     """Some of the rows."""
-    return Unseen(*(getattr(unseen, each.name)[kept] for each in fields(Unseen)))
+    return Unseen(*(getattr(unseen, name)[kept] for name in Unseen.__struct_fields__))

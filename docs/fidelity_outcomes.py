@@ -9,7 +9,7 @@ import numpy as np
 from calibration.runtimes.fit import without_each
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import bounds_95
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.price import seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.cost import TimingErrors
@@ -18,8 +18,7 @@ from ssdsim.runtimes.card import Runtime
 DRAWS = 400
 
 
-@record
-class Outcome:
+class Outcome(Record):
     """Errors of rows: predicted / measured - 1, and the ends of the 95 % interval over the measured value."""
 
     rows: Sequence[Row]

@@ -15,11 +15,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
 
 PROJECT = Path(__file__).parents[1]
 _BLOCK = re.compile(r"(?<=^```console\n)(.*?)(?=^```$)", flags=re.MULTILINE | re.DOTALL)
@@ -29,8 +29,7 @@ Run = Callable[[str, Path], str]
 """What runs a command in a folder and gives its standard output."""
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Record):
     """A command of a page, what the page says that it prints, and what it prints."""
 
     command: str

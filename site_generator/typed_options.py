@@ -12,7 +12,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import ssdsim
@@ -105,11 +104,11 @@ def serving_module() -> str:
     own = ""
     for record in RECORDS:
         options = options_of(record)
-        for each in (each for each in fields(record) if each.init):
-            written, option = str(each.type), options.get(each.name)
+        for field, written in record.__annotations__.items():
+            option = options.get(field)
             names = set(re.findall(r"\b[A-Z]\w+", written)) - _KNOWN
             imports |= {(_home(record, name), name) for name in names}
-            own += f"    {option.name if option else each.name}: {written.removesuffix(' | None')}\n"
+            own += f"    {option.name if option else field}: {written.removesuffix(' | None')}\n"
             own += _about(option) if option else ""
     lines = [f"from {module} import {name}" for module, name in sorted(imports)]
     return f'''"""The options of ``serve`` as types, for editors and mypy.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 
 from calibration.benchmarks.bench import Bench, Result
 from calibration.points import Shape
+from ssdsim.base.record import replace
 from ssdsim.machine.graph import Graph
 from ssdsim.machine.timing import Clock
 from ssdsim.transformer.forward import ForwardPass, forward_pass

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class SystemCard:
+class SystemCard(Record):
     """Numbers by section and key; text and deeper levels are left out."""
 
     path: Path

@@ -29,7 +29,7 @@ from calibration.regimes import fit_line, regimes_with_uncertainty
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.link import LinkModel
@@ -45,8 +45,7 @@ _LARGE_COPY_BYTES = 2**22  # smaller copies stay in the cache of 6 MB
 _ASSUMED_LATENCY_S = 10e-6  # of a message by NCCL, which nobody timed on a V100
 
 
-@record
-class _Typical:
+class _Typical(Record):
     """A number by the source that measured it, and the geometric mean."""
 
     by_source: dict[str, float]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.price import each_row, seconds_of, work_of
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
@@ -23,8 +23,7 @@ FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is no
 _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest
 
 
-@record
-class Features:
+class Features(Record):
     """Features of rows: ``seconds`` measured, ``offset`` of what no field moves, a column of ``per_unit`` for each
     field.
 

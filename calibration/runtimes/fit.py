@@ -15,7 +15,7 @@ from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.price import work_of
 from ssdsim.measured.row import Row
@@ -37,8 +37,7 @@ EXPERTS = (
 """The numbers of mixtures of experts, on a card that was fitted to dense models."""
 
 
-@record
-class Fit:
+class Fit(Record):
     """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
 
     ``unpaid`` are usual numbers that no row pays; ``open`` is what is left open of all usual numbers together.
@@ -123,8 +122,7 @@ def fit_runtime(
     )
 
 
-@record
-class _Numbers:
+class _Numbers(Record):
     """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
 
     card: Runtime

@@ -12,7 +12,7 @@ import numpy as np
 from calibration.runtimes.features import FIELDS, Features, features
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import options_of
 from ssdsim.measured.row import Row
@@ -28,8 +28,7 @@ CONTEXTS = (512, 8192)
 _OUTPUT = 256
 
 
-@record
-class Open:
+class Open(Record):
     """Doubt that rows leave of all numbers: their covariance, and the noise of a row as a share of its seconds."""
 
     values: Array
@@ -52,8 +51,7 @@ def _wandering(base: Runtime, name: str) -> float:
     return math.hypot(*(way.get(name, 0.0) for way in base.wander))
 
 
-@record
-class NextRow:
+class NextRow(Record):
     """A row that nobody measured yet, and how far predictions are open without and with it (log-sds' mean square)."""
 
     row: Row

@@ -13,7 +13,7 @@ from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, values_of
 from calibration.runtimes.next_row import PRIOR_SD
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
 
 MOST_OVERLAP = 0.9
@@ -35,8 +35,7 @@ _FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
-@record
-class Solution:
+class Solution(Record):
     """Numbers that rows make likeliest, and how open they are: a covariance of ``fields``, and one by rows alone.
 
     ``misfit`` tells fits to the same rows apart: what is left over of them and of the prior, less is likelier.

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from calibration.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.measured.price import work_of
@@ -68,8 +68,7 @@ def case_of(row: Row) -> Case:
     return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
 
 
-@record
-class Unseen:
+class Unseen(Record):
     """Rows that a card predicted without having seen them.
 
     ``logs`` of predicted over measured; ``known``, the log-sd that the timings of kernels and the card's numbers give

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import product
 from typing import Any
@@ -12,14 +11,14 @@ from typing import Any
 import plotly.graph_objects as go
 
 from site_generator.drawn import held
+from ssdsim.base.record import Record
 from ssdsim.reports.figure import bare
 
 Drawn = tuple[list[dict[str, Any]], str]
 """Traces, as plotly.js takes them, and a sentence that says what they show."""
 
 
-@dataclass(frozen=True)
-class Slider:
+class Slider(Record):
     """A number that a reader moves: its values, and at which it stands at first."""
 
     label: str
@@ -27,8 +26,7 @@ class Slider:
     start: float
 
 
-@dataclass(frozen=True)
-class Slides:
+class Slides(Record):
     """What a reader moves, the figure without its traces, and how these are drawn for a value of each slider.
 
     Traces are always as many.

@@ -8,12 +8,11 @@ from typing import Any, Literal
 
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.rounds.estimate import Estimate
 
 
-@record
-class Column:
+class Column(Record):
     """A number of an :class:`Estimate`, by its name there.
 
     ``key`` is its name in JSON, ``title`` that in tables, where times are in ms, and ``swept`` that in a sweep (``{}``

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from ssdsim.base.intervals import Draws, Interval, bounds_95, median
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.many import Drawn
 
 DECIDED = 0.95  # the least probability at which a sign is said; below it a verdict is "undecided"
@@ -26,8 +26,7 @@ def is_decided(share: float | None, everywhere: bool) -> bool:
     return (share is None or share >= DECIDED) and everywhere
 
 
-@record
-class Versus:
+class Versus(Record):
     """One side's rate over another's: the ratio, its 95 % interval, P(faster); None where nothing errs.
 
     ``lowest`` and ``highest`` are the ratio over the ranges in which token inputs lie, timings being as they are
@@ -77,8 +76,7 @@ class Versus:
         return not self.loses and is_decided(self.probability_faster, not self.turns)
 
 
-@record
-class Contest(Generic[Key]):
+class Contest(Record, Generic[Key]):
     """A subject against its rivals; ``probability`` is that of its being the fastest, None where nothing errs."""
 
     over: Mapping[Key, Versus]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
@@ -23,8 +23,7 @@ _OF_TIMES = (TIMINGS, SIMULATION)
 _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 
-@record
-class Doubt:
+class Doubt(Record):
     """The error of a ratio for one reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
@@ -40,8 +39,7 @@ class Doubt:
         return f"{self.what} ±{self.half:.0%}".replace("%", " %")
 
 
-@record
-class Basis:
+class Basis(Record):
     """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
 
     inputs: tuple[TokenInput, ...] = ()

@@ -17,7 +17,7 @@ from ssdsim.answers.predict import check_constant
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import why_no_room
 from ssdsim.pricing.site import Site
@@ -72,8 +72,7 @@ def evaluate(
     return Evaluator().evaluate(points, draws, seed, names).frame()
 
 
-@record
-class Evaluated:
+class Evaluated(Record):
     """A table of predictions, an array a column; ``errors`` has None for a point that is possible."""
 
     columns: Mapping[str, NDArray[Any]]
@@ -286,8 +285,7 @@ def _gathered(
     }
 
 
-@record
-class Fastest:
+class Fastest(Record):
     """Fastest of points: at each the scenario of most tokens/s (the first of equals), with its estimate in columns."""
 
     scenarios: Scenarios
@@ -318,8 +316,7 @@ class Fastest:
             yield row, OfPoint(self.scenarios, number, rate, dict(zip(told, values, strict=True)))
 
 
-@record
-class Again:
+class Again(Record):
     """The fastest scenario of a point that another process has priced, so that it is priced here once more."""
 
     evaluator: Evaluator
@@ -331,8 +328,7 @@ class Again:
         return found.scenario
 
 
-@record
-class OfPoint:
+class OfPoint(Record):
     """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
 
     scenarios: Scenarios | Sequence[Scenario] | Again

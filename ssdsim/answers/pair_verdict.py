@@ -9,14 +9,13 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.swings import Swing, swings
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.file import Pair
 
 BATCH = 16
 
 
-@record
-class Consequence:
+class Consequence(Record):
     """The subject's tokens/s over its first rival's at a temperature, all other options being the defaults."""
 
     temperature: float

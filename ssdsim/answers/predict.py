@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Unpack
 
@@ -17,6 +16,7 @@ from ssdsim.answers.verdict import Verdict, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Interval
+from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.estimate import Estimate
@@ -36,8 +36,7 @@ _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
-@dataclass(frozen=True, repr=False)
-class Prediction(Shown):
+class Prediction(Shown, Record):
     """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
 
     configuration: Configuration

@@ -6,12 +6,11 @@ The widest swing says what to measure next. Settings, and the outcomes that are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.scenario.many import SideBySide, rates_over
 from ssdsim.scenario.options import ALL
 from ssdsim.scenario.scenario import Scenario
@@ -23,8 +22,7 @@ _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be bey
 _NONE = 1e-9
 
 
-@record
-class Swing:
+class Swing(Record):
     """A ratio's swing: ``low`` and ``high`` at the lower and upper end of where the input (``what``) may lie.
 
     ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.

@@ -19,7 +19,6 @@ a temperature divides the noise too; measured pairs often lose acceptance as it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.answers.token_rates import ROUNDING, TokenRates, checked_axes, rates_of_contexts
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
 from ssdsim.speculation.sampling import residual, saguaro_distribution
 
@@ -36,16 +35,14 @@ _START_CONTEXTS = 300  # to choose where the fit starts
 FIT_FAN_OUTS = (1, 2, 4, 8, 16, 32, 64)  # an equal weight for every octave
 
 
-@record
-class TokenRounds:
+class TokenRounds(Record):
     """Rounds in which tokens were really sampled: accepted lengths ``(rounds,)`` and whether the cache hit."""
 
     accepted: NDArray[np.int64]
     hit: NDArray[np.bool_]
 
 
-@record(kw_only=True)
-class TokenModel:
+class TokenModel(Record, kw_only=True):
     """Target logits ``spread x Exp(1)`` a token; draft logits add ``sigma x Exp(1)`` a context ``x N(0, 1)`` a token.
 
     ``contexts`` are drawn with ``seed``; models that differ in ``spread`` or ``sigma`` only share their random
@@ -175,8 +172,7 @@ class TokenModel:
             yield self.spread * logits, self.sigma * noise
 
 
-@record
-class PowerLawFit:
+class PowerLawFit(Record):
     """``1 - h(F) = c F^-r`` by least squares on logarithms, and the share of variance that it explains."""
 
     hits: PowerLawHits
@@ -218,8 +214,7 @@ def _log_misses(fan_outs: ArrayLike, rates: ArrayLike) -> tuple[Array, Array]:
     return x, np.log(miss)
 
 
-@record
-class TokenModelFit:
+class TokenModelFit(Record):
     """A model fitted to measured rates, and the rates that it has at the temperature of the measurement."""
 
     model: TokenModel
@@ -269,8 +264,7 @@ def fit_token_model(
     return TokenModelFit(fitted, float(met.alpha.value[0, 0, 0]), law.hits.c, law.hits.r, law.r_squared)
 
 
-@record
-class _Trials:
+class _Trials(Record):
     """Trials of a fit on the same draws; ``parameters`` are logarithms of spread and sigma."""
 
     draws: Sequence[tuple[Array, Array]]

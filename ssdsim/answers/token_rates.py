@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from ssdsim.base.checks import Array, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval, student_quantile
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +21,7 @@ _FEW = 50  # below so many, a count is not yet normal
 ROUNDING = 1e-12  # a rejection rate below this is rounding of two equal distributions
 
 
-@record
-class Means:
+class Means(Record):
     """Means over contexts with the bounds of their 95 % intervals: three arrays of one shape."""
 
     value: Array
@@ -30,8 +29,7 @@ class Means:
     high: Array
 
 
-@record
-class TokenRates:
+class TokenRates(Record):
     """Rates of a token model over temperatures (axis T), Saguaro constants (axis C) and fan-outs (axis F).
 
     alpha    (T, C, F)  P(a draft token is accepted); it depends on ``F`` only for ``c < 1``
@@ -107,8 +105,7 @@ def rates_of_contexts(
     )
 
 
-@record
-class _Context:
+class _Context(Record):
     """Target logits and ascending noise of one context, and the draft's top tokens in order."""
 
     target: Array

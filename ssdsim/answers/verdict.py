@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
+from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.rounds.estimate import Estimate
@@ -18,8 +18,7 @@ from ssdsim.scenario.scenario import Scenario
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
 
-@dataclass(frozen=True, repr=False)
-class Verdict(Shown):
+class Verdict(Shown, Record):
     """The answer to whether ``subject`` is the strategy to use.
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;

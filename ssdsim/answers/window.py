@@ -13,13 +13,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
+from msgspec.structs import asdict
 
 from ssdsim import drafters, strategies
 from ssdsim.answers.reads import check_owners
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import Drafter
@@ -47,8 +48,7 @@ MOST_COMBINATIONS = 100_000  # of the axes: some milliseconds each
 DRAWS = 1000
 
 
-@record
-class Window:
+class Window(Record):
     """The content of one verification; durations in seconds, budgets in cached outcomes a sequence.
 
     ``passes`` draft passes (one token a sequence each) fit into ``verify_s``, with 95 % bounds from the timings'
@@ -111,7 +111,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
         try:
             asked = Asked.of(point)
             settings = asked.settings
-            row |= vars(_measured(asked, seed))
+            row |= asdict(_measured(asked, seed))
         except InputError as error:
             row["reason"] = str(error)
         settings = settings or effective(point)  # which refuses a mistake that is none of this combination's

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from ssdsim.answers.beside import may_fork, with_copies
@@ -22,14 +21,13 @@ from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
 from ssdsim.base.option_record import OptionRecord, asked
 from ssdsim.base.progress import Progress, hearing_shares
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _DIED = "one of the processes died (out of memory?)"
 
 T = TypeVar("T")
 
 
-@record
 class _Jobs(Whole):
     """A number of processes."""
 
@@ -43,8 +41,7 @@ class _Jobs(Whole):
         return super().checked(said, value)
 
 
-@record
-class _Address(Kind):
+class _Address(Kind, Record):
     """The address at which a Dask scheduler listens."""
 
     form = "tcp://host:port"
@@ -56,7 +53,6 @@ class _Address(Kind):
         return value
 
 
-@record
 class Workers(OptionRecord):
     """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
     need ssdsim and every file that options name. ``progress`` hears of each piece, and of parts of one that is worked
@@ -72,10 +68,10 @@ class Workers(OptionRecord):
     jobs: int = asked(_Jobs(), "processes on this machine; -1: one a core", 1, prominence=ALWAYS)
     cluster: str | None = asked(_Address(), "a Dask scheduler, whose workers do the work")
     progress: Progress | None = None
-    _idle: IdleCores = field(default_factory=IdleCores, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._idle  # noqa: B018  # whose first look is now
         if self.cluster is not None and self.jobs != 1:
             raise InputError("--jobs has no effect with --cluster (its workers do the work)")
 
@@ -83,6 +79,10 @@ class Workers(OptionRecord):
     def at_once(self) -> int:
         """Pieces that ``jobs`` work at beside each other on this machine; none where a cluster does."""
         return 0 if self.cluster is not None else self.jobs if self.jobs > 0 else os.cpu_count() or 1
+
+    @cached_property
+    def _idle(self) -> IdleCores:
+        return IdleCores()
 
     def idle(self) -> int:
         """Cores on which copies of this process may help."""

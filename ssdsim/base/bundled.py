@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
 from functools import cache, lru_cache
 from os.path import exists, expanduser, isfile  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 
 T = TypeVar("T")
 
@@ -28,8 +27,7 @@ def _bundled_file(folder: str, name: str) -> Path | None:
     return path if Path(name).name == name and isfile(path) else None
 
 
-@record
-class Shelf(Generic[T]):
+class Shelf(Record, Generic[T]):
     """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``made`` here.
 
     ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed

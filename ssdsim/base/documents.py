@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from ssdsim.base.errors import InputError, told
 
-Record = TypeVar("Record")
+Read = TypeVar("Read")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
@@ -126,7 +126,7 @@ def parse_csv(text: str, where: object) -> list[dict[str, str]]:
         raise InputError(f"{where}: line {reader.line_num}: not CSV ({error})") from None
 
 
-def as_record(kind: type[Record], data: Any, where: object, what: str, *, written: bool = False) -> Record:
+def as_record(kind: type[Read], data: Any, where: object, what: str, *, written: bool = False) -> Read:
     """``data`` as a record (a model of pydantic's, or a dataclass), which is called ``what``.
 
     Its numbers are text where they are ``written``, as cells of a table are.
@@ -137,7 +137,7 @@ def as_record(kind: type[Record], data: Any, where: object, what: str, *, writte
         given and counts the rest.
     """
     try:
-        record: Record = _adapter(kind).validate_python(data, strict=False if written else None)
+        record: Read = _adapter(kind).validate_python(data, strict=False if written else None)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         key = ".".join(map(str, problem["loc"])) or what
@@ -149,10 +149,10 @@ def as_record(kind: type[Record], data: Any, where: object, what: str, *, writte
     return record
 
 
-def as_records(kind: type[Record], each: Mapping[int, Any], where: object, what: str) -> list[Record]:
+def as_records(kind: type[Read], each: Mapping[int, Any], where: object, what: str) -> list[Read]:
     """:func:`as_record` of each, which has a number in its file; all at once, as there may be millions of them."""
     try:
-        records: list[Record] = _adapter(list[kind]).validate_python(list(each.values()))  # type: ignore[valid-type]
+        records: list[Read] = _adapter(list[kind]).validate_python(list(each.values()))  # type: ignore[valid-type]
     except ValidationError as error:
         wrong = next(iter(error.errors(include_url=False)))["loc"][0]
         number, data = list(each.items())[int(wrong)]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Draws = NDArray[np.floating[Any]]
 
@@ -46,8 +46,7 @@ def quantiles(draws: Draws, *shares: float) -> Iterator[Draws]:
         yield np.where(unknown, np.nan, low + (place - before) * (high - low))
 
 
-@record
-class Interval:
+class Interval(Record):
     """A 95 % interval."""
 
     low: float
@@ -64,8 +63,7 @@ def low_and_high(interval: Interval | None) -> dict[str, float | None]:
     return {"low": None, "high": None} if interval is None else {"low": interval.low, "high": interval.high}
 
 
-@record
-class Measured:
+class Measured(Record):
     """A simulated or measured mean with the bounds of its confidence interval."""
 
     value: float

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest, told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
 
@@ -47,8 +47,7 @@ class Kind:
         raise NotImplementedError
 
 
-@record
-class Whole(Kind):
+class Whole(Kind, Record):
     """A whole number. ``most`` is above any machine and any model, below what no computer could work out."""
 
     least: int = 1
@@ -76,8 +75,7 @@ class Whole(Kind):
         return value
 
 
-@record
-class Number(Kind):
+class Number(Kind, Record):
     """A number from 0 on; a share or a probability with ``most`` 1, which ``80%`` says too."""
 
     most: float = 1e9
@@ -105,7 +103,6 @@ class Number(Kind):
 SHARE = Number(most=1.0)
 
 
-@record
 class Percent(Number):
     """A share of at least 0, also as ``10%``."""
 
@@ -119,7 +116,6 @@ class Percent(Number):
         return share
 
 
-@record
 class Between(Number):
     """A number, or the range in which it lies: ``0.8`` or ``0.75:0.85``."""
 
@@ -130,8 +126,7 @@ class Between(Number):
         return super().parse(text) if ":" not in text else _range(text)
 
 
-@record
-class OneOf(Kind):
+class OneOf(Kind, Record):
     """A word of these; ``also`` are pairs of another spelling and the word that it means."""
 
     words: tuple[str, ...]
@@ -161,8 +156,7 @@ class OneOf(Kind):
         return spelling if spelling in self.words else dict(self.also).get(spelling.lower(), spelling)
 
 
-@record
-class Flag(Kind):
+class Flag(Kind, Record):
     """Yes or no; on the command line a word that stands alone."""
 
     must = "be true or false"
@@ -183,8 +177,7 @@ class Registered(Protocol):
         """The thing; InputError where there is none of that name."""
 
 
-@record
-class Member(Kind):
+class Member(Kind, Record):
     """The name of one of several registered things."""
 
     of: Registered
@@ -201,8 +194,7 @@ class Member(Kind):
         return str(value)
 
 
-@record
-class Name(Kind):
+class Name(Kind, Record):
     """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means."""
 
     files: bool = True
@@ -213,8 +205,7 @@ class Name(Kind):
         return self.full(text(said, value))
 
 
-@record
-class Text(Kind):
+class Text(Kind, Record):
     """Words that are understood elsewhere."""
 
     must = "be text"
@@ -223,8 +214,7 @@ class Text(Kind):
         return text(said, value)
 
 
-@record
-class File(Kind):
+class File(Kind, Record):
     """The path of a file."""
 
     form = "path"
@@ -237,8 +227,7 @@ class File(Kind):
         return Path(text(said, value))
 
 
-@record
-class NumberOrWord(Kind):
+class NumberOrWord(Kind, Record):
     """A number, or a word in its place."""
 
     number: Whole | Number
@@ -267,8 +256,7 @@ class NumberOrWord(Kind):
         return value
 
 
-@record
-class OneOrByPosition(Kind):
+class OneOrByPosition(Kind, Record):
     """A number for all positions of a speculation, or a list with one for each. In a grid a list is several values.
 
     As text it may be the range in which the number lies, too.

@@ -9,15 +9,14 @@ from typing import Any
 
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Member, Number, NumberOrWord, OneOf, OneOrByPosition, Registered, Whole, ends
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 MOST_VALUES = 10_000  # of a range: more is a slip of the step
 EVERY = "all"
 """Stands for every name that there is."""
 
 
-@record
-class Names(Kind):
+class Names(Kind, Record):
     """Names of registered things: a list, or text with commas between them; :data:`EVERY` for all of them."""
 
     of: Registered
@@ -38,8 +37,7 @@ class Names(Kind):
         return names
 
 
-@record
-class ListOf(Kind):
+class ListOf(Kind, Record):
     """A list of numbers."""
 
     number: Whole | Number
@@ -67,8 +65,7 @@ class ListOf(Kind):
         return value
 
 
-@record
-class HitRates(Kind):
+class HitRates(Kind, Record):
     """Fan-outs with their measured hit rates. That rates lie in [0, 1] and never fall the curve itself checks."""
 
     most: float = 1_000_000
@@ -90,8 +87,7 @@ class HitRates(Kind):
         return value
 
 
-@record
-class PassTimes(Kind):
+class PassTimes(Kind, Record):
     """Rows of a pass with the time that it takes: rows rise, times never fall."""
 
     form = "rows:time[,...]"
@@ -111,8 +107,7 @@ class PassTimes(Kind):
         return value
 
 
-@record
-class Ranges(Kind):
+class Ranges(Kind, Record):
     """Names of numbers with the two ends of where each may lie: ``{"alpha": (0.75, 0.85)}``, or triples."""
 
     form = "input=low:high[,...]"
@@ -134,8 +129,7 @@ class Ranges(Kind):
         return tuple((str(name), float(low), float(high)) for name, low, high in value)
 
 
-@record
-class Lists(Kind):
+class Lists(Kind, Record):
     """Values that are lists themselves, with a slash between them: ``4,3,2,1/3,3,2,2``."""
 
     each: Kind
@@ -152,8 +146,7 @@ class Lists(Kind):
         return [self.each.parse(part) for part in text.split("/")]
 
 
-@record
-class Several(Kind):
+class Several(Kind, Record):
     """Values of a kind in a list, an inclusive range or both: ``1,2,4``, ``1:8``, ``0.5:1:0.1``, ``1,2,4:16:4``.
 
     A range is of numbers; words may stand beside them.

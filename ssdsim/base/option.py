@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from ssdsim.base.kinds import Kind
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Searcher = Literal["recommend", "schedule"]
 """An answer that varies options by itself."""
@@ -47,8 +47,7 @@ ALWAYS = 10
 """The prominence of what a first page of help never leaves out."""
 
 
-@record
-class Excludes:
+class Excludes(Record):
     """Options that must not be given beside this one, and what is said of ``{it}`` that is.
 
     Only where this one is ``being``: equal to it, or of one of these types; and where all of ``beside`` are given too.
@@ -68,16 +67,14 @@ class Excludes:
         return self.being is None or given[name] == self.being
 
 
-@record
-class Needs:
+class Needs(Record):
     """One of ``any_of`` must be given beside this one."""
 
     any_of: tuple[str, ...]
     why: str
 
 
-@record(kw_only=True)
-class Option:
+class Option(Record, kw_only=True):
     """An option of a scenario.
 
     ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the

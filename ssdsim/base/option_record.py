@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, fields
 from typing import Any, ClassVar, TypeVar
+
+from msgspec.structs import force_setattr
 
 from ssdsim.base.kinds import Kind
 from ssdsim.base.option import ALWAYS, Option, Section
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 
 R = TypeVar("R", bound="OptionRecord")
 
 
+class _Asked(Record):
+    """What an option's field is filled with where nobody gives it; ``said`` is what its option says of itself."""
+
+    default: Any
+    said: Mapping[str, Any]
+
+    def __call__(self) -> Any:
+        return self.default
+
+
 def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
     """A field that is an option; ``more`` is what :class:`ssdsim.base.option.Option` says beside."""
-    return field(default=default, metadata={"option": {"kind": kind, "about": about, **more}})
+    return field(default_factory=_Asked(default, {"kind": kind, "about": about, "default": default, **more}))
 
 
-@record
-class OptionRecord:
+class OptionRecord(Record):
     """A record that checks each field that is an option, None being one that is not given; ``section`` and
     ``prominence`` are those of its options in help.
 
@@ -34,24 +44,22 @@ class OptionRecord:
     def __post_init__(self) -> None:
         for name, option in options_of(type(self)).items():
             if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, option.checked(value))
+                force_setattr(self, name, option.checked(value))
 
 
 def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
     """Options by the names of the fields, which are theirs but where a field says another ``name``."""
-    said = {each.name: (each.default, each.metadata["option"]) for each in fields(record) if "option" in each.metadata}
     own = {"section": record.section, "prominence": record.prominence}
-    return {name: Option(**{"name": name, "default": default, **own, **more}) for name, (default, more) in said.items()}
+    defaults = record.__struct_defaults__
+    made_by = [getattr(default, "factory", None) for default in defaults]
+    last = zip(record.__struct_fields__[-len(defaults) :], made_by, strict=False)
+    return {name: Option(**{"name": name, **own, **by.said}) for name, by in last if isinstance(by, _Asked)}
 
 
 def called(record: type[OptionRecord]) -> Mapping[str, str]:
     """The name by which each field is given: an option's is its own."""
     options = options_of(record)
-    return {
-        each.name: options[each.name].name if each.name in options else each.name
-        for each in fields(record)
-        if each.init
-    }
+    return {name: options[name].name if name in options else name for name in record.__struct_fields__}
 
 
 def taken(record: type[R], given: dict[str, Any]) -> R:

@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
+from ssdsim.base.record import Record
+
 Shown = Mapping[type, Callable[[Any], Any]]
 
 
 def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     """Objects, lists, text, numbers, true, false and null.
 
-    A record (a dataclass, a card) becomes an object of its fields, an array a list, and a number that is not finite
+    A record (a card, or a dataclass) becomes an object of its fields, an array a list, and a number that is not finite
     null. ``shown`` says by class what stands in the place of a record, which is made plain in its turn.
     """
     if type(value) in shown:
@@ -41,6 +43,8 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
             return [plain(each, shown) for each in value]
         case PurePath():
             return str(value)
+    if isinstance(value, Record):
+        return {name: plain(getattr(value, name), shown) for name in value.__struct_fields__}
     if is_dataclass(value):
         return {each.name: plain(getattr(value, each.name), shown) for each in fields(value)}
     return value

@@ -5,13 +5,12 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _WIDTH = 100
 
 
-@record
-class Told:
+class Told(Record):
     """``rows`` are as long as ``header``; their first cells are names, the others numbers. Without rows no table."""
 
     title: str
@@ -40,7 +39,7 @@ class Told:
 
 
 class Shown:
-    """Shows itself as it is :class:`Told`. A dataclass that derives from it says ``repr=False``."""
+    """Shows itself as it is :class:`Told`. A record derives from it first."""
 
     @property
     def told(self) -> Told:

@@ -7,17 +7,16 @@ import time
 import numpy as np
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.bench.connection import Connection
 from ssdsim.bench.dialects import Dialect, Prompt, Told
 from ssdsim.bench.server import Server
-from ssdsim.pairs.importers.fields import Record
+from ssdsim.pairs.importers.fields import JsonObject
 
 _OTHER_MESSAGES = 100  # than those with tokens: a role, a count, what keeps the connection open
 
 
-@record
-class Answer:
+class Answer(Record):
     """``sent_s`` and ``came_s`` are moments of one clock: of the request, and of each message with a part of it.
 
     ``measured``: it began and ended while as many requests were in flight as were asked for. ``own`` is what the engine
@@ -30,7 +29,7 @@ class Answer:
     prompt_tokens: int
     cached_tokens: int
     measured: bool
-    own: Record
+    own: JsonObject
 
     @property
     def tpot_s(self) -> float:

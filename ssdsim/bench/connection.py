@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import field
 from typing import Any
 
 import httpx2
 
 from ssdsim.base.documents import parse_json
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _CONNECT_S = 10.0
 _PAUSE_S = 0.5
@@ -25,13 +24,15 @@ class Refused(InputError):
     """Nothing listens at the address (yet)."""
 
 
-@record
-class Connection:
+class Connection(Record):
     """``at`` is the address as it is told: without a user's name and password, which are sent alone."""
 
-    client: httpx2.AsyncClient = field(repr=False)
+    client: httpx2.AsyncClient
     at: str
-    key: str | None = field(repr=False)
+    key: str | None
+
+    def __repr__(self) -> str:
+        return f"Connection({self.at!r})"  # the key stays secret
 
     async def text(self, path: str) -> str | None:
         """Fetch a page as text; None where it has no such page, or keeps it to itself.

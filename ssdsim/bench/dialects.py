@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ssdsim.bench.server import Server
-from ssdsim.pairs.importers.fields import Record
+from ssdsim.pairs.importers.fields import JsonObject
 
 Prompt = str | Sequence[int]
 """Text, or ids of tokens."""
@@ -23,7 +23,7 @@ class Told:
     tokens: int | None = None
     prompt_tokens: int | None = None
     cached_tokens: int = 0
-    own: Record = field(default_factory=dict)
+    own: JsonObject = field(default_factory=dict)
 
 
 class OpenAI:
@@ -46,7 +46,7 @@ class OpenAI:
             "stream_options": {"include_usage": True},
         }
 
-    def read(self, message: Record, told: Told) -> bool:
+    def read(self, message: JsonObject, told: Told) -> bool:
         """Add to ``told`` what a message says; whether it brought a part of the answer.
 
         The numbers of tokens come with the last message.
@@ -73,7 +73,7 @@ class SGLang:
         sampling = {"max_new_tokens": tokens, "temperature": temperature, "ignore_eos": True}
         return {**said, "sampling_params": sampling, "stream": True}
 
-    def read(self, message: Record, told: Told) -> bool:
+    def read(self, message: JsonObject, told: Told) -> bool:
         """As OpenAI's; tokens are counted from the answer's start."""
         own = message.get("meta_info")
         if not isinstance(own, Mapping):

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 
 from ssdsim.answers.export import sglang, vllm
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 
 _FP8 = ("float8", "fp8")
 
 
-@record
-class Setting:
+class Setting(Record):
     """Setting of a server: names are those that the engine loads; ``k`` is None where nothing is drafted.
 
     ``rate``: each drafted token is accepted with it after those before it; None leaves that to the models.
@@ -45,8 +43,7 @@ class Setting:
         return round(1.0 + sum(self.survival), 4)
 
 
-@record
-class Start:
+class Start(Record):
     """A command, variables of its environment, and files that it reads, by name."""
 
     command: Sequence[str]
@@ -54,8 +51,7 @@ class Start:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-@record
-class Engine:
+class Engine(Record):
     """``starts`` makes the command of a setting at a port; ``forces``: it can be told what to accept."""
 
     drafters: Sequence[str]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ssdsim import __version__
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.measured.row import Row
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers.counts import Counts, of_positions, of_totals, pooled

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.bench.engines import ENGINES, Setting, start_of
 
 _LONGER = 8  # times the prompts of the shorter length
@@ -23,8 +22,7 @@ STARTS_S = 1800.0
 _DRAFTING = ("draft", "drafter", "k", "acceptance_length")
 
 
-@record
-class Served:
+class Served(Record):
     """A server of the plan and its points: every concurrency with every length of prompts.
 
     ``given`` are columns of its rows, for what it does not say.

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class Point:
+class Point(Record):
     """One repeat of one load: ``concurrency`` requests in flight, of ``input_tokens`` and ``output_tokens``.
 
     Each of the ``concurrency`` streams has ``requests`` measured answers, one after the other.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.bench.answer import Answer
 from ssdsim.bench.server import Server
 from ssdsim.pairs.importers import llama_cpp, sglang, trtllm, vllm_counters
@@ -15,8 +15,7 @@ from ssdsim.pairs.importers.counts import Asked, Counts, Source, pooled
 METRICS = "/metrics"
 
 
-@record
-class Seen:
+class Seen(Record):
     """The answers of some work, and the server's ``/metrics`` before and after it, where it has them."""
 
     before: str | None

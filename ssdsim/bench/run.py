@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ssdsim.base.files import replaced
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.bench.answer import Answer, answered
 from ssdsim.bench.connection import Connection, connected, wait_for
 from ssdsim.bench.dialects import Dialect, dialect_of
@@ -31,8 +31,7 @@ _CACHED = 0.1
 """Share of prompts that a prefix cache may know before it is said: their prefill was no work."""
 
 
-@record
-class Work:
+class Work(Record):
     """Work for a server: ``points`` in their order, after a warm-up at the highest load.
 
     ``alive`` raises where the server has ended that is waited for.
@@ -47,8 +46,11 @@ class Work:
     timeout_s: float = 120.0
     wait_s: float = 0.0
     seed: int = 0
-    key: str | None = field(default=None, repr=False)
+    key: str | None = None
     alive: Callable[[], None] = lambda: None
+
+    def __repr__(self) -> str:
+        return f"Work({self.url!r}, {len(self.points)} points)"  # the key stays secret
 
     @property
     def most(self) -> int:
@@ -84,8 +86,7 @@ class Measured:
     warnings: list[str] = field(default_factory=list)
 
 
-@record
-class _Bench:
+class _Bench(Record):
     """A server that is being measured."""
 
     work: Work

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any
 
 from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.bench.connection import Connection
 from ssdsim.pairs.importers.fields import text_in
 
@@ -24,8 +23,7 @@ _INFO = ("/server_info", "/get_server_info")  # SGLang's, under its new and its 
 _PROPS = "/props"  # llama.cpp's
 
 
-@record
-class Server:
+class Server(Record):
     """``served`` is the name that requests ask for, ``loaded`` where the model came from, as far as the server says.
 
     ``settings`` are SGLang's, which says them.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.cli.console import echo, print_each
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.measured_files import by_column, row_options
@@ -194,4 +194,5 @@ def _launched(
             measured = _measured(own, output, quiet)
         new += measured.new
     assert measured is not None
-    return replace(measured, new=new)
+    measured.new = new
+    return measured

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from calibration.answer import Timed, calibrate, check_torch
 from ssdsim.base.errors import InputError
@@ -69,7 +70,7 @@ def command(
     for doubt in done.doubts:
         echo(f"warning: {doubt}", stderr=True)
     if as_json:
-        passes = [vars(check) | {"error": check.error} for check in done.checks]
+        passes = [asdict(check) | {"error": check.error} for check in done.checks]
         planned = {"profile": str(output), "strategies": done.strategies}
         echo_json({"schema": 1, **planned, "passes": passes, **done.figures})
     else:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import asdict
+
 from ssdsim import strategies
 from ssdsim.cli.console import console
 from ssdsim.cli.options import echo_json
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
     """Show who holds and does what, points, visits, minutes and memory; all of them fit."""
     if as_json:
-        ranks = [vars(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
+        ranks = [asdict(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
         whole = {"schema": 1, "machine": machine.name, "strategies": dry_run.strategies, "minutes": dry_run.minutes}
         echo_json(whole | {"ranks": ranks, "benchmarks": dry_run.benchmarks})
         return

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from ssdsim.answers.pair_verdict import consequences
 from ssdsim.base.errors import InputError
@@ -96,7 +97,7 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
     pair.save(output)
     verdicts = list(consequences(pair, output))
     if as_json:
-        checked = [{**vars(each), "agrees": each.agrees} for each in loops]
+        checked = [{**asdict(each), "agrees": each.agrees} for each in loops]
         echo_json({**plain(pair), "loop": checked, "consequences": verdicts})
     else:
         print_pair(pair, console())

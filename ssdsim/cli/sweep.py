@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, number
 from ssdsim.base.option_record import taken
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.cli.console import console
 from ssdsim.cli.help_page import rare_option
 from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, kept_option, record_options
@@ -137,8 +136,7 @@ def _less_is_better(name: str) -> bool:
     return name.endswith(("_s", "_ms", "_gpus")) or name in members(Group.UNIT_FREE)
 
 
-@record
-class _Sides:
+class _Sides(Record):
     """The subject, its rivals (the one that it is held against first), and whose columns there are."""
 
     names: tuple[str, ...]

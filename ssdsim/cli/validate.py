@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
+from msgspec.structs import asdict
 
 from ssdsim.base.kinds import Percent
 from ssdsim.cli import validate_pair, validate_paper, validate_rows
@@ -89,7 +90,7 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
         echo(f"validate: {warning}", stderr=True)
     errors = validated.errors
     if as_json:
-        rows = [{**vars(c), "error": c.error} for comparisons in validated.points for c in comparisons]
+        rows = [{**asdict(c), "error": c.error} for comparisons in validated.points for c in comparisons]
         figures = {"median_error": float(np.median(errors)), "worst_error": float(errors.max())}
         echo_json({"schema": 2, "comparisons": rows, **figures})
     else:

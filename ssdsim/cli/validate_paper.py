@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 import numpy as np
+from msgspec.structs import asdict
 from rich.console import Console
 
 from ssdsim.base.kinds import Percent
@@ -138,7 +139,7 @@ def _json(paper_replay: PaperReplay) -> dict[str, object]:
 
 
 def _rows_json(rows_replay: RowsReplay) -> dict[str, object]:
-    rows = [{**vars(replay), "errors": replay.errors} for replay in rows_replay.rows]
+    rows = [{**asdict(replay), "errors": replay.errors} for replay in rows_replay.rows]
     return {**headed(rows_replay.paper), "rows": rows, "worst_error": rows_replay.worst}
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
+from ssdsim.base.record import replace
 from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import draft_on

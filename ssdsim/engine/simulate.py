@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
+from ssdsim.base.record import Record, replace
 from ssdsim.base.told import Shown, Told
 from ssdsim.engine.actor import Run
 from ssdsim.engine.recorder import Recorder
@@ -45,8 +45,7 @@ _MC_SHARED_BATCHES = 16  # blocks of such a run
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
-@dataclass(frozen=True, repr=False)
-class SimulatedRounds(Shown):
+class SimulatedRounds(Shown, Record):
     """Figures of a strategy over its rounds; every mean has its interval (seconds; rates in tokens a second).
 
     ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means

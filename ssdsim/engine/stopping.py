@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.engine.recorder import Recorder
 
 MOST_ROUNDS = 10_000_000
 _LEAST_BLOCKS = 32  # before an interval is trusted to stop a run
 
 
-@record
-class Stopping:
+class Stopping(Record):
     """Stop after ``rounds``, or as soon as the 95 % interval of tokens/s is within ``precision`` of it.
 
     Blocks have equal lengths of at most ``largest_block`` rounds (the last one takes what is left). Where they begin

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.rounds.outcomes import OutcomeBlock
 
 Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 OUTCOME_VALUES = 2
 
 
-@record
-class Guesses:
+class Guesses(Record):
     """The bonus tokens that the draft guesses: ``fan_out[k]`` of them after ``k`` accepted tokens (K+1 fan-outs).
 
     Where nothing is cached there are none, and every bonus token is one that was not guessed.

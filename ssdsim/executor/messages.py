@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.executor.cache import OUTCOME_VALUES
 from ssdsim.machine.devices import messages_lie_on, synchronised
 from ssdsim.pricing.step import Message
@@ -38,8 +38,7 @@ def read(message: torch.Tensor, batch: int) -> Any:
     return values.reshape(-1, OUTCOME_VALUES)
 
 
-@record
-class Route:
+class Route(Record):
     """A rank's place among those of its role, and the first rank of the other one (None where there is none).
 
     ``own`` is the group of the role's ranks (None where it has one). Messages there and back go over groups of their

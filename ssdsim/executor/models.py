@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.executor.plan import RankPass
 from ssdsim.machine.devices import synchronised
 from ssdsim.machine.graph import Graph
@@ -19,8 +19,7 @@ from ssdsim.transformer.card import Transformer
 _WARM_UPS = 3  # buffers are allocated, kernels chosen
 
 
-@record
-class Room:
+class Room(Record):
     """Room that is allocated of a model, once for all runs: for so many sequences of so much context.
 
     Its experts lie in ``ep`` groups of the ranks that have it together.

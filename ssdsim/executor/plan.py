@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.repeated import Repeats
@@ -20,8 +19,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.transformer.forward import ForwardPass
 
 
-@record
-class RankPass:
+class RankPass(Record):
     """A forward pass of a model on ``tp`` ranks."""
 
     model: Model
@@ -35,8 +33,7 @@ class RankPass:
         return self.model, self.tp, forward.before, forward.blocks, forward.after
 
 
-@record
-class RankPiece:
+class RankPiece(Record):
     """Work that runs ``times`` in a row, or, where this is ``drawn``, as often as a round happens to need."""
 
     name: str
@@ -45,8 +42,7 @@ class RankPiece:
     drawn: Repeats | None = None
 
 
-@record
-class RankStep:
+class RankStep(Record):
     """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is.
 
     ``by_rows`` has its pieces by the rows of the batch, where rounds differ in these.
@@ -68,8 +64,7 @@ class RankStep:
             yield from pieces
 
 
-@record
-class RankPlan:
+class RankPlan(Record):
     """A strategy's programs with their steps. The strategy and the drafter are pickled by where their classes lie."""
 
     strategy: Strategy
@@ -110,9 +105,6 @@ class RankPlan:
     def messages(self) -> dict[str, Message]:
         """Messages by their names."""
         return {name: step.message or Message(0) for name, step in self.steps.items() if not step.pieces}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "programs"}  # generators' functions
 
 
 def role_of(model: Model, roles: Iterable[str]) -> str:

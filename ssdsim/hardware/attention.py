@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -11,6 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, Count, Positive, Seconds
 from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
@@ -156,8 +156,7 @@ def _and_beyond(nodes: Array) -> Array:
     return np.concatenate([nodes, doublings(nodes[-1], _BEYOND * nodes[-1])[1:]])
 
 
-@dataclass(frozen=True, eq=False)
-class AttentionNodes:
+class AttentionNodes(Record, eq=False):
     """Decode attention of one head dimension on nodes of batch, kv heads, query rows a kv head and context.
 
     Kernels of a single query row a kv head are others, some several times as slow where there are few blocks: they have

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
@@ -17,8 +16,7 @@ LINK_EFFICIENCY = 0.8
 """Of a datasheet's rate, one way: what messages reach."""
 
 
-@record
-class Datasheet:
+class Datasheet(Record):
     """The figures of a device's datasheet; what it leaves out is as on the device that it is likened to.
 
     ``peak_flops`` is by dtype, in flop/s without sparsity; those named are all that are kept, unless only ``""`` is,

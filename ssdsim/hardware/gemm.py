@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import replace
 from ssdsim.base.records import FROM_LIST, Card, Positive
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
 
@@ -20,7 +19,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.errors import nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
@@ -106,8 +105,7 @@ class TimingModel(Card):
         return self.model_copy(update={"source": HYPOTHETICAL, "report": None, **changes})
 
 
-@record
-class Scaling:
+class Scaling(Record):
     """Scaling between two devices: factors of memory bandwidth, of peaks by dtype, of launches, and of collectives.
 
     ``rings`` is, by the number of ranks, how many of the old links a collective ran over, where the new one is a
@@ -193,8 +191,7 @@ class Roofline(Card):
         return scaling.of(self, "launch_s", peak_flops=self.peak_flops * arithmetic)
 
 
-@dataclass(frozen=True, eq=False)
-class _Hinges:
+class _Hinges(Record, eq=False):
     """Parsed terms: which variable, log knot and sign, of shape ``(2, terms)`` for both hinges of each term.
 
     A term with one hinge gets a second one on a constant, which is always 1. ``low`` and ``high`` are the smallest and

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from operator import mul
@@ -19,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.record import Record
 
 _SLOPE_NODES = 2  # back from the last timed node: a slope over one step is a timing's noise
 
 
-@dataclass(frozen=True, eq=False)
-class Lattice:
+class Lattice(Record, eq=False):
     """Logarithms of seconds at the nodes of some axes; clamped to the outermost nodes."""
 
     nodes: tuple[Array, ...]

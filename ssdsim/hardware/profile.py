@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 from os.path import exists
@@ -16,6 +15,7 @@ from pydantic import Field, model_validator
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
+from ssdsim.base.record import replace
 from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw

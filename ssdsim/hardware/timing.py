@@ -6,13 +6,12 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, TimingModel
 from ssdsim.transformer.operations import Operation
 
@@ -31,8 +30,7 @@ SHORTEST_S, LONGEST_S = 1e-15, 1e9
 """Of an operation: what lies outside comes from a profile whose numbers are wrong."""
 
 
-@record(slots=True)
-class Timing:
+class Timing(Record):
     """Seconds of one operation.
 
     ``log_sd`` is the standard deviation of log(real / predicted). Part of it comes from the fit's coefficients:

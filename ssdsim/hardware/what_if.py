@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import replace
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.laws import HYPOTHETICAL, Scaling
 from ssdsim.hardware.link import LinkModel

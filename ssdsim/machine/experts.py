@@ -10,7 +10,7 @@ import torch.nn.functional as functional
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.layers import Experts
 from ssdsim.transformer.routing import chances, held_share
 
@@ -18,8 +18,7 @@ DRAWS = 64  # of routes for each shape of a pass, and less than twice as many at
 _TOKENS_DRAWN, _FEWEST, _MOST = 8192, 16, 256  # what is drawn for them: so many tokens, and so many routes
 
 
-@record
-class ExpertWeights:
+class ExpertWeights(Record):
     """A layer's weights: ``gate_up`` of shape ``(count, 2 width, hidden)``, ``down`` of ``(count, hidden, width)``."""
 
     gate_up: torch.Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, Attention, Collective, Elementwise, ExpertMlp, Gemm, Operation
 
@@ -13,8 +13,7 @@ POOL_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}  # beyond an L3 of a CPU, and m
 FLOAT32_BYTES = 4  # random numbers are drawn as float32
 
 
-@record
-class GraphMemory:
+class GraphMemory(Record):
     """Bytes that a graph holds, and the most that it takes besides for a moment."""
 
     held_bytes: int

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.machine.devices import belong_to_parent
 from ssdsim.machine.smi import SeenGpu, has_kernels, kernels_missing
 from ssdsim.transformer.operations import DTYPES
@@ -20,8 +20,7 @@ _BFLOAT16_SINCE = (8, 0)  # compute capability
 _ANSWER_S = 120.0  # to import torch and to wake the GPUs
 
 
-@record
-class Gpu:
+class Gpu(Record):
     """A GPU. ``peers`` are those of the GPUs asked about whose memory it reaches directly.
 
     ``free_bytes`` is what a process finds beside its own CUDA context, as it was when first asked.

@@ -6,7 +6,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _ANSWER_S = 20.0
 _QUERY = "index,name,compute_cap,memory.total"
@@ -16,8 +16,7 @@ OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu12
 _WHEEL = "pip install 'ssdsim[torch]'"
 
 
-@record
-class SeenGpu:
+class SeenGpu(Record):
     """A GPU as the driver tells it; ``capability`` is None where an old driver does not."""
 
     name: str

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import count
 
 import torch
 
+from ssdsim.base.record import replace
 from ssdsim.machine.capture import capture
 from ssdsim.machine.graph_memory import POOL_BYTES
 from ssdsim.machine.timing import Action, Timed, time_action, time_once

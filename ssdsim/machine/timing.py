@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Literal
 
 import numpy as np
 import torch
+from msgspec.structs import asdict
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.machine.devices import synchronised
 
 Action = Callable[[], object]
@@ -29,8 +29,7 @@ _MOST_WARM_UPS = 20
 _OUTLIER = 1.5  # a run this many times the median is counted as one
 
 
-@record
-class Timed:
+class Timed(Record):
     """Median of the runs in seconds, their spread (robust standard deviation over the median), and the outliers.
 
     ``off_core`` is the share of the wall clock that other programs took (0 where the wall clock was read).

@@ -8,7 +8,7 @@ import numpy as np
 
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.collect import Asked
 from ssdsim.measure.cuts import Cut
 from ssdsim.measure.loop import Loop, Way
@@ -25,8 +25,7 @@ _FOR_TOLERANCE = 3  # texts
 _BY_CHANCE = 1.0 - 1.0 / 16_000.0
 
 
-@record
-class Compared:
+class Compared(Record):
     """A quantity by the coupling and by a real loop, with its standard error over requests, the fewer of both's."""
 
     what: str

@@ -12,7 +12,7 @@ import torch
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.measure.models import CausalModel, keeps_a_window
 from ssdsim.measure.positions import positions_of
@@ -29,8 +29,7 @@ _GREEDY_OWN = 0.9
 _NATS_APART = 0.25
 
 
-@record
-class Workload:
+class Workload(Record):
     """Plan of what to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
 
     ``cuts`` are what the samplers leave of target and draft.
@@ -48,8 +47,7 @@ class Workload:
     limit_s: float | None = None
 
 
-@record
-class Asked:
+class Asked(Record):
     """A prompt as token ids, by an id that is a file's name."""
 
     id: str

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 
 from ssdsim.base.checks import Array, whole, within
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class Cut:
+class Cut(Record):
     """The ``top_k`` likeliest tokens, and of these the fewest with a mass of ``top_p``; 1 and None leave all.
 
     In the order of engines: temperature, top-k, top-p. Source: Holtzman et al., 2020, for top-p.

@@ -15,7 +15,7 @@ from simpy import Event
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.engine.clock import Clock
 from ssdsim.engine.devices import Mailbox
 from ssdsim.measure.language import LanguageModel
@@ -29,8 +29,7 @@ APART = {"sd_draft": "separate", "targets": 1}
 """Settings of the programs: the draft is a role of its own, and one target has it."""
 
 
-@record
-class Way:
+class Way(Record):
     """Way to decode: a strategy, its lookahead, and of SSD the guesses an outcome and what answers a miss.
 
     ``backup`` is ``jit`` or a look-up (:func:`ssdsim.pairs.backups.lookup_named`).

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.verification import Rules
 
@@ -18,8 +18,7 @@ _FLOAT_GAP = 1e-6
 _MARGIN = 4.0
 
 
-@record
-class GreedyCheck:
+class GreedyCheck(Record):
     """Requests with the target's own tokens; others by whether a near tie or a bug parted them.
 
     ``largest_gap`` is that of the target's two likeliest logits where a request parted, ``first`` the first place where
@@ -35,8 +34,7 @@ class GreedyCheck:
     first: tuple[int, int, int, int] | None
 
 
-@record
-class SamplingCheck:
+class SamplingCheck(Record):
     """Chi-square of the tokens' places in the target's distribution, in the order that shows more; p is for both."""
 
     chi2: float

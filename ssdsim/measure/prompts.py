@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ssdsim.base.documents import parse_json, read_text
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Message = Mapping[str, str]
 
@@ -24,8 +24,7 @@ _ANSWER_TEXTS = ("response", "output", "answer_text", "generated_text")
 _ROLES = {"human": "user", "gpt": "assistant"}
 
 
-@record
-class Prompt:
+class Prompt(Record):
     """A request: token ids, a text or messages to make them of, and the answer where there is one."""
 
     name: str

@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.verification import Speculation, Verified
 
 
-@record
-class PlayedRound:
+class PlayedRound(Record):
     """A round: drafted and accepted tokens, whether a backup drafted them, and whether the outcome was foreseen."""
 
     drafted: int
@@ -24,8 +23,7 @@ class PlayedRound:
     hit: bool | None
 
 
-@record
-class Answer:
+class Answer(Record):
     """End of an answer: at so many tokens after the prompt, or at one that ends a text."""
 
     prompt: int

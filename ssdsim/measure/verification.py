@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.cuts import EVERYTHING, Cut
 from ssdsim.pairs.distributions import softmax
 from ssdsim.speculation.sampling import saguaro_distribution
@@ -17,8 +17,7 @@ from ssdsim.speculation.sampling import saguaro_distribution
 Probabilities = Array
 
 
-@record
-class Speculation:
+class Speculation(Record):
     """Drafted tokens, and what each was drawn from, shape ``(tokens, V)``; certain where it was looked up.
 
     ``backup`` says that it answers a cache miss without the draft model.
@@ -36,16 +35,14 @@ def certain(tokens: Sequence[int], vocabulary: int) -> Probabilities:
     return probabilities
 
 
-@record
-class Verified:
+class Verified(Record):
     """Number of drafted tokens that stay, and the token after them."""
 
     accepted: int
     bonus: int
 
 
-@record
-class Rules:
+class Rules(Record):
     """Draws and decides. At temperature 0 every distribution is certain, and the same rules are greedy ones.
 
     ``c`` scales the draft's ``fan_out`` likeliest tokens (Saguaro); ``cuts`` are what the samplers leave of target and

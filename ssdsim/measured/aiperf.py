@@ -7,11 +7,11 @@ both are given. A streamed run has ``inter_token_latency``, the mean of ``(laten
 from __future__ import annotations
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number, one, part_of, speculation
+from ssdsim.measured.bench import Format, Given, JsonObject, bench_row, has, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 
 
-def row_of(record: Record, given: Given, where: str) -> Row:
+def row_of(record: JsonObject, given: Given, where: str) -> Row:
     """The row of one run: the mean time between tokens.
 
     Raises
@@ -35,11 +35,11 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return bench_row(fields, given, where)
 
 
-def _mean(record: Record, name: str, where: str) -> float:
+def _mean(record: JsonObject, name: str, where: str) -> float:
     return number(part_of(record, name, where), "avg", f"{where}: {name}")
 
 
-def _milliseconds(record: Record, where: str) -> float:
+def _milliseconds(record: JsonObject, where: str) -> float:
     unit = part_of(record, "inter_token_latency", where).get("unit")
     if unit != "ms":
         raise InputError(f"{where}: inter_token_latency must be in ms, got {told(unit)}")

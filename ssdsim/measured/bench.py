@@ -9,41 +9,40 @@ from typing import Any
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.measured.row import Row
 from ssdsim.transformer.card import Transformer
 
 _LEAST, _MOST = 1e-12, 1e12
 
-Record = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 Given = Mapping[str, Any]
 """Values of columns of a row, for what a file does not say."""
 
 
-@record
-class Format:
+class Format(Record):
     """One engine's result file: ``knows`` tells its records, ``rows_of`` makes rows of one (record, given, where).
 
     A record may be several benchmarks, or none of decoding.
     """
 
     name: str
-    knows: Callable[[Record], bool]
-    rows_of: Callable[[Record, Given, str], Sequence[Row]]
+    knows: Callable[[JsonObject], bool]
+    rows_of: Callable[[JsonObject, Given, str], Sequence[Row]]
 
 
-def has(*keys: str) -> Callable[[Record], bool]:
+def has(*keys: str) -> Callable[[JsonObject], bool]:
     """Tell records by the keys that all of them have."""
     return lambda record: set(keys) <= record.keys()
 
 
-def one(row_of: Callable[[Record, Given, str], Row]) -> Callable[[Record, Given, str], Sequence[Row]]:
+def one(row_of: Callable[[JsonObject, Given, str], Row]) -> Callable[[JsonObject, Given, str], Sequence[Row]]:
     """The reader of an engine whose records are one benchmark each."""
     return lambda record, given, where: (row_of(record, given, where),)
 
 
-def number(record: Record, key: str, where: str) -> float:
+def number(record: JsonObject, key: str, where: str) -> float:
     """A positive number, of a size that a benchmark may have.
 
     Raises
@@ -56,7 +55,7 @@ def number(record: Record, key: str, where: str) -> float:
     return float(value)
 
 
-def part_of(record: Record, key: str, where: str) -> Record:
+def part_of(record: JsonObject, key: str, where: str) -> JsonObject:
     """The object under ``key``.
 
     Raises
@@ -69,7 +68,7 @@ def part_of(record: Record, key: str, where: str) -> Record:
     return value
 
 
-def mean_tokens(record: Record, where: str) -> dict[str, float]:
+def mean_tokens(record: JsonObject, where: str) -> dict[str, float]:
     """Input and output tokens of a request, from totals over the completed ones.
 
     Raises
@@ -81,7 +80,7 @@ def mean_tokens(record: Record, where: str) -> dict[str, float]:
     return {"input_tokens": inputs / requests, "output_tokens": max(1.0, outputs / requests)}
 
 
-def in_flight(record: Record, given: Given, where: str) -> int:
+def in_flight(record: JsonObject, given: Given, where: str) -> int:
     """Sequences in flight: ``max_concurrency``, of which there are no more than requests, or what is given.
 
     Where requests came at a rate, or without a bound, the mean number of them follows from how long they took.
@@ -103,7 +102,7 @@ def in_flight(record: Record, given: Given, where: str) -> int:
     raise InputError(f"{where}: does not say how many sequences were in flight ({why}); give them by --batch")
 
 
-def _mean_in_flight(record: Record, where: str) -> float | None:
+def _mean_in_flight(record: JsonObject, where: str) -> float | None:
     """The mean by Little's law: requests a second, times the seconds of one; None where a benchmark says not both."""
     if not all(record.get(name) for name in ("completed", "duration", "mean_ttft_ms", "mean_tpot_ms")):
         return None
@@ -167,7 +166,7 @@ def speculation(own_k: int | None, own_length: float | None, given: Given, where
 
 
 def served_row(
-    record: Record, given: Given, where: str, model: object, engine: str, said: tuple[int | None, float | None]
+    record: JsonObject, given: Given, where: str, model: object, engine: str, said: tuple[int | None, float | None]
 ) -> Row:
     """The row of one run of a server's client: the mean time per output token at its concurrency.
 

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError
-from ssdsim.measured.bench import Format, Given, Record, bench_row, model_in, number, part_of, speculation
+from ssdsim.measured.bench import Format, Given, JsonObject, bench_row, model_in, number, part_of, speculation
 from ssdsim.measured.row import Row
 
 
-def knows(record: Record) -> bool:
+def knows(record: JsonObject) -> bool:
     """Say whether a record is such a report."""
     return isinstance(record.get("benchmarks"), list) and within(record, "metadata", "guidellm_version") is not None
 
 
-def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
+def rows_of(record: JsonObject, given: Given, where: str) -> Sequence[Row]:
     """A row a benchmark, at the mean number of requests that were in flight.
 
     Raises
@@ -29,17 +29,17 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     return [_row(each, model, given, f"{where}: benchmark {n}") for n, each in enumerate(benchmarks(record), 1)]
 
 
-def benchmarks(record: Record) -> Sequence[Record]:
+def benchmarks(record: JsonObject) -> Sequence[JsonObject]:
     """The benchmarks of a report."""
     return [each for each in record["benchmarks"] if isinstance(each, dict)]
 
 
-def model_of(record: Record) -> object:
+def model_of(record: JsonObject) -> object:
     """The name that the model was served by."""
     return within(record, "config", "spec", "backend", "model")
 
 
-def _row(benchmark: Record, model: object, given: Given, where: str) -> Row:
+def _row(benchmark: JsonObject, model: object, given: Given, where: str) -> Row:
     metrics = part_of(benchmark, "metrics", where)
 
     def mean(name: str) -> float:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number
+from ssdsim.measured.bench import Format, Given, JsonObject, bench_row, has, model_in, number
 from ssdsim.measured.row import Row
 
 
-def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
+def rows_of(record: JsonObject, given: Given, where: str) -> Sequence[Row]:
     """The row of a test that generated tokens (``tg``), also after a prompt (``pg``); none of one of a prompt alone.
 
     Raises
@@ -39,7 +39,7 @@ def rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
     return (bench_row(fields, given, where),)
 
 
-def batched_rows_of(record: Record, given: Given, where: str) -> Sequence[Row]:
+def batched_rows_of(record: JsonObject, given: Given, where: str) -> Sequence[Row]:
     """The row of one batch: the mean time of its steps; raises as :func:`rows_of`."""
     tokens = number(record, "tg", where)
     fields = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssdsim.base.intervals import student_quantile
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.row import Row
 
 _SEEN = {"value", "repeat", "ttft_ms", "itl_ms", "output_tokens_per_s", "input_tokens", "output_tokens"}
@@ -18,8 +18,7 @@ _AS_LONG = 0.15
 """Prompts whose lengths differ by less were asked for alike."""
 
 
-@record
-class Repeated:
+class Repeated(Record):
     """The rows of one setting, a repeat each."""
 
     rows: tuple[Row, ...]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.measured.row import Row
 from ssdsim.pricing.between_kernels import of_prompts
@@ -27,8 +26,7 @@ PREFILL_CHUNK = 8192
 """Tokens of prompts that engines process in one pass."""
 
 
-@record
-class Work:
+class Work(Record):
     """Work that was done at ``site`` behind a row's value.
 
     ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the

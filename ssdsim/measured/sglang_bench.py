@@ -6,12 +6,12 @@ averages since its start, not over the run; how many were drafted is not said.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, has, one, served_row
+from ssdsim.measured.bench import Format, Given, JsonObject, has, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.sglang import speculation_of
 
 
-def row_of(record: Record, given: Given, where: str) -> Row:
+def row_of(record: JsonObject, given: Given, where: str) -> Row:
     """The row of one run; raises as :func:`served_row`."""
     backend = str(record.get("backend") or "sglang")
     engine = "sglang" if backend.startswith("sglang") else backend

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ssdsim.base.errors import InputError, told
-from ssdsim.measured.bench import Format, Given, Record, bench_row, has, model_in, number, one, part_of, speculation
+from ssdsim.measured.bench import Format, Given, JsonObject, bench_row, has, model_in, number, one, part_of, speculation
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.trtllm import speculation_of
 
@@ -17,7 +17,7 @@ _QUANTISED = {"FP8": "float8", "NVFP4": "nvfp4"}
 _CACHE = {"FP8": "float8"}
 
 
-def row_of(record: Record, given: Given, where: str) -> Row:
+def row_of(record: JsonObject, given: Given, where: str) -> Row:
     """The row of one run.
 
     Raises
@@ -46,14 +46,14 @@ def row_of(record: Record, given: Given, where: str) -> Row:
     return bench_row(fields, given, where)
 
 
-def _speed(record: Record, where: str) -> dict[str, Any]:
+def _speed(record: JsonObject, where: str) -> dict[str, Any]:
     if "streaming_metrics" in record:
         return {"metric": "tpot_ms", "value": number(part_of(record, "streaming_metrics", where), "avg_tpot_ms", where)}
     total = number(part_of(record, "performance", where), "system_output_throughput_tok_s", where)
     return {"metric": "tokens_per_s", "value": total}
 
 
-def _formats(engine: Record, given: Given, where: str) -> dict[str, Any]:
+def _formats(engine: JsonObject, given: Given, where: str) -> dict[str, Any]:
     """Formats of weights and cache; a quantisation of another name must be given."""
     weights, cache = engine.get("quantization"), engine.get("kv_cache_dtype")
     dtype = _QUANTISED.get(str(weights), given.get("dtype")) if weights else engine.get("dtype")

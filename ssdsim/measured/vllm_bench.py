@@ -7,14 +7,14 @@ after it; for results without them give ``k`` and ``acceptance_length``.
 
 from __future__ import annotations
 
-from ssdsim.measured.bench import Format, Given, Record, has, one, served_row
+from ssdsim.measured.bench import Format, Given, JsonObject, has, one, served_row
 from ssdsim.measured.row import Row
 from ssdsim.pairs.importers.vllm import speculation_of
 
 _OWN_BACKENDS = ("vllm", "vllm-chat", "openai", "openai-chat", "openai-comp")  # the others are other engines
 
 
-def row_of(record: Record, given: Given, where: str) -> Row:
+def row_of(record: JsonObject, given: Given, where: str) -> Row:
     """The row of one run; raises as :func:`served_row`."""
     backend = str(record.get("backend") or record.get("endpoint_type") or "vllm")
     engine = "vllm" if backend in _OWN_BACKENDS else backend

@@ -9,14 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.looked_up import LookedUp
 from ssdsim.pairs.table import Table
 
 
-@record
-class Chain:
+class Chain(Record):
     """Sums over the rounds of each request by fan-out F = 1, 2, ..., shape ``(R, F)``.
 
     ``after_hit`` rounds that the draft speculated for (the first one, too) and ``after_miss`` those of the backup;

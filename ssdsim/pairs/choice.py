@@ -7,14 +7,13 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 if TYPE_CHECKING:
     from ssdsim.pairs.file import Findings, Pair
 
 
-@record
-class Chosen:
+class Chosen(Record):
     """Findings, and the temperature that they hold for: None where the file does not say it."""
 
     path: str

@@ -20,7 +20,7 @@ import numpy as np
 
 from ssdsim.base.checks import Floats, whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.table import Table
 
 Starts = Literal["first", "offsets"]
@@ -30,8 +30,7 @@ FIRST = 1
 """The position where a first round starts: position 0 is the prompt pass's token."""
 
 
-@record
-class Rounds:
+class Rounds(Record):
     """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
 
     ``starts`` of rounds that count, ``tested`` of positions that they drafted, ``bonus`` of positions that came after

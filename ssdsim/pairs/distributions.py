@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]
@@ -19,8 +18,7 @@ SCALES = np.array([1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.
 """Factors by which Saguaro's rescaling can lift the draft's tail; between them the overlap is a straight line."""
 
 
-@record
-class Positions:
+class Positions(Record):
     """``n`` positions of one answer, its first token included; token ids only where they may be kept.
 
     ``p``, ``q`` are the probabilities of the token that came, ``rank`` is how many tokens the draft holds likelier,
@@ -48,7 +46,7 @@ class Positions:
 
     @classmethod
     def joined(cls, parts: list[Positions]) -> Positions:
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__struct_fields__))
 
 
 def softmax(logits: NDArray[Any], temperature: float = 1.0) -> Array:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.table import Table
 
 Whole = NDArray[np.int64]
 
 
-@record
-class Course:
+class Course(Record):
     """The rounds of one answer, one after the other: accepted tokens, and the guesses needed to hold the bonus."""
 
     accepted: Whole

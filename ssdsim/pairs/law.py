@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ssdsim.base.checks import Floats
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _STEEPEST = 12.0
 _HALVINGS = 40
 
 
-@record
-class Fit:
+class Fit(Record):
     """The law, R^2 of ``log(1 - h)`` over ``log F``, and the largest absolute error of a hit rate."""
 
     c: float

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.backups import lookup_named
 from ssdsim.pairs.coupling import FIRST
 from ssdsim.pairs.records import Request
@@ -17,8 +17,7 @@ from ssdsim.pairs.table import Table
 Whole = NDArray[np.int64]
 
 
-@record
-class LookedUp:
+class LookedUp(Record):
     """Rounds of a backup that start at each position, shape ``(T, R)``; counted where K + 1 positions are left.
 
     ``proposed`` and ``accepted`` tokens of a round, and how many guesses without the rejected token ``needed`` to hold

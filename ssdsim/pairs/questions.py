@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ssdsim.base.checks import whole, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.backups import lookup_named
 from ssdsim.pairs.coupling import Starts
 from ssdsim.pairs.resampling import DRAWS
@@ -14,8 +14,7 @@ LENGTH_K, SHOWN_F = 6, 3
 _MOST_K, _MOST_F = 64, 1024
 
 
-@record
-class Questions:
+class Questions(Record):
     """``ks`` and ``fan_outs`` to answer for; lengths, hits and batches are told at ``k`` and ``f``.
 
     ``k`` is 6 and ``f`` 3 where those are among them, else the largest.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.pairs.distributions import Positions
 
@@ -24,8 +23,7 @@ _HEADER = "measurement.json"
 _SCHEMA = 1
 
 
-@record
-class Request:
+class Request(Record):
     """An answer and the numbers of its positions. ``prompt`` is empty where tokens may not be kept."""
 
     id: str
@@ -66,8 +64,7 @@ class _About(Card):
     seed: int
 
 
-@record
-class RecordFolder:
+class RecordFolder(Record):
     """``measurement.json`` says which models and settings; ``<temperature>/<request>.parquet`` are the answers."""
 
     path: Path
@@ -132,7 +129,7 @@ class RecordFolder:
 
 
 def _table(request: Request) -> pa.Table:
-    columns = {field.name: _column(getattr(request.positions, field.name)) for field in fields(Positions)}
+    columns = {name: _column(getattr(request.positions, name)) for name in Positions.__struct_fields__}
     about = picked(request, *_About.model_fields)
     return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
 
@@ -148,7 +145,7 @@ def _request(file: Path) -> Request:
     try:
         table = read_table(file)
         about = json.loads(table.schema.metadata[b"request"])
-        arrays = {field.name: _values(table.column(field.name)) for field in fields(Positions)}
+        arrays = {name: _values(table.column(name)) for name in Positions.__struct_fields__}
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
     said = as_record(_About, about, file, "request")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.coupling import Starts, each_position
 from ssdsim.pairs.distributions import SCALES, Positions
 from ssdsim.pairs.table import Table
@@ -18,8 +18,7 @@ Width = Literal["F", "F+1"]
 """How many tokens are scaled: the paper's F (Definition 14), or the F + 1 of its engine's sampler."""
 
 
-@record
-class Rescaled:
+class Rescaled(Record):
     """Effect of C at lookahead ``k``: acceptance, tokens a round and hit rates by fan-out F = 1, 2, ..., shape (F,)."""
 
     k: int

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.records import Request
 
 
-@record
-class Table:
+class Table(Record):
     """``R`` answers of one temperature. Position 0 of each comes from the prompt's pass and is never speculated."""
 
     requests: tuple[Request, ...]

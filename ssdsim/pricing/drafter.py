@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any, Protocol, runtime_checkable
 
 from ssdsim.base.option import Option
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
@@ -17,8 +17,7 @@ from ssdsim.speculation.drafter_card import Published
 from ssdsim.transformer.card import Transformer
 
 
-@record
-class Draft:
+class Draft(Record):
     """Drafter of a target: its shape (the target's own where it has no model), and what was published of it.
 
     ``published_for`` is the model that was published of, where it is another one of the target's family.
@@ -31,8 +30,7 @@ class Draft:
     published_for: str = ""
 
 
-@record
-class Proposed:
+class Proposed(Record):
     """A drafter's proposals: the share of rounds in which a sequence has any, and how many tokens on average."""
 
     share: float

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.kept import PLAIN, Caching, Held, in_pages, paged_bytes, state_bytes
@@ -18,8 +18,7 @@ def usable_bytes(profile: HardwareProfile) -> int:
     return int(profile.device.memory_bytes * USABLE_SHARE)
 
 
-@record
-class Demand:
+class Demand(Record):
     """Bytes that one model asks of one device: fixed weights, and what each sequence adds to it.
 
     All devices have all sequences, or so many ``devices`` split them.

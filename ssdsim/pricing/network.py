@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import Cost
 
 
-@record
-class Network:
+class Network(Record):
     """A message takes ``latency_s + bytes / bytes_per_s`` (Hockney); nobody timed it, so it has no error."""
 
     latency_s: float

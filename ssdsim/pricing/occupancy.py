@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
@@ -13,8 +12,7 @@ from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.kept import in_pages
 
 
-@record
-class Occupancy:
+class Occupancy(Record):
     """Memory in use on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
 
     what: str

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 Pmf = tuple[float, ...]
 """P(so many rounds), from none on."""
 
 
-@record
-class Repeats:
+class Repeats(Record):
     """``each`` times in every round of the innermost of ``rounds``, which run within each other, the outermost first.
 
     The number of rounds is drawn anew wherever they run, independently.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.site import Site, once
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.sharing import legal_tensor_parallel
@@ -20,8 +20,7 @@ def why_no_room(subject: str, reasons: Mapping[str, NoRoom | str]) -> str:
     return str(reasons.get(subject) or next(iter(reasons.values())))
 
 
-@record
-class Devices:
+class Devices(Record):
     """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
 
     Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait

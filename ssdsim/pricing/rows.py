@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 if TYPE_CHECKING:
     from ssdsim.pricing.step import Pass
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6  # of rows
 
 
-@record
-class RowTable:
+class RowTable(Record, eq=False):
     """Passes over ``least`` to ``most`` rows, priced at ``rows``, which ascend.
 
     Up to ``captured`` rows an engine runs the next larger of ``rows``, which it has captured: times are a staircase.

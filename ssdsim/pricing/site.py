@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import field, replace
 from functools import cached_property, partial, update_wrapper
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
@@ -55,8 +53,7 @@ def once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[S
     return cast("Callable[Concatenate[Site, Args], T]", update_wrapper(known, method))
 
 
-@record
-class Site:
+class Site(Record):
     """A target on ``tp`` devices, a draft that may sit beside it or on devices of its own, and their profiles.
 
     The target's experts lie in ``ep`` groups of its devices, a draft's on all that it has. ``data_parallel``: the
@@ -80,27 +77,31 @@ class Site:
     context: int
     sampling: bool
     dtype: str | None
-    options: Mapping[str, Any] = field(hash=False)
+    options: Mapping[str, Any]
     runtime: Runtime = KERNELS
-    drift: Mapping[PassKey, float] = field(default_factory=dict, hash=False)
+    drift: Mapping[PassKey, float] = field(default_factory=dict)
     draft_dtype: str | None = None
     kv_dtype: str | None = None
     ep: int = 1
     data_parallel: bool = False
     engine_version: str = ""
     network: Network | None = None
-    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _known(self) -> dict[Any, Any]:
+        """Results of what is asked :func:`once`."""
+        return {}
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
         """Copy the site for other settings of what is done there."""
-        site = copy(self)  # with all that is known of it, none of which reads an option
-        object.__setattr__(site, "options", options)
+        site = replace(self, options=options)
+        vars(site).update(vars(self), _known=self._known)  # all that is known of it: none of it reads an option
         return site
 
     def of_batch(self, batch: int) -> Site:
         """Copy the site with other sequences in a pass."""
         site = replace(self, batch=batch)
-        object.__setattr__(site, "_known", self._known.setdefault(("of_batch", batch), {}))
+        vars(site)["_known"] = self._known.setdefault(("of_batch", batch), {})
         return site
 
     @property

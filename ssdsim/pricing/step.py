@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from functools import cached_property
 
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
@@ -23,8 +22,7 @@ PassKey = tuple[str, int]
 """A pass's name and its tokens in flight: what a machine's drift is known by."""
 
 
-@record
-class Pass:
+class Pass(Record):
     """A forward pass of one of the models on ``tp`` devices of a kind.
 
     ``name`` is what timelines and rooflines call it; ``cost`` what it takes in the runtime of the engine.
@@ -46,23 +44,20 @@ class Pass:
         return self.name, self.forward.tokens
 
 
-@record
-class HostWork:
+class HostWork(Record):
     """Something that keeps a rank busy for ``seconds`` without a model: a look-up of n-grams, a backup."""
 
     seconds: float
 
 
-@record
-class Message:
+class Message(Record):
     """Bytes from one role to another; ``told_bytes`` of them go on to the receiving role's other devices."""
 
     sent_bytes: int
     told_bytes: int = 0
 
 
-@record
-class Piece:
+class Piece(Record):
     """Part of a step that runs ``times`` in a row; ``cost`` is that of one time.
 
     ``paid`` are the runtime's numbers behind a cost without a pass. Where steps differ in how often it runs they are
@@ -82,8 +77,7 @@ class Piece:
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
 
 
-@record
-class Step:
+class Step(Record):
     """Step of a role's devices, done in one go: nothing cuts in between its pieces.
 
     ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
@@ -97,7 +91,7 @@ class Step:
     devices: int = 1
     message: Message | None = None
     structure: Mapping[str, float] = field(default_factory=dict)
-    by_rows: RowTable | None = field(default=None, compare=False)
+    by_rows: RowTable | None = None
 
     @cached_property
     def cost(self) -> Cost:

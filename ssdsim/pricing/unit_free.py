@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ssdsim.base.record import replace
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.rows import RowTable
@@ -24,12 +24,14 @@ class UnitFree(Silent):
 
     unit_free = True
 
-    def __init__(self, options: Mapping[str, Any], batch: int | None = None) -> None:
-        object.__setattr__(self, "options", options)
-        object.__setattr__(self, "batch", options["b"] if batch is None else batch)
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> UnitFree:
+        """The site of a call with these options."""
+        none: Any = None
+        return cls(none, none, none, none, 1, options["b"], 0, False, None, options)
 
     def of_batch(self, batch: int) -> UnitFree:
-        return UnitFree(self.options, batch)
+        return replace(self, batch=batch)
 
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
         table = self.options["t_v"]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.choice import fan_outs_known, positions_known
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
@@ -19,8 +19,7 @@ _FEW = 4  # numbers that are all tried at once
 _MORE = " (--extrapolate goes on)"
 
 
-@record
-class Scope:
+class Scope(Record):
     """The question of a search: GPUs in all, the target, and the options that are given."""
 
     gpus: int
@@ -28,8 +27,7 @@ class Scope:
     given: Mapping[str, Any]
 
 
-@record(kw_only=True)
-class Axis:
+class Axis(Record, kw_only=True):
     """An option that a search turns; as it stands, one of which every value is tried.
 
     A search looks first at the ``coarse`` values of each axis in a strategy's order, then at those ``near`` the best it
@@ -91,8 +89,7 @@ class Axis:
         return (top[self.option],)
 
 
-@record(kw_only=True)
-class Words(Axis):
+class Words(Axis, kw_only=True):
     """A few words, all of which are tried."""
 
     words: tuple[str, ...]
@@ -101,8 +98,7 @@ class Words(Axis):
         return self.words
 
 
-@record(kw_only=True)
-class Numbers(Axis):
+class Numbers(Axis, kw_only=True):
     """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
 
     most: int
@@ -124,8 +120,7 @@ class Numbers(Axis):
         return numbers[max(0, at - 1) : at + 2]
 
 
-@record(kw_only=True)
-class Lookahead(Numbers):
+class Lookahead(Numbers, kw_only=True):
     """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
 
     most: int = 16
@@ -201,8 +196,7 @@ def _spaced(same: float, step: float) -> Iterable[int]:
     return dict.fromkeys(max(1, size) for size in sizes)
 
 
-@record(kw_only=True)
-class Outcomes(Axis):
+class Outcomes(Axis, kw_only=True):
     """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
 
     ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
@@ -233,8 +227,7 @@ class Outcomes(Axis):
         return _spaced(top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1), step)
 
 
-@record(kw_only=True)
-class Sizes(Axis):
+class Sizes(Axis, kw_only=True):
     """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
 
     first: tuple[int, ...]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class Service:
+class Service(Record):
     """A round's work for the draft's devices. Seconds, as numbers or columns of them.
 
     They make a speculation in ``first_s``, and a target asks for the next one ``away_s`` after its answer is made.

@@ -9,7 +9,6 @@ from typing import Any
 
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Needs, Option, choice
-from ssdsim.base.record import record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -46,8 +45,7 @@ SHARING = (TARGETS, SERVES)
 """The options of a strategy whose draft may serve several targets."""
 
 
-@record(kw_only=True)
-class SharedBy(Axis):
+class SharedBy(Axis, kw_only=True):
     """The number of targets that share a draft: searched where somebody says which, since no released engine does
     it.
     """

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Name, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Needs, Option, choice
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.vocabularies import one_vocabulary, other_vocabulary
 from ssdsim.pricing.repeated import Repeats, rounds_until
@@ -54,8 +53,7 @@ OPTIONS = (
 )
 
 
-@record
-class Stage:
+class Stage(Record):
     """A stage that drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
 
     card: Transformer | None

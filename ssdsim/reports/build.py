@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
@@ -23,16 +22,18 @@ from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
-@record
-class Report:
+class Report(Record):
     """One self-contained page, and what is on it."""
 
-    html: str = field(repr=False)
+    html: str
     sentence: str
-    figures: tuple[Figure, ...] = field(repr=False)
+    figures: tuple[Figure, ...]
     left_out: tuple[LeftOut, ...]
     unfinished: str | None = None
     """How many points of the sweep are in, where they are not all."""
+
+    def __repr__(self) -> str:
+        return f"Report({self.sentence!r}, left_out={self.left_out!r}, unfinished={self.unfinished!r})"
 
     def save(self, path: Path) -> None:
         """Write the page, atomically.

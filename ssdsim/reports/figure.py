@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.print_style import height_for_print
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 DIGITS = 4  # significant ones: a screen shows three
 
 
-@record
-class Figure:
+class Figure(Record):
     """One figure.
 
     ``title`` says what it shows and ``about`` how to read it; ``table`` is its data (units in the column names),
@@ -55,8 +54,7 @@ class Figure:
         return table.to_csv(index=False, float_format="%.10g")
 
 
-@record
-class LeftOut:
+class LeftOut(Record):
     """A figure that this run cannot show, and why."""
 
     what: str

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from ssdsim import __version__
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
 from ssdsim.reports.explorer.page import styles as explorer_styles
 from ssdsim.reports.figure import Figure, LeftOut, enumerated
@@ -22,8 +22,7 @@ _PICTURES = "\n".join(
 )
 
 
-@record
-class Page:
+class Page(Record):
     """The content of a report: ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
 
     ``unfinished`` says how many points of a sweep are in, where they are not all; ``made_by`` is the command behind

@@ -8,14 +8,13 @@ from math import nan
 from ssdsim.answers.grid import Fastest, OfPoint
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.room import NoRoom, why_no_room
 from ssdsim.scenario import many
 from ssdsim.scenario.points import Points
 
 
-@record
-class Rates:
+class Rates(Record):
     """The strategies with room at one point, and why others do not fit; tokens/s under draws of what is not known, of
     all sides or of none, and whether anything there may be otherwise.
     """

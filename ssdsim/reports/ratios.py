@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, symbol_of, title_of
 
 _DASHES = ("solid", "dashdot", "longdash", "longdashdot")
 
 
-@record
-class Ratio:
+class Ratio(Record):
     """A line of the speedup charts; those over the baseline share a panel."""
 
     above: str

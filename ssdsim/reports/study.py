@@ -13,7 +13,7 @@ from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.reports.rates import Rates, rates_at
 from ssdsim.runs.named_files import located
@@ -27,8 +27,7 @@ from ssdsim.scenario.scenario import Scenario
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
 
 
-@record
-class Study:
+class Study(Record):
     """A run folder, and the prediction at its base point."""
 
     folder: RunFolder

@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim.answers.explore.command import spelled_value, swept_words
 from ssdsim.answers.explore.explore import explored, most_points
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.explorer.content import content
 from ssdsim.reports.explorer.page import panel
 from ssdsim.reports.study import Study
@@ -21,8 +21,7 @@ MOST_POINTS = 2_000  # each takes a millisecond: what is not known is drawn ther
 _WEIGHT = {"b": 2.0}  # of an axis's values: the page's figures are drawn over the batch
 
 
-@record
-class Swept:
+class Swept(Record):
     """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them.
 
     ``base`` is the place on the grid at which all else of the report is.

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 
 
-@record
-class Theme:
+class Theme(Record):
     """Colours of a page: behind it, behind what stands on it, of its text, of lesser text, of lines."""
 
     name: str

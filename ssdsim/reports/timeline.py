@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.engine.simulate import trace_rounds
 from ssdsim.engine.trace import Trace
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
@@ -30,8 +29,7 @@ _MEANING = {
 }
 
 
-@record
-class _Slice:
+class _Slice(Record):
     """A piece of work: what a track did, in seconds, and the part of a round that it belongs to."""
 
     track: str
@@ -45,8 +43,7 @@ class _Slice:
         return self.start_s + self.seconds
 
 
-@record
-class _Group:
+class _Group(Record):
     """The tracks of one strategy; ``leads`` where its rounds say for how long the others are drawn."""
 
     title: str

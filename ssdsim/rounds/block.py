@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
 
 
-@record
-class RoundBlock:
+class RoundBlock(Record):
     """Outcomes of rounds, the parts of each round's time and the whole.
 
     Parts are those of :data:`ssdsim.rounds.estimate.PARTS`, each of shape ``(rounds,)`` or one number for all rounds;

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
 from ssdsim.rounds.kernel import Kernel
 
 
-@record(kw_only=True)
-class Chosen(Kernel):
+class Chosen(Kernel, kw_only=True):
     """The literal rule of a kernel that is its mean in a large batch: each round chooses its rows from confidences.
 
     ``seconds[B]`` is a round's time where B drafted tokens of the batch have a row. From the confidences of ``lag``
@@ -26,8 +24,7 @@ class Chosen(Kernel):
     budget: int | None
 
 
-@record(kw_only=True)
-class ByState(Kernel):
+class ByState(Kernel, kw_only=True):
     """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
 
     rows: Mapping[str, int]

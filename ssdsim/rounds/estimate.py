@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.rounds.round import Seconds
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
@@ -17,8 +17,7 @@ def part_title(part: str) -> str:
     return _TITLES.get(part, part)
 
 
-@record
-class Estimate:
+class Estimate(Record):
     """The mean round of a strategy; every number an array where columns of rounds were given.
 
     ``breakdown_s`` splits the round by what the sequence waits for (:data:`PARTS`); it sums to ``round_s``.

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.speculation.chains import long_run
 
 
-@record
-class Averages:
+class Averages(Record):
     """Averages over a sequence's rounds in the long run; numbers, or columns of them.
 
     ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
@@ -95,8 +93,7 @@ def _each(averages: Averages, change: Callable[[FloatOrArray], Array]) -> Averag
     )
 
 
-@record
-class Kernel:
+class Kernel(Record):
     """``p[s, n, t]`` = P(the round yields n tokens and leads to state t | it begins in state s).
 
     A state is whatever of its past a sequence's next round depends on: in SSD, whether its last outcome was in the
@@ -197,8 +194,7 @@ class Kernel:
         return Averages(tokens, shares, shares, accepted, self.shared)
 
 
-@record
-class Mix:
+class Mix(Record):
     """Kinds of requests with their shares, a kernel each; every request is ``output_tokens`` long.
 
     Continuous batching: a finished request is replaced at once by one of a kind drawn by ``weights``. A slow request

@@ -5,7 +5,6 @@ A block covers ``rounds`` rounds of ``b`` sequences, shape ``(b, rounds)``: the 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.rounds.kernel import Mix, Tokens
 
 _LONGEST_WARM_UP = 4096
@@ -26,8 +25,7 @@ MOST_TOKENS_A_ROUND = LOW  # over the batch, whose draws are added up
 Draws = NDArray[np.uint32]
 
 
-@record
-class OutcomeBlock:
+class OutcomeBlock(Record):
     """``draws[i, t]`` packs the tokens of sequence i in round t (low 16 bits) and the state it leads to (high bits).
 
     ``first[i]`` is the state in which its first round begins; a later one begins where the one before led to, or, where

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import replace
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.drawn import Buffered
 from ssdsim.rounds.outcomes import Draws, OutcomeBlock, OutcomeSource

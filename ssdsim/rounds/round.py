@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.rounds.kernel import Averages
 
 Seconds = float | Array
 
 
-@record
-class Round:
+class Round(Record):
     """Batch, devices, the seconds of each of the strategy's steps by name, and what its rounds do on average.
 
     Batch, devices and rounds are those of one target; ``targets`` share its draft, which serves them in turn, or all

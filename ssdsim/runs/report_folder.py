@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
 from functools import cached_property
 from math import prod
 from pathlib import Path
@@ -18,7 +17,7 @@ from ssdsim.base.arrow import numbers
 from ssdsim.base.documents import as_record, read_json, read_toml, surviving_records
 from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.parquet import read_table
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.base.records import Coefficient, NotNegative, Positive
 from ssdsim.measured.row import Metric
 from ssdsim.runs.layout import (
@@ -123,8 +122,7 @@ class _Measured(_Some):
     summaries: list[_Summary] = Field(min_length=1)
 
 
-@record
-class RunFolder:
+class RunFolder(Record):
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``rows`` has one a grid

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from ssdsim.base.arrow import given, numbers
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class SweepResults:
+class SweepResults(Record):
     """Rows in the order of the grid; ``read`` gives the columns of some names, in memory or from a file."""
 
     schema: pa.Schema

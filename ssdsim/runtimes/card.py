@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from ssdsim.base.errors import nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.profile import Device
 from ssdsim.runtimes.covered import Away, Case, Covered, distance
@@ -29,8 +29,7 @@ DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
 
 
-@record
-class Number:
+class Number(Record):
     """Knowledge of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
 
     ``prior_sd`` is how far an engine may well be from a card of its kind, by which few rows are drawn (None: nothing

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
@@ -56,8 +56,7 @@ OF_WHOLE = ("experts", "experts_gpu")
 """Those that make a whole pass uncertain; the others, what is beside matrices."""
 
 
-@record
-class Case:
+class Case(Record):
     """A question to a card: as :class:`Covered`, of one batch, and of one version where it is known."""
 
     device: str
@@ -101,8 +100,7 @@ def _doublings(one: float, other: float) -> float:
     return abs(math.log2(one / other))
 
 
-@record
-class Near:
+class Near(Record):
     """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
 
     nearest: Covered
@@ -113,8 +111,7 @@ class Near:
         return sum(self.squares.values())
 
 
-@record
-class Distance:
+class Distance(Record):
     """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
 
     beside: Near | None = None

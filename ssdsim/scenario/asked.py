@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -17,8 +17,7 @@ from ssdsim.scenario.points import Points, Steps, completed, warnings_of
 from ssdsim.scenario.scenario import Scenario
 
 
-@record
-class Asked:
+class Asked(Record):
     """A call's strategies and site, with every option's value.
 
     ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are

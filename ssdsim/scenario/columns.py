@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings
 
 Rows = NDArray[np.intp]
@@ -19,8 +19,7 @@ Entry = tuple[Any, str]
 _MOST_KEYS = 2**62
 
 
-@record
-class _Column:
+class _Column(Record):
     """Distinct entries, the first of which is that nobody said anything, and the number of each point's."""
 
     entries: list[Entry | None]

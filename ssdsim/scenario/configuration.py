@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
+from ssdsim.base.record import Record, field, replace
 from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.provenance import summary
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from ssdsim.scenario.typed_options import Options
 
 
-@dataclass(frozen=True, repr=False)
-class Configuration(Shown):
+class Configuration(Shown, Record):
     """A scenario for each strategy that has room.
 
     ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
@@ -48,7 +47,7 @@ class Configuration(Shown):
     of_tokens: tuple[str, ...] = ()
     pair: str | None = None
     reads: frozenset[str] = frozenset()
-    given: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:

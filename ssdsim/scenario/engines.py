@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.runtimes.card import Runs
 from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.scenario.options import DEFAULTS
@@ -16,8 +16,7 @@ from ssdsim.scenario.points import subject_among
 UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
 
 
-@record
-class Engine:
+class Engine(Record):
     """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""
 
     runs: Runs | None

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN
 from ssdsim.scenario.columns import Columns, Rows, told_apart
 from ssdsim.scenario.options import (
@@ -26,8 +26,7 @@ from ssdsim.scenario.options import (
 )
 
 
-@record
-class GridPart:
+class GridPart(Record):
     """Some of a grid's points in a row: ``options``, and a value of each list of ``grid``, the last varying fastest."""
 
     options: Mapping[str, Any]

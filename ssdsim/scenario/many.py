@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, centred_on, median
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import Devices
 from ssdsim.protocols.strategy import Strategy
@@ -27,8 +26,7 @@ from ssdsim.scenario.token_ranges import ENDS, LOOKS
 _KEPT = 2048  # prices whose drawn steps are kept
 
 
-@record
-class SideBySide:
+class SideBySide(Record):
     """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
 
     strategy: Strategy
@@ -152,7 +150,7 @@ def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]
     def made(of_each: Sequence[Any]) -> Any:
         return None if any(each is None for each in of_each) else column(of_each)
 
-    names = [field.name for field in fields(Estimate) if field.name not in ("strategy", "breakdown_s")]
+    names = [name for name in Estimate.__struct_fields__ if name not in ("strategy", "breakdown_s")]
     return Estimate(
         parts[0].strategy,
         breakdown_s={part: made([each.breakdown_s[part] for each in parts]) for part in parts[0].breakdown_s},
@@ -240,8 +238,7 @@ def _moves(rows: SideBySide) -> Moves:
     }
 
 
-@record
-class Drawn:
+class Drawn(Record):
     """One rate under draws of what is not known.
 
     ``joint`` are of timings and tokens together, ``timings`` of timings alone. ``across`` are rates over the ranges of

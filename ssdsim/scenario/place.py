@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
@@ -23,8 +22,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
 
 
-@record
-class Drafting:
+class Drafting(Record):
     """The draft's card, device and format, and the network to it."""
 
     card: Transformer

@@ -6,7 +6,6 @@ Each step from options to a scenario is taken once for all points that it reads 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -15,7 +14,7 @@ import numpy as np
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Choosing, Settings, Watched
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
@@ -148,8 +147,7 @@ class OfStrategy:
         self.price = Remembered(lambda settings, site, sides: price(settings, strategy, site, sides.drafter))
 
 
-@record
-class Whose(Generic[T]):
+class Whose(Record, Generic[T]):
     """Things made for points, and the number of each one's; -1 where nothing was."""
 
     made: Sequence[Made[T]]
@@ -246,8 +244,7 @@ def _together(rows: Rows, whose: Sequence[Whose[Any]]) -> tuple[list[tuple[Any, 
     return [tuple(each.at(row).result for each in whose) for row in rows[first].tolist()], of
 
 
-@record
-class _Choice:
+class _Choice(Record):
     """Alternative of a strategy at many points."""
 
     columns: Columns
@@ -267,8 +264,7 @@ class _Choice:
         return frozenset().union(*(each.writes for each in self.known.made))
 
 
-@record
-class Scenarios:
+class Scenarios(Record):
     """Scenarios of one strategy side by side: ``rows`` are their points, those of a point in the order of its choices.
 
     ``no_room`` says at which points it does not fit and why, ``errors`` what else is wrong there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy, check_memory
@@ -27,8 +27,7 @@ from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import Changes
 
 
-@record
-class Priced:
+class Priced(Record):
     """A round's steps, and the devices that it occupies.
 
     ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
@@ -68,7 +67,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     NoRoom : too few devices, too little memory, too long a context.
     """
     check_sequences(strategy.title, settings["b"], strategy.most_sequences)
-    site = UnitFree(settings) if site is None else site.with_options(settings)
+    site = UnitFree.of(settings) if site is None else site.with_options(settings)
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
         check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there

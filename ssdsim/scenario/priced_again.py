@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
@@ -18,8 +18,7 @@ from ssdsim.rounds.round import Seconds
 from ssdsim.scenario.token_errors import Change, Changes, each_of, settings_under
 
 
-@record
-class PricedAgain:
+class PricedAgain(Record):
     """A strategy's steps at a site (None: without hardware) under other options; ``reads`` are those that move them."""
 
     strategy: Strategy
@@ -27,7 +26,11 @@ class PricedAgain:
     drafter: Drafter
     settings: Settings
     reads: frozenset[str]
-    _known: dict[Any, Mapping[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def _known(self) -> dict[Any, Mapping[str, float]]:
+        """Seconds of each step by the changes asked so far."""
+        return {}
 
     def moved_by(self, change: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a change, or of many in columns, that the prices read."""
@@ -38,7 +41,7 @@ class PricedAgain:
         key = tuple(self.moved_by(change).items())
         if key not in self._known:
             changed = settings_under(self.settings, change)
-            site = UnitFree(changed) if self.site is None else self.site.with_options(changed)
+            site = UnitFree.of(changed) if self.site is None else self.site.with_options(changed)
             self.strategy.settle(changed, site, self.drafter)
             steps = self.strategy.steps(site, self.drafter)
             self._known[key] = {name: step.seconds for name, step in steps.items()}

@@ -9,22 +9,20 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings, Watched
 from ssdsim.scenario.columns import Columns, Entry, Rows
 
 T = TypeVar("T")
 
 
-@record
-class Written:
+class Written(Record):
     """Settings that a step wrote, with where that came from."""
 
     writes: Mapping[str, Any]
     sources: Mapping[str, str]
 
 
-@record
 class Made(Written, Generic[T]):
     """A result; ``reads`` are the options that it rests on."""
 
@@ -32,8 +30,7 @@ class Made(Written, Generic[T]):
     reads: frozenset[str]
 
 
-@record
-class Found(Generic[T]):
+class Found(Record, Generic[T]):
     """Results of a step for some points, or why it could not, and the number of what it made of each of them."""
 
     made: list[Made[T] | InputError]

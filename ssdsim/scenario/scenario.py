@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.drafter import Drafter
@@ -21,8 +21,7 @@ from ssdsim.scenario.priced_again import PricedAgain
 from ssdsim.scenario.token_errors import KnownTokens
 
 
-@dataclass(frozen=True, repr=False)
-class Scenario(Shown):
+class Scenario(Shown, Record):
     """A batch decoded by a strategy.
 
     ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it.

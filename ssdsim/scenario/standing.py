@@ -6,12 +6,11 @@ One record an input, which travels with its value: to the draws behind intervals
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from ssdsim.base.option import Group
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.scenario.drafting import PUBLISHED
 from ssdsim.scenario.measured_pair import chosen_in
@@ -25,8 +24,7 @@ _RATES = ("p_hit", "p_hit_backup")  # which follow from a curve and a fan-out wh
 _TRACES = (".csv", ".jsonl")
 
 
-@record
-class TokenInput:
+class TokenInput(Record):
     """An option's value with its standing.
 
     ``measured``: of a pair or a trace; ``published``: of a card, somebody's text; ``given``: a user's word;

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pairs.choice import Chosen
 from ssdsim.pricing.cost import TimingErrors
@@ -56,8 +55,7 @@ def cases(changes: Changes) -> int:
     return len(next(iter(changes.values())))
 
 
-@record
-class Cases:
+class Cases(Record):
     """Averages of rounds in several cases of changed options, in columns."""
 
     changes: Changes
@@ -193,8 +191,7 @@ def settings_under(settings: Settings, change: Change) -> Settings:
     return changed
 
 
-@record
-class Direction:
+class Direction(Record):
     """Rates that move together: options with them so many standard deviations up and down. ``name`` is the file's."""
 
     what: str

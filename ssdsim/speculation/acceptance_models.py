@@ -16,7 +16,7 @@ from ssdsim.base.checks import Array, within
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.contexts import context_pmf
@@ -29,8 +29,7 @@ _Length = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 """Accepted tokens of a round."""
 
 
-@record
-class RequestKinds:
+class RequestKinds(Record):
     """Kinds of requests: shares, shape ``(kinds,)``, and the pmf of accepted lengths of each, ``(kinds, K+1)``."""
 
     weights: Array

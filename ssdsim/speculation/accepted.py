@@ -10,14 +10,13 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 from ssdsim.speculation.acceptance_models import RequestKinds, beta_kinds, beta_kinds_by_position, load_acceptance
 from ssdsim.speculation.forced import forced_pmf, is_forced
 
 
-@record
-class Accepted:
+class Accepted(Record):
     """``pmf[k]`` is P(exactly k of the K drafted tokens are accepted), shape ``(K+1,)``; or a row a case of these.
 
     ``kinds`` are those of the requests where they differ, each ``output_tokens`` long; ``pmf`` is then their mean.

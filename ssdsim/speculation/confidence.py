@@ -16,15 +16,14 @@ from functools import lru_cache
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _CELLS = 16_384  # of the logarithm of survivals
 _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
 _TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 
-@record
-class Curve:
+class Curve(Record):
     """A curve from a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
 
     ``reached[i, k]`` = P(at least k + 1 tokens are accepted), shape ``(cells, K)``.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 SAME_INSTANT = 1e-9  # of a step: a token that arrives as a pass ends is there
 _FORGOTTEN = 1e-14
@@ -20,8 +20,7 @@ _MOST_PASSES = 512  # since a divergence, that are summed one by one
 FAR_AHEAD = 1e13  # tokens a pass: a draft that is faster changes nothing
 
 
-@record
-class Rounds:
+class Rounds(Record):
     """Tokens and seconds of a pass in the long run, with the wait before the next one."""
 
     tokens: Array

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from msgspec.structs import force_setattr
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray, distribution, whole, within
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.acceptance import accepted_length_pmf
 
 FanOut = NDArray[np.int64]
@@ -25,8 +26,7 @@ _MOST_SUMS = 2_000_000_000  # of the dynamic program: some seconds
 _ROUNDING = 1e-12  # differences of hit rates below this are rounding
 
 
-@record(kw_only=True)
-class PowerLawHits:
+class PowerLawHits(Record, kw_only=True):
     """``h(F) = 1 - c F^-r`` for ``F >= 1``, ``h(0) = 0``.
 
     ``c`` is the miss rate of one guess; ``c = 1`` is the SSD paper's Definition 11, in which one guess never
@@ -51,8 +51,7 @@ class PowerLawHits:
         return np.where(guesses >= 1, 1 - self.c * np.maximum(guesses, 1) ** -self.r, 0.0)
 
 
-@record
-class MeasuredHits:
+class MeasuredHits(Record):
     """Measured hit rates at some fan-outs, joined by straight lines from ``h(0) = 0`` on.
 
     Constant after the last point: no hits are promised that were not measured.
@@ -74,8 +73,8 @@ class MeasuredHits:
             raise InputError(f"fan_outs must increase, got {fan_outs.tolist()}")
         if np.any(np.diff(rates) < 0):
             raise InputError(f"rates must not decrease with the fan-out, got {rates.tolist()}")
-        object.__setattr__(self, "fan_outs", tuple(fan_outs.tolist()))
-        object.__setattr__(self, "rates", tuple(rates.tolist()))
+        force_setattr(self, "fan_outs", tuple(fan_outs.tolist()))
+        force_setattr(self, "rates", tuple(rates.tolist()))
 
     def __call__(self, fan_out: ArrayLike) -> Array:
         return np.asarray(np.interp(np.asarray(fan_out, dtype=float), (0.0, *self.fan_outs), (0.0, *self.rates)))

@@ -8,12 +8,11 @@ from math import comb
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.chains import long_run
 
 
-@record
-class Retrying:
+class Retrying(Record):
     """``batch`` sequences, each with drafts to verify or with none.
 
     One with drafts has some for the next round with probability ``after_drafts``, one without with ``after_none``.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal
 
 from pydantic import model_validator
 
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import replace
 from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
 from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window

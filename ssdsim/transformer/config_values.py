@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.base.errors import InputError, nearest, told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class ConfigValues:
+class ConfigValues(Record):
     """The values of a file; a key that is null counts as missing, as it does to transformers.
 
     Every method raises :class:`InputError` at a value of another kind.

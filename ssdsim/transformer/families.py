@@ -7,9 +7,8 @@ out, its default there is taken.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.family_parts import Fields, behind_dense, beside_dense, experts_of, latent_of, qwen_experts
 from ssdsim.transformer.hybrids import (
@@ -23,8 +22,7 @@ from ssdsim.transformer.hybrids import (
 )
 
 
-@record
-class Family:
+class Family(Record):
     """Reader of one ``model_type``: fields that configs leave unsaid, and those that they say in their own way."""
 
     architecture: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
@@ -27,8 +27,7 @@ def degrees(tp: int, ep: int, data_parallel: bool) -> str:
     return f"{'DP' if data_parallel else 'TP'} {tp}{apart}"
 
 
-@dataclass(frozen=True, eq=False)
-class ForwardPass:
+class ForwardPass(Record, eq=False):
     """One forward pass on one of ``tp`` devices, in order: ``before``, every block, ``after``.
 
     Where ``layers`` are alike there is one block, a layer. Where they differ, those with a window, with experts and so

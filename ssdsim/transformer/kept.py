@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
@@ -15,8 +15,7 @@ _NEARLY_AS_MANY = 1.5
 """Of two kinds of layers: up to here groups are as large as the more frequent one, and the other's are padded."""
 
 
-@record
-class Caching:
+class Caching(Record):
     """An engine's way of keeping the caches of recurrent models.
 
     ``states``: of tokens that are being verified. ``pages_of_states``: keys, values and states lie in pages of one
@@ -31,8 +30,7 @@ class Caching:
 PLAIN = Caching()
 
 
-@record
-class Held:
+class Held(Record):
     """Tokens held of one sequence: ``tokens`` with keys and values, ``lookahead`` of them verified, and its
     ``branches``.
     """

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Attention, LatentAttention, Operation
@@ -15,8 +14,7 @@ from ssdsim.transformer.recurrences import Convolution, RecurrentStep
 from ssdsim.transformer.shard import Block
 
 
-@record
-class Chunk:
+class Chunk(Record):
     """``tokens`` tokens of a prompt of which ``prefix`` are cached."""
 
     tokens: int

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.transformer.hybrids import MOST_LAYERS
 
 _ATTENTION = tuple(f"self_attn.{name}_proj" for name in "qkv")
@@ -29,8 +28,7 @@ def mtp_places(layers: int) -> tuple[str, str]:
     return "mtp.layers.0", f"model.layers.{layers}"
 
 
-@record
-class _Places:
+class _Places(Record):
     """The places where a family has its parts: the layers' folder, and what comes after a layer's number."""
 
     folder: str

@@ -6,11 +6,9 @@ cost model (seconds), the calibrator (what to time), the executor (what to run) 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import replace
 from typing import ClassVar, Literal
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 DTYPES = ("float32", "bfloat16", "float16")  # plain ones: of weights, activations and cache alike
 DTYPE_BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
@@ -37,7 +35,7 @@ FOUR_BITS = "nvfp4"
 CollectiveKind = Literal["all_reduce", "all_gather", "all_to_all"]
 
 
-class Operation(ABC):
+class Operation:
     """The base of operations; a new one is a subclass here and a law in :mod:`ssdsim.hardware`."""
 
     __slots__ = ()
@@ -56,9 +54,9 @@ class Operation(ABC):
         return None
 
     @property
-    @abstractmethod
     def shape(self) -> str:
         """The sizes, as tables show them."""
+        raise NotImplementedError
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -70,9 +68,9 @@ class Operation(ABC):
         return 0.0
 
     @property
-    @abstractmethod
     def bytes(self) -> float:
         """Bytes that are read and written."""
+        raise NotImplementedError
 
     @property
     def memory_bytes(self) -> float:
@@ -97,9 +95,9 @@ class _OfWeights(Operation):
     dtype: str
 
     @property
-    @abstractmethod
     def activations_dtype(self) -> str:
         """The dtype of inputs and outputs."""
+        raise NotImplementedError
 
     @property
     def arithmetic(self) -> tuple[str, ...]:
@@ -112,8 +110,7 @@ class _OfWeights(Operation):
         return WEIGHTS_ARITHMETIC.get(self.dtype) == FOUR_BITS
 
 
-@record(slots=True)
-class Gemm(_OfWeights):
+class Gemm(_OfWeights, Record):
     """``(m, k) @ (k, n)`` with the weights ``(k, n)`` streamed from memory; ``m`` is the tokens in flight.
 
     ``dtype`` is the weights' format. Inputs and outputs of plain weights are of the same one, those of quantised
@@ -177,8 +174,7 @@ class OverCache(Attends):
         return self.kv_dtype or self.dtype
 
 
-@record(slots=True)
-class Attention(OverCache):
+class Attention(OverCache, Record):
     """Decode attention: ``batch`` sequences, each with ``queries`` new tokens over ``context`` cached tokens.
 
     ``masked`` marks a branch mask: the queries of a sequence are not a causal chain but tips of branches, each
@@ -220,8 +216,7 @@ class Attention(OverCache):
         return DTYPE_BYTES[self.cache_dtype] * (2.0 * self.batch * self.context * self.kv_heads * self.head_dim)
 
 
-@record(slots=True)
-class PrefillAttention(Attends):
+class PrefillAttention(Attends, Record):
     """Causal attention of ``batch`` prompts of ``tokens`` tokens each over themselves (prefill).
 
     Where they are the rest of prompts, or a chunk of them, ``prefix`` tokens that are cached come before them.
@@ -257,8 +252,7 @@ class PrefillAttention(Attends):
         return DTYPE_BYTES[self.dtype] * (values + cached)
 
 
-@record(slots=True)
-class LatentAttention(OverCache):
+class LatentAttention(OverCache, Record):
     """Decode attention over a latent cache (DeepSeek-V2): all heads read one vector of ``rank + rope_dim`` a token.
 
     ``projections`` is the format of the block's weights, empty where it is ``dtype``. The rest is as of
@@ -301,8 +295,7 @@ class LatentAttention(OverCache):
         return self.streamed_bytes + DTYPE_BYTES[self.dtype] * io
 
 
-@record(slots=True)
-class ExpertMlp(_OfWeights):
+class ExpertMlp(_OfWeights, Record):
     """MLPs ``hidden -> width -> hidden``, of which each token uses ``per_token``; ``count`` are on the device.
 
     They have three ``matrices`` (gate, up and down) or two.
@@ -372,8 +365,7 @@ def sent_around(kind: str, ranks: int) -> float:
     return (2 if kind == "all_reduce" else 1) * (ranks - 1) / ranks
 
 
-@record(slots=True)
-class Collective(Operation):
+class Collective(Operation, Record):
     """An all-reduce, all-gather or all-to-all over ``ranks`` devices.
 
     ``message_bytes`` is the full (gathered) tensor, of an all-to-all what a device sends to all, itself included.
@@ -408,8 +400,7 @@ class Collective(Operation):
         return sent_around(self.kind, self.ranks) * self.message_bytes
 
 
-@record(slots=True)
-class Elementwise(Operation):
+class Elementwise(Operation, Record):
     """A memory-bound kernel (norm, rotary embedding, activation, residual): ``moved_bytes`` read and written."""
 
     family: ClassVar[str] = "elementwise"

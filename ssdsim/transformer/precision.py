@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES
 
 DType = Literal["float32", "bfloat16", "float16"]
@@ -31,8 +31,7 @@ SPELLINGS = {
 """What engines and checkpoints call some of them."""
 
 
-@record
-class Precision:
+class Precision(Record):
     """Formats of the weights by part, of the activations (and collectives, logits, norms), and of the cache.
 
     ``attention`` are the projections before and after the attention itself, ``mlp`` the matrices of the dense MLP and

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, get_args
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.operations import DTYPE_BYTES, Attends, Operation
 
 Rule = Literal["gated-delta", "kimi-delta", "mamba2"]
@@ -27,8 +27,7 @@ REPLAYED_TOKENS = 16
 """Whose inputs are kept beside a state that is replayed: the state is written once they are full."""
 
 
-@record(slots=True)
-class RecurrentStep(Attends):
+class RecurrentStep(Attends, Record):
     """A recurrent layer's step: each of ``batch`` sequences reads its state, ``queries`` new tokens change it in turn.
 
     ``heads`` have states of ``key_dim x value_dim`` in ``state_dtype``; queries and keys are those of ``key_heads``.
@@ -96,8 +95,7 @@ class RecurrentStep(Attends):
         return self.batch * (self.states_moved * self.state_bytes + self.inputs_moved * inputs)
 
 
-@record(slots=True)
-class PrefillRecurrence(Operation):
+class PrefillRecurrence(Operation, Record):
     """A recurrent layer over ``batch`` prompts of ``tokens`` tokens each, in chunks whose tokens are done at once.
 
     Unlike attention it takes as long for a token wherever in a prompt that is.
@@ -143,8 +141,7 @@ class PrefillRecurrence(Operation):
         return 2.0 * self.batch * self.heads * self.key_dim * self.value_dim * DTYPE_BYTES[self.state_dtype]
 
 
-@record(slots=True)
-class Convolution(Operation):
+class Convolution(Operation, Record):
     """A convolution over the last ``width`` tokens of ``channels``, of which those of before are read and written."""
 
     name: str

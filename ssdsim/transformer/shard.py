@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.transformer.block_loops import loop_operations
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import Experts, Latent, Recurrent
@@ -24,16 +24,14 @@ from ssdsim.transformer.recurrences import Convolution, RecurrentStep, StateKeep
 from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token, distinct_experts
 
 
-@record
-class Block:
+class Block(Record):
     """Operations that a pass runs ``times`` in a row: a layer, or the part of a layer that so many layers have."""
 
     operations: tuple[Operation, ...]
     times: int
 
 
-@record
-class Shard:
+class Shard(Record):
     """One device's share of a pass."""
 
     card: Transformer

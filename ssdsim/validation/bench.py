@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from ssdsim import drafters, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.engine.simulate import simulate, trace_rounds
 from ssdsim.engine.trace import Trace
 from ssdsim.executor.drift import Drift, mean_drift, time_drift
@@ -42,8 +43,7 @@ _ANSWER_S = 300.0
 _SPREAD = "confidence_spread"
 
 
-@record
-class Bench:
+class Bench(Record):
     """Plan of what runs where: strategies, ranks' devices, the models, and the profile to predict with."""
 
     strategies: tuple[str, ...]

@@ -9,12 +9,11 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.base.intervals import Measured, student_quantile
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.validation.grid import GridPoint
 
 
-@record
-class Comparison:
+class Comparison(Record):
     """A strategy at a grid point: mean round measured (with its interval over repeats) and predicted, in seconds.
 
     ``devices`` are the target's and the draft's; ``parts`` holds measured and predicted means of a round's parts.

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.scenario.configuration import configure
 from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
@@ -27,8 +27,7 @@ Level = Annotated[tuple[float, ...], FROM_LIST]
 Levels = Annotated[tuple[Level, ...], FROM_LIST]
 
 
-@record
-class Replayed:
+class Replayed(Record):
     """Published values with what is predicted of them, ``within`` which relative error they should lie.
 
     ``judged`` are the rows that nothing was fitted to, all where nothing was; ``fitted`` says what was.

@@ -5,16 +5,16 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Any
+
+from msgspec.structs import asdict
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 
-@record
-class GridPoint:
+class GridPoint(Record):
     """One setting of the grid; ``f`` is the fan-out a position, whose branches the draft really runs.
 
     ``sd_draft`` is where SD's draft sits: beside the target (SD on n devices against SSD on n+1), or where SSD's does.

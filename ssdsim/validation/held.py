@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.noise import Repeated, noise_of, repeated
 from ssdsim.measured.row import Row
 from ssdsim.runtimes.card import Runtime
@@ -17,8 +17,7 @@ _LEAST_FITTED = 2  # settings of a drafter, or of none, that a fit must see
 _NEXT = 3  # settings that are named to be measured again
 
 
-@record
-class Held:
+class Held(Record):
     """``fitted`` rows and settings put ``aside``, each with all its repeats; ``settings`` are both."""
 
     fitted: tuple[Row, ...]

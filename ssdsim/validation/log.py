@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import ValidationError, convert
+
 from ssdsim import strategies
-from ssdsim.base.documents import as_record, surviving_records
+from ssdsim.base.documents import surviving_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import append_record, write_records
-from ssdsim.base.record import record
+from ssdsim.base.plain import plain
+from ssdsim.base.record import Record
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
 
 _SCHEMA = 3  # 3 says which strategies ran, and on which devices
 
 
-@record
-class _Entry:
+class _Entry(Record):
     """A grid point's comparisons, one a strategy."""
 
     key: str
@@ -34,7 +35,7 @@ class _Entry:
 
 def append(log: Path, point: GridPoint, comparisons: Sequence[Comparison]) -> None:
     """Write a grid point's comparisons for good."""
-    append_record(log, {"key": point.key, "comparisons": [asdict(one) for one in comparisons]})
+    append_record(log, {"key": point.key, "comparisons": plain(comparisons)})
 
 
 def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[str, list[Comparison]]:
@@ -51,6 +52,13 @@ def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[st
     records = surviving_records(log)
     if not records or records[0] != header:
         raise InputError(f"{log}: measured with another setting or profile; remove it or use another -o")
-    entries = [as_record(_Entry, record, f"{log}: entry {n}", "entry") for n, record in enumerate(records[1:], 1)]
+    entries = [_entry(record, f"{log}: entry {n}") for n, record in enumerate(records[1:], 1)]
     write_records(log, records)  # what a kill tore goes for good
     return {entry.key: list(entry.comparisons) for entry in entries}
+
+
+def _entry(record: Any, where: str) -> _Entry:
+    try:
+        return convert(record, _Entry)
+    except ValidationError as error:
+        raise InputError(f"{where}: {error}") from None

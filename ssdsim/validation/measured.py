@@ -13,7 +13,7 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.plain import document, picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.measured.files import rows_of_files
 from ssdsim.measured.price import each_row, name_of, seconds_of, value_of, work_of
@@ -33,8 +33,7 @@ Chosen = Callable[[Row], Runtime]
 """Which card a row is predicted with."""
 
 
-@record
-class Checked:
+class Checked(Record):
     """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
 
     ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``cache`` is the dtype taken for
@@ -71,8 +70,7 @@ AXES: Mapping[str, Callable[[Checked], str | int]] = {
 """What the summaries are by."""
 
 
-@record
-class Skipped:
+class Skipped(Record):
     """A row that cannot be predicted: its number among all rows, from 1, and why not."""
 
     number: int
@@ -87,8 +85,7 @@ class Skipped:
         return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
 
 
-@record
-class Summary:
+class Summary(Record):
     """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
 
     axis: str
@@ -195,8 +192,7 @@ def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
     return Summary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
 
 
-@record
-class LikelierCache:
+class LikelierCache(Record):
     """A series that does not say its cache's dtype and that ``runtime`` predicts much better with ``kv_dtype``."""
 
     series: str
@@ -235,8 +231,7 @@ def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     )
 
 
-@record
-class ValidatedRows:
+class ValidatedRows(Record):
     """Rows that were predicted with one runtime or with ``several``, and those that could not be."""
 
     checked: Sequence[Checked]

@@ -12,7 +12,7 @@ from pydantic import Field
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
@@ -71,8 +71,7 @@ class Published(Card):
     sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
 
 
-@record
-class FamilyReplay:
+class FamilyReplay(Record):
     """Fitted: an acceptance rate per data set (from its SD row), the runtime's cost of a draft step, a hit rate.
 
     Predicted: the SSD speeds, with their relative errors. The hit model is one rate: with the paper's uniform fan-out
@@ -91,8 +90,7 @@ class FamilyReplay:
         return np.asarray(self.ssd_tokens_per_s / np.array(self.family.ssd_tokens_per_s) - 1.0)
 
 
-@record
-class SweepReplay:
+class SweepReplay(Record):
     """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K."""
 
     sweep: Sweep

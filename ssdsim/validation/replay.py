@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.validation.drafted import PublishedRows, Replayed
 from ssdsim.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
 from ssdsim.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees
@@ -16,8 +16,7 @@ HARDWARE = "h100-sxm"
 MAX_ERROR = 0.05
 
 
-@record
-class PaperReplay:
+class PaperReplay(Record):
     """The SSD rows of a paper, and its engines' sweeps over K."""
 
     paper: Published
@@ -39,8 +38,7 @@ class PaperReplay:
         return max(self.worst, self.worst_sweep) <= (MAX_ERROR if max_error is None else max_error)
 
 
-@record
-class TreesReplay:
+class TreesReplay(Record):
     """The trees of a paper, and its repository's demo."""
 
     paper: PublishedTrees
@@ -63,8 +61,7 @@ class TreesReplay:
         return (found.nodes, found.levels) == (shipped.shipped_nodes, shipped.shipped_levels)
 
 
-@record
-class RowsReplay:
+class RowsReplay(Record):
     """Rows of drafters."""
 
     paper: PublishedRows

@@ -18,7 +18,7 @@ from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Told, nobody
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.engine.trace import Trace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.machine.smi import torch_missing
@@ -38,7 +38,6 @@ _CALIBRATION_MINUTES = 5.0
 _STRATEGIES = ALL["strategies"]
 
 
-@record
 class Real(OptionRecord):
     """Runs on devices of this machine.
 
@@ -157,8 +156,7 @@ class Real(OptionRecord):
         return str(output)
 
 
-@record
-class Validated:
+class Validated(Record):
     """The comparisons of each grid point, one a strategy, and what makes them doubtful."""
 
     points: Sequence[Sequence[Comparison]]

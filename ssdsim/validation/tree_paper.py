@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.speculation.trees.dynamic_program import best_trees
 from ssdsim.speculation.trees.shape import Tree
@@ -63,8 +63,7 @@ class PublishedTrees(Card):
     demo: Demo | None = None
 
 
-@record
-class TreeReplay:
+class TreeReplay(Record):
     """Fitted: a verification's time over that of one token. Predicted: a speed-up a data set."""
 
     rows: TreeRows
@@ -76,8 +75,7 @@ class TreeReplay:
         return np.asarray(self.speedups / np.array(self.rows.speedups) - 1.0)
 
 
-@record
-class DemoReplay:
+class DemoReplay(Record):
     """The tree of the least time a token: its nodes and levels, root included, tokens a round, and what it gains."""
 
     tree: Tree

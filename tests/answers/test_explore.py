@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from ssdsim.answers.explore.space import space_of
 from ssdsim.answers.explore.table import Table
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 
 PAIR = Path(__file__).parents[2] / "models/pairs/smollm2-135m-28-layers.json"
 SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}

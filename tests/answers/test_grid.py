@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import DRAWS, Prediction, predict
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.scenario.configuration import configure
 from ssdsim.strategies import default
 

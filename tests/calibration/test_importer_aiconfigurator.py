@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from calibration.fit_gemm import fit_gemm
 from calibration.importers.aiconfigurator import import_aiconfigurator
 from calibration.importers.messages import bytes_per_count
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Collective, Gemm

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.hardware.profile import LAWS
@@ -22,8 +22,7 @@ from ssdsim.transformer.shard import Block
 MESSAGE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ReduceScatter(Operation):
+class ReduceScatter(Operation, Record):
     """Each of ``ranks`` devices is left with its part of a sum."""
 
     family: ClassVar[str] = "communication"

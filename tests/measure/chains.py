@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
 from functools import cache
 
 import numpy as np
@@ -104,5 +103,5 @@ def answer(
     prompt, came = written(target, tokens, temperature, seed, cuts[0])
     before = np.array([*prompt, *came[:-1]])
     every = _every_position(target, draft, temperature, cuts)
-    positions = Positions(*(getattr(every, field.name)[before * VOCABULARY + came] for field in fields(Positions)))
+    positions = Positions(*(getattr(every, name)[before * VOCABULARY + came] for name in Positions.__struct_fields__))
     return Request(f"{data_set}-{seed:05d}", data_set, temperature, tuple(prompt), 1, "length", seed, positions)

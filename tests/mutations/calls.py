@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from random import Random
@@ -15,6 +14,7 @@ import numpy as np
 import ssdsim
 from calibration.log import Log
 from ssdsim.answers.schedule.file import Schedule
+from ssdsim.base.plain import plain
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.validation.grid import GRIDS
 from ssdsim.validation.log import read_or_start
@@ -82,7 +82,7 @@ def validation_log(rng: Random) -> Input:
     point = GRIDS["short"][0]
     interval = {"value": 0.02, "low": 0.019, "high": 0.021}
     comparison = {
-        "point": asdict(point), "strategy": "ssd", "devices": [1, 1], "measured": interval,
+        "point": plain(point), "strategy": "ssd", "devices": [1, 1], "measured": interval,
         "predicted_s": 0.02, "tokens_per_round": 2.5,
         "tokens_repeats": [2.5, 2.5], "parts": {"verify": [0.01, 0.01]}, "repeats_s": [0.02, 0.02],
     }  # fmt: skip

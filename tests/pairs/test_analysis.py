@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.pairs.analysis import by_temperature, findings
 from ssdsim.pairs.backups import NGrams, Suffixes, lookup_named
 from ssdsim.pairs.correlation import concentration, in_lockstep

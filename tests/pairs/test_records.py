@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import read_table, write_table
+from ssdsim.base.record import replace
 from ssdsim.pairs.distributions import Positions
 from ssdsim.pairs.measured import pair_of
 from ssdsim.pairs.questions import Questions
@@ -36,8 +36,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     for seed, request in enumerate(listed):
         expected = answer(PAIR, 30, 1.0, seed)
         assert (request.prompt, request.temperature, request.data_set) == (expected.prompt, 1.0, "all")
-        for field in fields(Positions):
-            mine, theirs = getattr(request.positions, field.name), getattr(expected.positions, field.name)
+        for name in Positions.__struct_fields__:
+            mine, theirs = getattr(request.positions, name), getattr(expected.positions, name)
             np.testing.assert_array_equal(mine, theirs)
             assert mine.dtype == theirs.dtype
 

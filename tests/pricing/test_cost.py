@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.drafters.mtp import MTP
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.memory import draft_demand, target_demand

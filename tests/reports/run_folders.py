@@ -6,7 +6,6 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.intervals import Measured
+from ssdsim.base.plain import plain
 from ssdsim.engine.trace import Trace
 from ssdsim.validation.comparison import Comparison
 from ssdsim.validation.grid import GridPoint
@@ -49,7 +49,7 @@ def write_measurements(folder: Path) -> None:
         )
         for name, (measured, predicted) in rounds.items()
     ]
-    lines = [{"bench": {}}, {"key": point.key, "comparisons": [asdict(c) for c in comparisons]}]
+    lines = [{"bench": {}}, {"key": point.key, "comparisons": plain(comparisons)}]
     torn = '{"key": "cut by a ki'
     (folder / "validation.jsonl").write_text("\n".join([*map(json.dumps, lines), torn]))
     trace = Trace("ssdsim validate")

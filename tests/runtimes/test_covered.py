@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import predict
+from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runtimes.card import Errors, Runtime
 from ssdsim.runtimes.catalog import find_runtime, save_runtime

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -20,6 +19,7 @@ from ssdsim.base import kinds
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
+from ssdsim.base.record import replace
 from ssdsim.cli.main import cli
 from ssdsim.scenario.given import checked
 from ssdsim.scenario.options import ALL, SHARED, names_of

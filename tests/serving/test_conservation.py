@@ -1,7 +1,6 @@
 """Nothing is lost and nothing is too much: tokens, time, blocks of the caches, over configurations drawn at random."""
 
 from copy import copy
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from ssdsim.answers.serving.loop import run_of, simulate
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.record import replace
 from tests.serving.checks import every_token_was_made, reserves, time_adds_up
 from tests.serving.sample_runs import SMALL, policy, requests
 

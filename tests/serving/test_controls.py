@@ -1,12 +1,11 @@
 """Negative controls: what is made wrong on purpose fails the test that is there for it."""
 
-from dataclasses import replace
-
 import pytest
 
 from ssdsim.answers.serving.batching import Batching
 from ssdsim.answers.serving.loop import simulate
 from ssdsim.answers.serving.metrics import metrics_of_requests
+from ssdsim.base.record import replace
 from tests.serving.checks import gaps_as_paces_ms, one_forced_miss_a_request, pace_is_the_time_over_the_tokens, reserves
 from tests.serving.sample_runs import SMALL, policy, requests
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from ssdsim.answers.serving.crossing import Side, crossing
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
 from ssdsim.answers.serving.serve import serve
+from ssdsim.base.record import replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.many import rates

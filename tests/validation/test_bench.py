@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.engine.trace import Trace
 from ssdsim.executor import drift
 from ssdsim.executor.timeline import Event, Timeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 MOST_RANKS = 1_000_000
 WRONG, UNTIMED, EMPTY, BROKEN = "with a wrong result", "without a time", "of size 0", "broken by another line"
@@ -15,8 +15,7 @@ LARGEST_ERROR = 1e-2
 """The most error of a right result, in units of the data: half sums to it; a failed check before 2021 printed 1."""
 
 
-@record
-class Device:
+class Device(Record):
     """A rank's line: ``# Rank 3 Group 0 Pid 746 on host device 3 [0x60] Tesla V100-SXM2-16GB``."""
 
     rank: int
@@ -27,8 +26,7 @@ class Device:
     """Its number on the host and the bus."""
 
 
-@record
-class Row:
+class Row(Record):
     """A timed size: bytes, seconds, and the rates printed beside (GB/s; None where there are none)."""
 
     size: float

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 
 from calibration.importers.nccl_tests.runs import BROKEN, Device, Run, as_number
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 TESTS = (
     *("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoallv", "alltoall", "sendrecv"),
@@ -40,8 +40,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 4096  # characters of a line; a table's have some 120 and what a launcher writes before them
 
 
-@record
-class Layout:
+class Layout(Record):
     """The columns after ``type``: how many come before the first time, how many from one time to the next."""
 
     before: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from calibration.importers.nccl_tests.runs import MOST_RANKS, Run
 from calibration.importers.nccl_tests.text import has_rows, text_runs
 from ssdsim.base.documents import parse_csv, read_text
 from ssdsim.base.errors import InputError, nearest, told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
 """Those that a profile prices."""
@@ -23,8 +22,7 @@ _RATES_AGREE = 0.05
 _READABLE_RATE = 1.0  # GB/s: two decimals of less say little
 
 
-@record
-class Timings:
+class Timings(Record):
     """Times of one operation over one number of ranks: bytes and seconds of each row, and how they came to be."""
 
     operation: str

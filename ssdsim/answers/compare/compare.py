@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -23,7 +22,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.place import runtime_for
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
-@record
-class Compared:
+class Compared(Record):
     """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
 
     ``rests_on`` are the inputs that its acceptance and hits rest on, by their standing; of AR there are none.
@@ -50,8 +48,7 @@ class Compared:
     rests_on: Mapping[Standing, Sequence[str]]
 
 
-@dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Shown, Record):
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.given import Asked
 from ssdsim.scenario.many import SideBySide
 from ssdsim.scenario.points import Scenarios
@@ -19,8 +19,7 @@ from ssdsim.scenario.scenario import Scenario
 Float = TypeVar("Float", bound=np.floating[Any])
 
 
-@record
-class AtPoints:
+class AtPoints(Record):
     """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
 
     ``scenarios`` are None where it is possible nowhere.

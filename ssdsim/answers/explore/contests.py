@@ -24,7 +24,7 @@ from ssdsim.answers.explore.table import Table
 from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import Draws, quantiles
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.scenario import Scenario
 
 THRESHOLDS: Mapping[str, tuple[float, ...]] = {
@@ -56,8 +56,7 @@ class Case(NamedTuple):
     outcome: Outcome
 
 
-@record
-class Contests:
+class Contests(Record):
     """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
 
     The number -1 stands for none: the subject has no room, or no rival has.
@@ -120,8 +119,7 @@ def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> C
     )
 
 
-@record
-class _Numbers:
+class _Numbers(Record):
     """The subject over one rival at every point; NaN where one of them is not possible."""
 
     ratio: Floats

@@ -9,11 +9,10 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.explore.explore import Explored
 from ssdsim.answers.explore.interpolation import Floats
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 
-@record
-class Error:
+class Error(Record):
     """Relative, of a quantity at so many random ``points``: the ``worst``, and what 99 of 100 are below."""
 
     what: str

@@ -14,7 +14,7 @@ from ssdsim.answers.explore.sides import Errors
 from ssdsim.answers.explore.space import Space, anywhere
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import Draws, bounds_95
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.many import estimate
 
 OF_OTHERS = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
@@ -36,8 +36,7 @@ def random_places(space: Space, count: int, seed: int) -> list[Place]:
     return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]
 
 
-@record
-class Exact:
+class Exact(Record):
     """Tokens/s by strategy at ``places``, NaN where one has no room; by rival the ends of the subject's ratio to it.
 
     There are no ends where nothing errs, or where tokens are not sure.

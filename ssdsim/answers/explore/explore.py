@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +22,7 @@ from ssdsim.answers.grid import Evaluator
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.scenario.configuration import configure
 
 MOST_POINTS = 1_000_000
@@ -38,8 +37,7 @@ _CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
-@record
-class Explored:
+class Explored(Record):
     """All that the page holds.
 
     ``given`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
@@ -96,8 +94,7 @@ def explored(
     return _joined(space, split, [done[number] for number in range(len(parts))], seed)
 
 
-@record
-class _Piece:
+class _Piece(Record):
     """One stop of the axis that the work is split along, or all together."""
 
     rates: Mapping[str, Rates]

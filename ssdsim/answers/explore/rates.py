@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from ssdsim import strategies
 from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.space import Axis, Space
 from ssdsim.answers.explore.table import Table
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Choosing, Watched
 from ssdsim.pricing.memory import usable_bytes
 from ssdsim.pricing.site import Site
@@ -29,8 +28,7 @@ from ssdsim.scenario.remembered import Made, Remembered
 COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 
 
-@record
-class Rates:
+class Rates(Record):
     """A strategy's ``table`` of :data:`COLUMNS`.
 
     ``refused`` has an axis for each of the table's, of length 1 where it is interpolated: -1, or the number of the one

@@ -11,7 +11,7 @@ from ssdsim.answers.explore.at_points import AtPoints
 from ssdsim.answers.explore.interpolation import Floats
 from ssdsim.answers.explore.space import Axis
 from ssdsim.base.intervals import Draws, bounds_95
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Rates, SideBySide, across, estimate
 
@@ -39,8 +39,7 @@ def _parts(rows: SideBySide) -> Iterator[SideBySide]:
         yield rows.taken(np.arange(start, min(start + AT_ONCE, len(rows))))
 
 
-@record
-class Side:
+class Side(Record):
     """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
 
     ``joint`` is None where nothing errs. ``open`` are points at which tokens lie in ranges, and ``across`` its rates

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
 from itertools import product
 from math import prod
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from ssdsim.answers.sweep.plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.pairs.choice import chosen_by
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.asked import Asked
@@ -56,8 +55,7 @@ MOST_CONTINUOUS = 5
 SIDES = ("hardware", "runtime")  # of which two stand side by side
 
 
-@record
-class Axis:
+class Axis(Record):
     """An option's stops, or the ends and then the nodes of one that is interpolated; where the page starts.
 
     ``best`` is a word that stands for whichever of the stops makes the subject fastest.
@@ -74,8 +72,7 @@ class Axis:
         return ALL[self.name].axis
 
 
-@record
-class Space:
+class Space(Record):
     """The ``fixed`` options, and an axis each of the others; who is compared, and by strategy the axes that it reads.
 
     ``assumed`` are rates of acceptance and hits that nobody gave, by option: as long as they are not said to be

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ssdsim.answers.explore.interpolation import Floats, interpolated
 from ssdsim.answers.explore.space import Axis
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 
-@record
-class Table:
+class Table(Record):
     """``values`` have an axis for each of ``axes``, whose own values are its places, and last the ``columns``.
 
     NaN where a point is not possible. Columns of ``logs`` hold logarithms: they are interpolated so.

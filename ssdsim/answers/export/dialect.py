@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby, pairwise
 from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
@@ -17,7 +16,7 @@ from ssdsim import strategies
 from ssdsim.answers.schedule.candidates import Candidates
 from ssdsim.answers.schedule.file import Cell
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.drafters.model import ModelDrafter
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.runtimes.card import Runs
@@ -41,8 +40,7 @@ Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
 """The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
 
 
-@record
-class Dialect:
+class Dialect(Record):
     """An engine's words. ``name`` is the format's, ``runtime`` the bundled card of the engine.
 
     What the engine runs is that card's to say, or that of another runtime of the same engine which a user names

@@ -6,7 +6,6 @@ Where an engine cannot say what the schedule says, the nearest that it can is ex
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
@@ -19,6 +18,7 @@ from ssdsim.answers.schedule.schedule import inputs_behind, of_candidates
 from ssdsim.answers.serving.k_table import KTable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
+from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.runtimes.catalog import BY_DEFAULT, find_runtime, runtime_of
@@ -39,8 +39,7 @@ FORMATS = (*_FILES, *_ENGINES)
 _SHOWN = 12  # lines at the prompt
 
 
-@dataclass(frozen=True, repr=False)
-class Exported(Shown):
+class Exported(Shown, Record):
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
     ``inputs`` are what its tokens rest on.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim.answers.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, lookahead
 from ssdsim.answers.schedule.candidates import Candidates
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.tree import TreeSpeculative
@@ -71,8 +71,7 @@ def speculative_flags(drafter: str, draft: str | None, k: int, beam: int, nodes:
     return [*words, "--speculative-num-draft-tokens", str(nodes + 1)]
 
 
-@record
-class _Tree:
+class _Tree(Record):
     """Passes of the draft, nodes of each pass, and drafted nodes that are verified, without the root."""
 
     passes: int

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
 from typing import Any
 
 from ssdsim.answers.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
 from ssdsim.answers.schedule.candidates import Candidates
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.options import DEFAULTS
 
 
-@record
-class Method:
+class Method(Record):
     """VLLM's ``method`` of a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
 
     ``names_model``: of a checkpoint of its own. ``varies_k``: it documents the table over batch sizes as tested.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -21,7 +20,7 @@ from ssdsim.answers.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
@@ -40,8 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@record
-class Apart:
+class Apart(Record):
     """Strategy that the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
 
     deployment: Deployment
@@ -55,8 +53,7 @@ class Apart:
         return f"with {named}, {self.lacking}: {self.worth:.2f}x"
 
 
-@record
-class Answer:
+class Answer(Record):
     """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
@@ -83,8 +80,7 @@ class Answer:
         return None if self.contest is None else self.contest.probability
 
 
-@dataclass(frozen=True, repr=False)
-class Recommendation(Shown):
+class Recommendation(Shown, Record):
     """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
 
     Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the

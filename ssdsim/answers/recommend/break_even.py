@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, repeat
 from typing import Any, Literal
 
@@ -25,7 +24,7 @@ from ssdsim.answers.recommend.search import (
     turnings,
 )
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.protocols.axes import Axis, Values
@@ -45,8 +44,7 @@ _NETWORK = "draft_link_gbs"
 _NEVER_RISES = 0.95  # of tokens/s of a sequence from batch to batch: fitted timings fall a little here and there
 
 
-@record
-class BreakEven:
+class BreakEven(Record):
     """``value`` is the bound on ``what``; ``always``, ``never`` where the subject leads or trails over the whole range.
 
     ``unknown`` says why there is no answer in ``note``. ``present`` is the value asked about.
@@ -60,14 +58,17 @@ class BreakEven:
     note: str = ""
 
 
-@record
-class _Contenders:
+class _Contenders(Record):
     """The subject's and the rivals' shapes that may win near the answer, in their copies; its placement is held."""
 
     search: Search
     batch: int
     cases: tuple[tuple[Shape, int], ...]
-    _known: dict[tuple[Shape, int], dict[int, float]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def _known(self) -> dict[tuple[Shape, int], dict[int, float]]:
+        """Tokens/s per user of each case at the batches asked so far."""
+        return {}
 
     def leads(self, changes: Sequence[Mapping[str, Any]]) -> Array:
         """The subject's tokens/s per user over its best rival's under each change of options; 0 where it has no room.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.grid import OfPoint
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.options import ALL, DEFAULTS, beside
@@ -19,8 +18,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 Setting = tuple[str, Any]
 
 
-@record
-class Shape:
+class Shape(Record):
     """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes.
 
     A copy is one target, or all those that share a draft.
@@ -29,7 +27,7 @@ class Shape:
     strategy: str
     placement: tuple[Setting, ...]
     speculation: tuple[Setting, ...] = ()
-    devices: Devices = field(default=Devices(1), compare=False)
+    devices: Devices = Devices(1)
 
     @property
     def gpus(self) -> int:
@@ -71,8 +69,7 @@ class Shape:
         return {**beside(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
 
 
-@record
-class Deployment:
+class Deployment(Record):
     """``copies`` of a shape that split ``batch`` sequences; the fullest target sets the speed of a user.
 
     ``paid`` are the GPUs that a token is counted to, idle ones among them; None: those in use.
@@ -81,8 +78,22 @@ class Deployment:
     shape: Shape
     copies: int
     batch: int
-    found: OfPoint = field(compare=False, repr=False)
+    found: OfPoint
     paid: int | None = None
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.shape, self.copies, self.batch, self.paid
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether it is the same deployment, whatever was found of it."""
+        return isinstance(other, Deployment) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"Deployment({self.shape!r}, copies={self.copies}, batch={self.batch}, paid={self.paid})"
 
     @property
     def scenario(self) -> Scenario:

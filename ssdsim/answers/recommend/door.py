@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,7 +25,7 @@ from ssdsim.answers.serving.slo import Goal
 from ssdsim.answers.serving.workload import Workload, synthetic
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.protocols.axes import LOOKAHEAD
 from ssdsim.scenario.options import DEFAULTS
 from ssdsim.strategies.autoregressive import Autoregressive
@@ -37,16 +36,14 @@ _REQUESTS = 600  # of a run that searches for that rate
 NO_ENGINE = "no engine is named: --runtime vllm, sglang, trtllm or ssd-engine prints what to paste"
 
 
-@record
-class Command:
+class Command(Record):
     """Command to paste for the engine, with notes on what it cannot say."""
 
     text: str
     notes: tuple[str, ...]
 
 
-@record
-class Paying:
+class Paying(Record):
     """The rate up to which a copy is worth it, by ``ssdsim serve`` of the same placement.
 
     ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
@@ -61,8 +58,7 @@ class Paying:
     within_slo: Mapping[str, float]
 
 
-@record
-class Door:
+class Door(Record):
     """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
 
     ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.search import Search, settings_around
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
@@ -37,8 +36,7 @@ _FASTER: Mapping[str, Callable[[HardwareProfile, float], HardwareProfile]] = {
 Rates = Callable[[Sequence[float]], list[float]]  # tokens/s by factors on an input
 
 
-@record
-class Elasticity:
+class Elasticity(Record):
     """``elasticity`` is d ln(tokens/s) / d ln(what), over 1 % up and down; ``gain`` (a share) is that of ``better``.
 
     The placement is held; K and the number of cached outcomes follow the change.

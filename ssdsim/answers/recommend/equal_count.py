@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import asdict
+
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.doubts import Basis, Doubt
@@ -13,21 +15,19 @@ from ssdsim.answers.recommend.choice import best, score
 from ssdsim.answers.recommend.deployment import Deployment
 from ssdsim.answers.recommend.request import Rank, Request
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.scenario.many import Drawn
 
 
-@record(kw_only=True)
-class Rival(Versus):
+class Rival(Versus, kw_only=True):
     """The subject over ``what`` else as many GPUs could do, at its best in ``deployment``."""
 
     what: str
     deployment: Deployment
 
 
-@record
-class EqualCount:
+class EqualCount(Record):
     """The subject's fastest on at most ``gpus`` GPUs against each kind of rival on as many.
 
     ``best`` is the fastest of all and ``probability`` that of being so, under all that is not known. ``doubts`` are by
@@ -89,7 +89,7 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     if not others:
         return None
     contest = held_against(subject, tuple(others.values()), errors)
-    over = tuple(Rival(**vars(contest.over[d]), what=what, deployment=d) for what, d in others.items())
+    over = tuple(Rival(**asdict(contest.over[d]), what=what, deployment=d) for what, d in others.items())
     fastest = max((*others.values(), subject), key=lambda d: d.per_user)
     probability = contest.probability
     if fastest is not subject:

@@ -11,7 +11,7 @@ from ssdsim import strategies
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.scenario.asked import effective
@@ -32,8 +32,7 @@ MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
 
 
-@record
-class Request:
+class Request(Record):
     """A checked question about ``subject`` among ``strategies``.
 
     A token's cost is that of the GPUs which ``use`` counts: those needed, or all ``gpus``.

@@ -18,7 +18,7 @@ from ssdsim.answers.recommend.deployment import Deployment, Shape
 from ssdsim.answers.recommend.request import Request, axes_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import check_memory, target_alone
 from ssdsim.pricing.room import NoRoom
@@ -38,8 +38,7 @@ _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
 
-@record
-class _Learnt:
+class _Learnt(Record):
     """Results of some batches, small enough to travel: cases as they were asked and as settled, with tokens/s."""
 
     rates: Sequence[tuple[Case, Case, float]]

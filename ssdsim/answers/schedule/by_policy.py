@@ -17,7 +17,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import plain
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import NoRoom
 from ssdsim.scenario.configuration import Configuration, configure
@@ -27,8 +27,7 @@ from ssdsim.scenario.scenario import Scenario
 from ssdsim.scenario.standing import TokenInput, of_all
 
 
-@record
-class OfPolicy:
+class OfPolicy(Record):
     """A batch and a context, with the K of the policy there; ``reason`` says why nothing fits."""
 
     b: int
@@ -61,8 +60,7 @@ class OfPolicy:
         )
 
 
-@record
-class PolicyOfK:
+class PolicyOfK(Record):
     """Policy of K in each cell; ``options`` are those that were given."""
 
     options: Mapping[str, Any]

@@ -12,7 +12,7 @@ from ssdsim import strategies
 from ssdsim.base.checks import few_enough, listed
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.protocols.axes import Axis
 from ssdsim.scenario.asked import Asked, effective
@@ -42,8 +42,7 @@ def _tabled(strategy: str) -> list[Axis]:
     return [axis for axis in strategies.ALL.named(strategy).searched if axis.tabled]
 
 
-@record
-class Candidates:
+class Candidates(Record):
     """Every choice of ``strategies`` at every batch and context, with its tokens/s.
 
     ``table`` has the columns ``b``, ``context``, ``strategy``, one for each of :func:`choices` (None where the strategy

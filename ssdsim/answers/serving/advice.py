@@ -9,15 +9,14 @@ import numpy as np
 from ssdsim.answers.doubts import SURE, Basis
 from ssdsim.answers.serving.crossing import Crossing, Side
 from ssdsim.base.intervals import Interval
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pricing.room import counted
 
 AUTO = "auto"
 _WORTH = 0.01  # of the time per token: what a schedule must save to be named
 
 
-@record
-class Advice:
+class Advice(Record):
     """``sentence`` says up to which rate the subject is ahead of its first rival; ``above`` what to run beyond it
     (None where nothing is better), ``best`` the one of lowest time per output token at each rate asked for.
     """

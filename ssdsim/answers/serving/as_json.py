@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ssdsim.answers.prediction_json import configured
 from ssdsim.answers.serving.capacity import Capacity
 from ssdsim.answers.serving.closed_form import Served
@@ -60,7 +62,7 @@ def comparison_json(name: str, policies: Policies, requests: Workload, compariso
         "schema": 1,
         "strategy": name,
         "workload": requests.described(),
-        "compared": [{**vars(row), "difference": row.difference} for row in comparison.rows],
+        "compared": [{**asdict(row), "difference": row.difference} for row in comparison.rows],
         "quantiles": comparison.quantiles,
         **picked(policies.configuration, "provenance", "runtime"),
     }
@@ -97,7 +99,7 @@ def _fixed_k(point: Point) -> dict[str, Any]:
 def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:
     """Record of what a run measured."""
     left_out = ("of_requests", "variant_share")
-    own = {name: value for name, value in vars(metrics).items() if name not in left_out}
+    own = {name: value for name, value in asdict(metrics).items() if name not in left_out}
     own |= {f"{name}_ms": summary for name, summary in metrics.of_requests.items()}
     own["itl_ms"] = None if metrics.itl_ms is None else {f"p{q}": value for q, value in metrics.itl_ms.items()}
     for cost, hours in (
@@ -109,7 +111,7 @@ def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:
 
 
 def _summary(summary: Summary) -> dict[str, Any]:
-    percentiles = {f"p{q}": vars(each) for q, each in summary.percentiles.items()}
+    percentiles = {f"p{q}": asdict(each) for q, each in summary.percentiles.items()}
     return {"mean": summary.mean, **percentiles, "requests": summary.count, "few": summary.few}
 
 

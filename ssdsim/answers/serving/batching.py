@@ -10,7 +10,6 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, OneOf, Whole
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.record import record
 from ssdsim.pricing.memory import USABLE_SHARE
 
 Prefill = Literal["chunked", "priority", "none"]
@@ -20,7 +19,6 @@ LEAST_CHUNK = 16
 """Tokens of a prompt that a pass takes even where what is decoded fills it."""
 
 
-@record
 class Batching(OptionRecord):
     """``prefill``: ``chunked``, what a pass has left of ``token_budget`` beside what is decoded (vLLM's v1);
     ``priority``, passes of their own before decoding goes on (the SSD engine's, vLLM's v0); ``none``, elsewhere,

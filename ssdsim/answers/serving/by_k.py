@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
@@ -21,7 +20,7 @@ from ssdsim.answers.serving.policy import Policy, Steering, Variant, of_alternat
 from ssdsim.answers.serving.throughput_aware import ProfiledRounds, ThroughputAware
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.scenario.asked import Asked
 from ssdsim.scenario.options import DEFAULTS
@@ -35,8 +34,7 @@ _SEED, _ROUNDS = 7, 1_000  # of a long run, in which the usual K is found
 _KS = {EMA: ema_tiers.KS, THROUGHPUT_AWARE: throughput_aware.KS}
 
 
-@record
-class ByK:
+class ByK(Record):
     """``policy`` switches between Ks; ``fixed`` are these Ks alone, of which 0 is decoding without a draft.
 
     Both have the same prices of the same rounds.

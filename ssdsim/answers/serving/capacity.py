@@ -11,7 +11,7 @@ from ssdsim.answers.serving.metrics import Metrics, measure
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 MOST_RUNS = 15
 """Of a search, about."""
@@ -19,8 +19,7 @@ _WIDTH = 0.01  # of the rate: where bisection ends
 _SLOWEST_SHARE = 0.02  # of the closed form's capacity, below which a service is taken to be without any
 
 
-@record
-class Capacity:
+class Capacity(Record):
     """``rate`` requests a second a replica keep the attainment, ``too_much`` do not; ``rate`` is 0 where none does.
 
     ``low`` and ``high`` are the rates at which the 95 % interval of the attainment leaves the one asked for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +14,7 @@ from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.mixed import Chunk
@@ -23,8 +22,7 @@ from ssdsim.transformer.mixed import Chunk
 _NODES = spaced(1, 1.25, 4)
 
 
-@record
-class Sharing:
+class Sharing(Record):
     """Speeds of requests that are served together on one replica.
 
     With ``n`` that decode, all together make ``tokens_per_s[..., n - 1]`` tokens a second, and every request that comes
@@ -123,8 +121,7 @@ class Sharing:
         return decode_s / (self.output_tokens - 1.0) if self.output_tokens > 1.0 else 0.0 * decode_s
 
 
-@record
-class Served:
+class Served(Record):
     """Means: requests that decode, time per output token, waiting, time to first token, and the time from there to the
     last one. Seconds; infinite where saturated.
 
@@ -197,8 +194,7 @@ def _fed(variant: Variant, n: int, workload: Workload, batching: Batching) -> bo
     return room >= finished * float(workload.input_tokens.mean())
 
 
-@record
-class _At:
+class _At(Record):
     tokens_per_s: float
     lost_s: float
     round_s: float

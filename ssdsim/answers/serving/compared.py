@@ -14,15 +14,14 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.request_logs.log import RequestLog
 
 STATISTICS = {"mean": None, "p50": 50.0, "p90": 90.0, "p99": 99.0}
 PERCENT = (1.0, *(float(percent) for percent in range(5, 100, 5)), 99.0)
 
 
-@record
-class Compared:
+class Compared(Record):
     """One statistic of one metric, in milliseconds."""
 
     metric: str
@@ -36,8 +35,7 @@ class Compared:
         return self.predicted / self.measured - 1.0
 
 
-@record
-class Quantiles:
+class Quantiles(Record):
     """The ``percent`` percentiles of a metric, in milliseconds."""
 
     percent: Sequence[float]
@@ -45,8 +43,7 @@ class Quantiles:
     predicted: Sequence[float]
 
 
-@record
-class Comparison:
+class Comparison(Record):
     """Statistics of each metric that a benchmark holds, and its whole distribution beside the predicted one."""
 
     rows: Sequence[Compared]

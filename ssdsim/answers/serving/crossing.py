@@ -11,7 +11,7 @@ from ssdsim.answers.contest import is_decided
 from ssdsim.answers.serving.closed_form import Sharing
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Interval
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Basis = Literal["replica", "gpu"]
 
@@ -20,8 +20,7 @@ _HALVINGS = 16
 _SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
 
 
-@record
-class Side:
+class Side(Record):
     """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
     over the ranges of tokens where it rests on any.
     """
@@ -34,8 +33,7 @@ class Side:
     across: Sharing | None = None
 
 
-@record
-class Crossing:
+class Crossing(Record):
     """``of`` has the lower mean time per output token below ``rate`` requests a second, ``over`` above it.
 
     The rate is that of one replica of ``of``. On the basis ``gpu`` every GPU of both sides gets as many requests, so a

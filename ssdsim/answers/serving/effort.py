@@ -8,12 +8,10 @@ from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.record import record
 
 ServeEngine = Literal["auto", "closed", "loop"]
 
 
-@record
 class Effort(OptionRecord):
     """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round. Runs get more requests until the
     95 % interval of the mean time per token is as small a share of it as ``precision``.

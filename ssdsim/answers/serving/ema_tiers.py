@@ -11,7 +11,7 @@ from bisect import bisect_right
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 STARTS_AT = 3
 """K of a server to which nobody gives one: the middle of all candidates."""
@@ -19,8 +19,7 @@ _WEIGHT = 0.2  # of the last round in the moving average
 _WARM_UP, _EVERY = 10, 5  # rounds of a slot before its first decision, and from one to the next
 
 
-@record
-class Slot:
+class Slot(Record):
     """Slot: from ``first`` sequences on K is one of ``ks``; ``down`` moves the bound below which K goes down."""
 
     first: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +10,13 @@ import numpy as np
 from ssdsim.answers.serving.workload import Workload, of_columns
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 if TYPE_CHECKING:
     from ssdsim.measured.request_logs.log import RequestLog
 
 
-@record
-class Cut:
+class Cut(Record):
     """A cut of a log: the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as
     fast.
     """
@@ -29,8 +27,7 @@ class Cut:
     faster: float = 1.0
 
 
-@record
-class OfSlice(Kind):
+class OfSlice(Kind, Record):
     """``A:B`` in seconds of a log, either of which may be left out; or the two numbers."""
 
     form = "from:to"

@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Whole
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 THROUGHPUT, EMA, THROUGHPUT_AWARE = "throughput", "ema", "throughput-aware"
 """The table of the most tokens a second at each batch, by ssdsim's own prices; SGLang's tiers by what was accepted; and
@@ -19,8 +19,7 @@ _LARGEST_K = 64
 OPEN_END = 1_000_000
 
 
-@record
-class KTable:
+class KTable(Record):
     """``ranges`` of requests, first and last one included, each with its K; 0 drafts nothing.
 
     As in vLLM (``vllm/v1/spec_decode/dynamic/utils.py``) they begin at 1, do not overlap, and a gap has the K before.
@@ -64,8 +63,7 @@ class KTable:
         return tuple(sorted({k for _, _, k in self.ranges}, reverse=True))
 
 
-@record
-class OfKTable(Kind):
+class OfKTable(Kind, Record):
     """:class:`KTable`, its text or its list, or the word for a policy that needs none."""
 
     form = "|".join(("first-last:K[,...]", *WORDS))

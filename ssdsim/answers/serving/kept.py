@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import TypeAdapter
+from msgspec import convert, to_builtins
 
 from ssdsim import __version__
 from ssdsim.base.settings import Settings
@@ -30,13 +29,13 @@ class Kept:
         """Read what was kept, or None; what cannot be read as such is worked out again."""
         try:
             text = self._folder.part(self._name(key))
-            return None if text is None else TypeAdapter(kind).validate_python(json.loads(text))
+            return None if text is None else convert(json.loads(text), kind, str_keys=True)
         except ValueError:
             return None
 
     def keep(self, key: str, result: Any, requests: pa.Table | None = None) -> None:
         """Keep a result for the next time; with a line a request, where there is one."""
-        self._folder.keep(self._name(key), json.dumps(asdict(result)), requests)
+        self._folder.keep(self._name(key), json.dumps(to_builtins(result, enc_hook=float)), requests)
 
     def requests(self, key: str) -> pa.Table:
         """The lines that were kept with it."""

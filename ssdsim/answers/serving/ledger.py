@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.serving.batching import Batching
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.scenario.scenario import Scenario
 
 _CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes a short one's look a little larger
 
 
-@record
-class Ledger:
+class Ledger(Record):
     """The caches on each device of a kind: ``blocks`` in all, of ``block`` tokens; of all ``devices`` that split the
     sequences, where these do.
 

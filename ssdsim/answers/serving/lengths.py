@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import Kind, Whole
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 MOST_TOKENS = 1_000_000
 _SHAPES = {"lognormal": 2, "geometric": 1, "uniform": 2}
 
 
-@record
-class Lengths:
+class Lengths(Record):
     """``shape`` with its numbers: ``constant`` (tokens), ``lognormal`` (mean, standard deviation), ``geometric``
     (mean), ``uniform`` (first, last). Every length is at least one token.
     """
@@ -89,8 +88,7 @@ def constant(tokens: int) -> Lengths:
     return Lengths("constant", (float(tokens),))
 
 
-@record
-class OfLengths(Kind):
+class OfLengths(Kind, Record):
     """:class:`Lengths`, a number of tokens, or the text of one."""
 
     form = "n|shape:n[,n]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,7 +16,7 @@ from ssdsim.base.kinds import File, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked, options_of
-from ssdsim.base.record import record
+from ssdsim.base.record import replace
 
 if TYPE_CHECKING:
     from ssdsim.measured.request_logs.log import RequestLog
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_SECONDS = 1e9  # thirty years
 
 
-@record
 class _OfRequests(File):
     """A log's file, or requests that are there."""
 
@@ -33,7 +31,6 @@ class _OfRequests(File):
         return value if isinstance(value, Workload) else super().checked(said, value)
 
 
-@record
 class Load(OptionRecord):
     """Requests that are made up, ``rate`` a second or ``concurrency`` in flight; or a ``workload``, at its own pace or
     at the rates: a log's file, or requests that are there (:func:`ssdsim.answers.serving.workload.synthetic`).

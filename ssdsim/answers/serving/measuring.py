@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +23,7 @@ from ssdsim.answers.serving.workload import Workload
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import tell_share, unheard
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,8 +36,7 @@ MOST_FOR_PRECISION = 256_000
 _LONGER = 1.5, 8.0  # times as many requests the next time: at least, at most
 
 
-@record
-class How:
+class How(Record):
     """All that shapes a run beside its policy and its load."""
 
     batching: Batching

@@ -10,15 +10,14 @@ from ssdsim.answers.serving.slo import Slo
 from ssdsim.answers.serving.summary import Summary, mean, summary, warm_up, weighted_percentiles
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _SHOWN = 300  # rounds of a minute
 _WAITS_LONGER = 1.5
 _KEPT_UP = 0.97  # of those who come, that must go while a queue is stable
 
 
-@record
-class Metrics:
+class Metrics(Record):
     """A run in numbers. Times in milliseconds; vLLM's names and definitions:
 
     * ``ttft``: from arrival to the end of the pass that ends the prompt

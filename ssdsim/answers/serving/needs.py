@@ -10,7 +10,7 @@ from ssdsim.answers.serving.measuring import MOST_FOR_PRECISION, How, needed_for
 from ssdsim.answers.serving.metrics import measure
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.workload import Workload
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _LONG = 20_000_000  # tokens of all runs, which take some seconds
 _FIRST = 500  # requests of a replica that are timed
@@ -18,8 +18,7 @@ REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
 """Of memory at its peak: fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
 
 
-@record
-class Needs:
+class Needs(Record):
     """``runs`` of up to ``requests``, and so many ``tokens``, take about ``core_s`` of this machine's cores in all, and
     each up to ``memory_bytes``.
     """

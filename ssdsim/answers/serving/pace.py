@@ -7,13 +7,12 @@ import numpy as np
 from ssdsim.answers.serving.closed_form import Served
 from ssdsim.answers.serving.metrics import Metrics
 from ssdsim.base.intervals import Measured
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _SATURATED = Measured(np.inf, np.nan, np.nan)
 
 
-@record
-class Pace:
+class Pace(Record):
     """Means over requests, in ms: from arrival to the last token, and per output token; infinite where saturated.
 
     A pass that verifies more has less room for prompts. So a larger K may have the shorter time per token and, since

@@ -7,7 +7,7 @@ from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
@@ -20,8 +20,7 @@ from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 
 
-@record
-class Place:
+class Place(Record):
     """A model on ``tp`` devices of a kind, in an engine's runtime."""
 
     card: Transformer

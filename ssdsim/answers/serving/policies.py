@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.pricing.room import NoRoom
 from ssdsim.protocols.strategy import Strategy
 from ssdsim.scenario.asked import Asked
@@ -50,8 +49,7 @@ def taken() -> tuple[str, ...]:
     return tuple(name for name in DEFAULTS if name not in not_taken)
 
 
-@record
-class Policies:
+class Policies(Record):
     """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
     ``apart`` are the strategies that the engine does not run, which nobody switches to; ``fixed_k`` the Ks between

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from ssdsim.answers.serving.outcome_rows import OutcomeRows
 from ssdsim.answers.serving.passes import PromptTables
 from ssdsim.answers.serving.round_table import RoundTable
 from ssdsim.base.checks import Array
+from ssdsim.base.record import Record
 from ssdsim.pricing.room import Devices
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.scenario import Scenario
@@ -56,8 +56,7 @@ class Variant:
         self.asks_before = not all(ends for _, ends, _ in self.asked)
 
 
-@dataclass
-class Policy:
+class Policy(Record):
     """``cells[context][batch]`` are numbers of ``variants``: the cell of the largest batch that is not larger (the
     first below it), at the nearest context. One that is no schedule has the faster of a strategy's alternatives.
     One that ``counts_scheduled`` goes by the requests of the pass before, those with a part of a prompt among them.
@@ -73,7 +72,11 @@ class Policy:
     is_schedule: bool = False
     counts_scheduled: bool = False
     steered: Callable[[], Steering] | None = None
-    _found: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def _found(self) -> dict[tuple[int, int], int]:
+        """Numbers of variants by batch and place of the context, as far as somebody has asked."""
+        return {}
 
     @property
     def gpus(self) -> float:

@@ -8,13 +8,11 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.record import record
 from ssdsim.scenario.options import ALL
 
 Router = Literal["round-robin", "least-loaded"]
 
 
-@record
 class Fleet(OptionRecord):
     """``replicas`` of each strategy, to which ``router`` gives the requests. Replicas may share drafts: ``draft_pool``
     of them for all together; else each has its own.

@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 
 from ssdsim.answers.serving.curve import spaced
 from ssdsim.answers.serving.passes import PromptTable, PromptTables, draft_place, target_place
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
@@ -44,8 +43,7 @@ class _Probe:
         return self._answer
 
 
-@record
-class _Happened:
+class _Happened(Record):
     """Answers by the bits of what was asked."""
 
     asked: tuple[tuple[bool, str], ...]
@@ -69,8 +67,7 @@ class _Joined(Stationary):
         return 1.0 if state == self._state else super().any_to(state)
 
 
-@record
-class _Prompts:
+class _Prompts(Record):
     """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is

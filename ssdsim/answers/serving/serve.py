@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -36,7 +35,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option_record import called, taken
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.protocols.shared import TARGETS
@@ -54,8 +53,7 @@ RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
-@record
-class Point:
+class Point(Record):
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
     there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
     good.
@@ -85,8 +83,7 @@ class Point:
         return Pace.of_closed_form(self.closed[AUTO])
 
 
-@record
-class Apart:
+class Apart(Record):
     """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
     best that it runs a request would have at each load (None where either is saturated).
     """
@@ -104,8 +101,7 @@ class Apart:
         return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
 
 
-@dataclass(frozen=True, repr=False)
-class Serving(Shown):
+class Serving(Shown, Record):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
@@ -211,8 +207,7 @@ def served(
     return asked.served(subject, load.rates)
 
 
-@record
-class _Asked:
+class _Asked(Record):
     """Policies that serve a workload: ``how``, what was ``kept`` of it before, how many ``targets`` share a draft."""
 
     policies: Policies

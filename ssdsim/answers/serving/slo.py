@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +13,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, asked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
 """Metrics of a request that a bound may be put on, in milliseconds (vLLM's names)."""
@@ -23,15 +22,14 @@ METRICS = ("ttft", "tpot", "e2el", "queue")
 _ENOUGH = 0.9  # of requests
 
 
-@record
-class Slo:
+class Slo(Record):
     """Bounds by metric, in milliseconds; a good request keeps all of them.
 
     ``assumed`` are the metrics whose bound was said without a unit.
     """
 
     bounds_ms: Mapping[str, float]
-    assumed: tuple[str, ...] = field(default=(), compare=False)
+    assumed: tuple[str, ...] = ()
 
     @staticmethod
     def parse(text: str) -> Slo:
@@ -88,8 +86,7 @@ def _milliseconds(text: str) -> float:
         return float("nan")
 
 
-@record
-class OfSlo(Kind):
+class OfSlo(Kind, Record):
     """:class:`Slo`, or its text."""
 
     form = "metric:ms[,...]"
@@ -99,7 +96,6 @@ class OfSlo(Kind):
         return value if isinstance(value, Slo) else Slo.parse(str(value))
 
 
-@record
 class Goal(OptionRecord):
     """Goal of good requests: their bounds; with ``capacity`` the highest rate at which enough do is searched.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Measured
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 _BATCHES = 20
 _T = 2.093024  # the 95 % quantile of Student's t with 19 degrees of freedom, which takes longer to load than to read
@@ -57,8 +57,7 @@ def percentile(values: Array, percent: float) -> Measured:
     return Measured(quantile, float(low), float(high))
 
 
-@record
-class Summary:
+class Summary(Record):
     """Mean and percentiles of one metric over requests; ``few`` where a p99 rests on too few of them."""
 
     mean: Measured

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.serving.lengths import Lengths
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 
 Whole = NDArray[np.int64]
 
@@ -23,8 +22,7 @@ SLOWEST, FASTEST = 1e-6, 1e4
 _ARRIVALS_A_WINDOW = 10
 
 
-@record
-class Workload:
+class Workload(Record):
     """``arrival_s`` (sorted, from 0), ``input_tokens`` and ``output_tokens``, shape ``(requests,)`` each.
 
     ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
@@ -110,8 +108,7 @@ class Workload:
         }
 
 
-@record
-class Arrivals:
+class Arrivals(Record):
     """Requests that are made up: gaps of a gamma law of shape ``burstiness`` (1 is a Poisson process, less comes in
     bursts, infinite is a clock), as vLLM's benchmark has it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
@@ -22,7 +21,8 @@ from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
-from ssdsim.base.record import record
+from ssdsim.base.plain import picked
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.runs.sweep_results import SweepResults
 from ssdsim.scenario.columns import Rows
@@ -64,8 +64,7 @@ class Part(NamedTuple):
     stop: int
 
 
-@record
-class Plan:
+class Plan(Record):
     """Plan of what to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
 
     options: Mapping[str, Any]
@@ -83,7 +82,7 @@ class Plan:
     @property
     def how(self) -> dict[str, Any]:
         """Everything but options and grid."""
-        return {name: value for name, value in asdict(self).items() if name not in ("options", "grid")}
+        return picked(self, "engine", "precision", "draws", "seed")
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -121,10 +120,6 @@ class Plan:
     def _evaluator(self) -> Evaluator:
         """Evaluator, which goes from part to part with what it has learnt."""
         return Evaluator()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: another process learns by itself."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def is_of(self, results: SweepResults) -> bool:
         """Say whether these may be the results: rows, columns and kinds of columns are theirs."""
@@ -205,7 +200,6 @@ def all_as_configured(points: GridPart) -> GridPart:
     return _Budgeted(points.options, points.grid, points.start, points.stop) if budgeted else points
 
 
-@record
 class _Budgeted(GridPart):
     """Points at which each whole F says how much the draft has to do."""
 

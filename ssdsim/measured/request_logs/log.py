@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Annotated
 
 import numpy as np
@@ -11,7 +10,7 @@ from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field
 
 MOST_TOKENS = 10**8
 """The most tokens of a prompt or of an answer."""
@@ -23,8 +22,7 @@ Milliseconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False
 Seconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
 
 
-@record
-class RequestLog:
+class RequestLog(Record):
     """A line a request: ``arrival_s`` (None where the file does not say), ``input_tokens``, ``output_tokens``.
 
     ``measured_ms`` are times that a benchmark saw, by metric (``ttft``, ``tpot``, ``e2el``); NaN where a request has

@@ -15,7 +15,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, within
 from ssdsim.base.errors import InputError, told
 from ssdsim.measured import aiperf, guidellm, sglang_bench, vllm_bench
-from ssdsim.measured.bench import Record, has
+from ssdsim.measured.bench import JsonObject, has
 from ssdsim.measured.guidellm import benchmarks, model_of
 from ssdsim.measured.request_logs.conversations import read_conversations
 from ssdsim.measured.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
@@ -24,7 +24,7 @@ from ssdsim.pairs.importers.fields import text_in
 _BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
 _VLLM, _SGLANG = "vLLM bench serve", "SGLang bench_serving"
-Read = Callable[[Sequence[Record], str], RequestLog]
+Read = Callable[[Sequence[JsonObject], str], RequestLog]
 
 
 def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = None) -> RequestLog:
@@ -85,7 +85,7 @@ class _Benchmark(BaseModel, frozen=True):
         return {"ttft": 1e3 * ttfts, "tpot": 1e3 * tpot, "e2el": 1e3 * (ttfts + after)}
 
 
-def _benchmark(form: str, records: Sequence[Record], where: str) -> RequestLog:
+def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestLog:
     if len(records) > 1:
         raise InputError(f"{where}: {len(records)} benchmarks in one file; keep the line of one")
     record = as_record(_Benchmark, records[0], where, "benchmark")
@@ -139,7 +139,7 @@ class _AiperfRecord(BaseModel, frozen=True):
     metrics: _AiperfMetrics
 
 
-def _aiperf(records: Sequence[Record], where: str) -> RequestLog:
+def _aiperf(records: Sequence[JsonObject], where: str) -> RequestLog:
     """``profile_export.jsonl``: a record a request, each metric with its value and unit."""
     answered = {number: record for number, record in enumerate(records, 1) if not record.get("error")}
     if not answered:
@@ -171,7 +171,7 @@ class _GuidedRequest(BaseModel, frozen=True):
     request_latency: Seconds
 
 
-def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
+def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
     """The requests of a report that succeeded, in all of its benchmarks."""
     (record,) = records
     lists = [within(one, "requests", "successful") for one in benchmarks(record)]
@@ -194,7 +194,7 @@ def _guidellm(records: Sequence[Record], where: str) -> RequestLog:
 def _summary(needs: str) -> Read:
     """Refuse a benchmark whose file has sums alone."""
 
-    def read(records: Sequence[Record], where: str) -> RequestLog:
+    def read(records: Sequence[JsonObject], where: str) -> RequestLog:
         raise InputError(f"{where}: a benchmark without a line a request; {needs}")
 
     return read
@@ -210,7 +210,7 @@ class _Mooncake(BaseModel, frozen=True):
     )
 
 
-def _mooncake(records: Sequence[Record], where: str) -> RequestLog:
+def _mooncake(records: Sequence[JsonObject], where: str) -> RequestLog:
     """A missing number is NaN."""
     blocks = [_numbers(records[first : first + _BLOCK], first, where) for first in range(0, len(records), _BLOCK)]
     arrival_ms, inputs, outputs = np.concatenate(blocks, axis=1)
@@ -223,13 +223,13 @@ def _mooncake(records: Sequence[Record], where: str) -> RequestLog:
     return RequestLog("Mooncake", arrival_s, inputs, outputs, notes=tuple(notes))
 
 
-def _numbers(records: Sequence[Record], first: int, where: str) -> Array:
+def _numbers(records: Sequence[JsonObject], first: int, where: str) -> Array:
     """A block of lines as columns: arrivals (ms), input and output tokens."""
     read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line")
     return np.array([(each.timestamp, each.input_length, each.output_length) for each in read], dtype=float).T
 
 
-_FORMS: tuple[tuple[str, Callable[[Record], bool], Read], ...] = (
+_FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (
     (_SGLANG, has("input_lens", "output_lens", "accept_length"), partial(_benchmark, _SGLANG)),
     (_VLLM, has("input_lens", "output_lens"), partial(_benchmark, _VLLM)),
     (_SGLANG, sglang_bench.FORMAT.knows, _summary("run bench_serving with --output-details")),

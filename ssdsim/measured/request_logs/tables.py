@@ -9,15 +9,14 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measured.request_logs.log import RequestLog
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@record
-class _Form:
+class _Form(Record):
     """Columns of a trace: of arrivals, which must be there where they are ``timed``, of prompts and of answers."""
 
     name: str

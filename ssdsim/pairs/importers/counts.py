@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
 from pathlib import Path
 from typing import TypeVar
 
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, field, replace
 from ssdsim.pairs.file import Cache
 from ssdsim.pairs.importers.fields import MOST_TOKENS
 
@@ -23,8 +22,7 @@ _ROUNDING = 0.006
 """The rounding of a share or a length that was printed with two digits."""
 
 
-@record
-class Counts:
+class Counts(Record):
     """Rounds, the drafted tokens that they accepted, and, where the log tells it, at which positions.
 
     ``survived[i]`` rounds accepted at least i + 1 tokens; ``tried[i]`` came to position i + 1: they drafted so far, and
@@ -52,8 +50,7 @@ class Counts:
             raise InputError(f"{self.where}: {self.k:g} tokens drafted a round; at most {MOST_TOKENS} are read")
 
 
-@record
-class Source:
+class Source(Record):
     """A file and its text."""
 
     path: Path
@@ -64,8 +61,7 @@ class Source:
         return ((f"{self.path}: {what} {number}", one) for number, one in enumerate(each, 1))
 
 
-@record
-class Asked:
+class Asked(Record):
     """Words of the user: tokens a round, the model of several, and that windows or a start are whole."""
 
     k: int | None = None
@@ -75,8 +71,7 @@ class Asked:
     adaptive: bool = False
 
 
-@record
-class Log:
+class Log(Record):
     """Counts that an engine's files hold of one set of requests; ``how`` is the kind of log."""
 
     how: str

@@ -11,9 +11,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import told
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
-Record = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 MOST_TOKENS = 1000
 """That a round may draft: what a file says becomes the length of arrays."""
@@ -56,7 +56,7 @@ class Printed(Line):
     shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
 
 
-def count(record: Record, names: Sequence[str], where: str) -> int | None:
+def count(record: JsonObject, names: Sequence[str], where: str) -> int | None:
     """A whole number from 0 on under the first of the names that the record has; None where it has none.
 
     Raises
@@ -67,7 +67,7 @@ def count(record: Record, names: Sequence[str], where: str) -> int | None:
     return count
 
 
-def number(record: Record, names: Sequence[str], where: str) -> float | None:
+def number(record: JsonObject, names: Sequence[str], where: str) -> float | None:
     """A number from 0 on under the first of the names that the record has; None where it has none.
 
     Raises
@@ -78,13 +78,13 @@ def number(record: Record, names: Sequence[str], where: str) -> float | None:
     return number
 
 
-def tokens(record: Record, names: Sequence[str], where: str) -> int | None:
+def tokens(record: JsonObject, names: Sequence[str], where: str) -> int | None:
     """The :func:`count` of a round's tokens: at most :data:`MOST_TOKENS`."""
     tokens: int | None = _read(Tokens, record, names, where)
     return tokens
 
 
-def tokens_by_round(record: Record, names: Sequence[str], where: str) -> list[int]:
+def tokens_by_round(record: JsonObject, names: Sequence[str], where: str) -> list[int]:
     """A list of tokens, a number a round; empty where there is none.
 
     Raises
@@ -94,7 +94,7 @@ def tokens_by_round(record: Record, names: Sequence[str], where: str) -> list[in
     return _read(list[Tokens], record, names, where) or []
 
 
-def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[int] | None:
+def counts_by_index(record: JsonObject, names: Sequence[str], where: str) -> list[int] | None:
     """A list of counts by tokens, or a mapping of tokens (as text) to counts; None where there is none, or it is empty.
 
     Raises
@@ -107,7 +107,7 @@ def counts_by_index(record: Record, names: Sequence[str], where: str) -> list[in
     return [by_index.get(index, 0) for index in range(max(by_index) + 1)] if by_index else None
 
 
-def _read(kind: Any, record: Record, names: Sequence[str], where: str) -> Any:
+def _read(kind: Any, record: JsonObject, names: Sequence[str], where: str) -> Any:
     value = first(record, names)
     if value is None:
         return None
@@ -117,7 +117,7 @@ def _read(kind: Any, record: Record, names: Sequence[str], where: str) -> Any:
     return as_record(kind, value, where, name)
 
 
-def first(record: Record, names: Sequence[str]) -> Any:
+def first(record: JsonObject, names: Sequence[str]) -> Any:
     """The first value that is there and not null; a block of statistics stands for its ``value`` or ``avg``."""
     for name in names:
         value = record.get(name)
@@ -133,7 +133,7 @@ def text_in(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def found_with(value: Any, names: Sequence[str], depth: int = 0) -> Iterator[Record]:
+def found_with(value: Any, names: Sequence[str], depth: int = 0) -> Iterator[JsonObject]:
     """Every object that has one of these keys, at any depth; what lies in such an object is not looked at."""
     if depth > _DEEPEST:
         return
@@ -148,8 +148,7 @@ def found_with(value: Any, names: Sequence[str], depth: int = 0) -> Iterator[Rec
             yield from found_with(each, names, depth + 1)
 
 
-@record
-class Sample:
+class Sample(Record):
     """A line of Prometheus text."""
 
     name: str

@@ -9,7 +9,7 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, wilson_interval
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.file import Findings, Length, Mean, Requests, survival_of
 from ssdsim.pairs.importers.counts import Counts, total_of
 from ssdsim.pairs.requests import fit_requests
@@ -22,8 +22,7 @@ _FEW_TRIALS = 50
 _SEED = 0
 
 
-@record
-class Found:
+class Found(Record):
     """Findings of a set of requests, the lookahead that they hold for, and what must be said about them."""
 
     findings: Findings

@@ -13,9 +13,9 @@ from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_positions, of_totals
 from ssdsim.pairs.importers.fields import (
+    JsonObject,
     Line,
     Printed,
-    Record,
     WrittenCount,
     WrittenTokens,
     count,
@@ -76,7 +76,7 @@ def _timings(source: Source, asked: Asked) -> list[Counts]:
     return counts
 
 
-def of_all_timings(timings: Sequence[Record], where: str) -> Counts | None:
+def of_all_timings(timings: Sequence[JsonObject], where: str) -> Counts | None:
     """The steps of some requests together, of their ``timings``; None where none drafted anything.
 
     Raises

@@ -8,7 +8,7 @@ from pathlib import Path
 from ssdsim import __version__
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import has_transformer
 from ssdsim.pairs.file import AtTemperature, Pair, Participant, Provenance, Settings
 from ssdsim.pairs.importers import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
@@ -16,8 +16,7 @@ from ssdsim.pairs.importers.counts import Asked, Log, Source, each_file
 from ssdsim.pairs.importers.findings import Found, findings_of
 
 
-@record
-class Engine:
+class Engine(Record):
     """``read`` makes a log of the files of one set; files that are ``together`` are never sets of their own."""
 
     title: str
@@ -40,8 +39,7 @@ _ALSO |= {"trace": "transformers", "ssd-engine": "ssd"}
 NO_HITS = "hit rates stay unknown: an engine without a speculation cache cannot log them (ssdsim measure can)"
 
 
-@record
-class Named:
+class Named(Record):
     """Words of the user about the pair that its files lack; None where they do."""
 
     target: str | None = None

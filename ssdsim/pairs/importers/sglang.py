@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import replace
 from ssdsim.pairs.importers.counts import (
     Asked,
     Counts,
@@ -27,8 +27,8 @@ from ssdsim.pairs.importers.counts import (
     of_totals,
 )
 from ssdsim.pairs.importers.fields import (
+    JsonObject,
     Line,
-    Record,
     WrittenAmount,
     WrittenCount,
     count,
@@ -115,7 +115,7 @@ def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
     return Log("sglang-requests", counts, warnings=warnings, notes=notes)
 
 
-def of_request(own: Record, where: str, k: int | None = None) -> Counts | None:
+def of_request(own: JsonObject, where: str, k: int | None = None) -> Counts | None:
     """The rounds of one request, of its ``meta_info``; None where it had none.
 
     Raises
@@ -125,7 +125,7 @@ def of_request(own: Record, where: str, k: int | None = None) -> Counts | None:
     return _request(own, where, Asked(k)) if count(own, _ROUNDS, where) else None
 
 
-def _request(own: Record, where: str, asked: Asked) -> Counts:
+def _request(own: JsonObject, where: str, asked: Asked) -> Counts:
     rounds, accepted = count(own, _ROUNDS, where), count(own, _ACCEPTED, where)
     drafted, histogram = count(own, _DRAFTED, where), counts_by_index(own, _HISTOGRAM, where)
     if histogram is not None and any(histogram):
@@ -141,7 +141,7 @@ def _request(own: Record, where: str, asked: Asked) -> Counts:
     return of_totals(where, rounds, accepted, drafted, asked.k, is_request=True)
 
 
-def _accepted_of_completion(own: Record, rounds: int, where: str) -> int:
+def _accepted_of_completion(own: JsonObject, rounds: int, where: str) -> int:
     """The accepted tokens of an answer, of which the first is the prefill's and each round has a bonus token."""
     made = count(own, ("completion_tokens",), where)
     if made is None:
@@ -206,11 +206,11 @@ def _server(records: Sequence[Any], source: Source, asked: Asked) -> Log:
     return Log("sglang-server", [counts], target=text_in(target), draft=text_in(draft), warnings=warnings)
 
 
-def _arguments(value: Any) -> Record:
+def _arguments(value: Any) -> JsonObject:
     return next(iter(found_with(value, ("speculative_num_steps", "speculative_num_draft_tokens"))), {})
 
 
-def lookahead_of(settings: Record, where: str) -> int | None:
+def lookahead_of(settings: JsonObject, where: str) -> int | None:
     """Tokens that a server drafts a round by its settings; None where it does not speculate, or adapts them."""
     steps = tokens(settings, ("speculative_num_steps",), where)
     verified = tokens(settings, ("speculative_num_draft_tokens",), where)
@@ -218,7 +218,7 @@ def lookahead_of(settings: Record, where: str) -> int | None:
     return None if settings.get("speculative_adaptive") else steps or one_less
 
 
-def _lookahead(settings: Record, source: Source) -> int | None:
+def _lookahead(settings: JsonObject, source: Source) -> int | None:
     """The :func:`lookahead_of` a server that does not adapt it: of one that does no rate follows."""
     if settings.get("speculative_adaptive"):
         raise InputError(
@@ -231,7 +231,7 @@ def _lookahead(settings: Record, source: Source) -> int | None:
 # bench_serving
 
 
-def _bench(records: Sequence[Record], source: Source, asked: Asked) -> Log:
+def _bench(records: Sequence[JsonObject], source: Source, asked: Asked) -> Log:
     counts = []
     for where, record in source.numbered("result", records):
         length = number(record, _BENCH, where)
@@ -244,7 +244,7 @@ def _bench(records: Sequence[Record], source: Source, asked: Asked) -> Log:
     return Log("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
 
 
-def speculation_of(record: Record, where: str) -> float | None:
+def speculation_of(record: JsonObject, where: str) -> float | None:
     """Tokens that a round yielded, of a result of ``bench_serving``; None where it did not speculate."""
     return number(record, _BENCH, where) or None
 

@@ -17,13 +17,13 @@ from ssdsim.pairs.importers.counts import (
     of_steps,
     of_totals,
 )
-from ssdsim.pairs.importers.fields import Index, Record, count, counts_by_index, number, tokens, tokens_by_round
+from ssdsim.pairs.importers.fields import Index, JsonObject, count, counts_by_index, number, tokens, tokens_by_round
 
 NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
 _BY_DRAFTED = "acceptance_histogram_by_draft_length"
 
 
-def counts_of_all(records: Sequence[tuple[Record, str]]) -> list[Counts]:
+def counts_of_all(records: Sequence[tuple[JsonObject, str]]) -> list[Counts]:
     """The counts of each request (a record and where it is) but for those that never drafted.
 
     Where all requests together drafted K tokens a step but for a few at the ends of answers, every step counts as K.
@@ -42,7 +42,7 @@ def counts_of_all(records: Sequence[tuple[Record, str]]) -> list[Counts]:
     return [each for each in counts if each is not None]
 
 
-def counts_of(record: Record, where: str) -> Counts | None:
+def counts_of(record: JsonObject, where: str) -> Counts | None:
     """The counts of one request; None of one that never drafted.
 
     Steps without drafts are in no histogram, and drafts that a grammar killed are not counted as drafted.
@@ -71,7 +71,7 @@ def counts_of(record: Record, where: str) -> Counts | None:
     return of_totals(where, steps, accepted, drafted, k, is_request=True)
 
 
-def _histogram(record: Record, where: str) -> Counts | None:
+def _histogram(record: JsonObject, where: str) -> Counts | None:
     histogram = counts_by_index(record, ("acceptance_histogram",), where)
     if histogram is None or not any(histogram):
         return None
@@ -79,13 +79,13 @@ def _histogram(record: Record, where: str) -> Counts | None:
     return of_histogram(where, histogram, k, count(record, ("num_draft_tokens",), where))
 
 
-def _by_step(record: Record, where: str) -> Counts | None:
+def _by_step(record: JsonObject, where: str) -> Counts | None:
     accepted = tokens_by_round(record, ("per_step_accepted",), where)
     drafted = tokens_by_round(record, ("per_step_drafted",), where)
     return of_each_round(where, drafted, accepted) if accepted and drafted else None
 
 
-def _by_drafted(record: Record, where: str) -> Counts | None:
+def _by_drafted(record: JsonObject, where: str) -> Counts | None:
     by_drafted = record.get(_BY_DRAFTED)
     if not by_drafted:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 from ssdsim.base.documents import parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.pairs.importers.counts import Asked, Counts, Log, Source, of_length, of_totals
-from ssdsim.pairs.importers.fields import Record, count, first, found_with, number
+from ssdsim.pairs.importers.fields import JsonObject, count, first, found_with, number
 
 _STATISTICS = ("specDecodingStats", "spec_decoding_stats", "specDecStats", "spec_dec_stats")
 _DRAFTED = ("numDraftTokens", "num_draft_tokens")
@@ -75,7 +75,7 @@ def _requests(records: Sequence[Any], where: str, asked: Asked) -> list[Counts]:
     return counts
 
 
-def _length_of(report: Record, where: str) -> float:
+def _length_of(report: JsonObject, where: str) -> float:
     percentiles = report["acceptance_length_percentiles"]
     length = number(percentiles, ("average", "avg"), where) if isinstance(percentiles, dict) else None
     if length is None:
@@ -83,6 +83,6 @@ def _length_of(report: Record, where: str) -> float:
     return length
 
 
-def speculation_of(statistics: Record, where: str) -> float | None:
+def speculation_of(statistics: JsonObject, where: str) -> float | None:
     """Tokens that a round yielded, of ``decoding_stats`` in a report of ``trtllm-bench``; None where it has none."""
     return _length_of(statistics, where) if isinstance(statistics.get("acceptance_length_percentiles"), dict) else None

@@ -27,9 +27,9 @@ from ssdsim.pairs.importers.counts import (
     with_steps,
 )
 from ssdsim.pairs.importers.fields import (
+    JsonObject,
     Line,
     Printed,
-    Record,
     WrittenCount,
     WrittenTokens,
     count,
@@ -80,7 +80,7 @@ def _one(source: Source, asked: Asked) -> Log:
 
 
 def _requests(records: Sequence[object], source: Source) -> Log:
-    answers: list[tuple[Record, str]] = []
+    answers: list[tuple[JsonObject, str]] = []
     silent, target = 0, None
     for where, request in source.numbered("request", records):
         own = list(found_with(request, ("speculative_decoding", *statistics.NAMES)))
@@ -190,7 +190,7 @@ def _old_log(source: Source) -> Counts:
 # vllm bench serve
 
 
-def _bench(record: Record, where: str, asked: Asked) -> Counts:
+def _bench(record: JsonObject, where: str, asked: Asked) -> Counts:
     rounds, drafted = count(record, (_BENCH,), where), count(record, ("spec_decode_draft_tokens",), where)
     accepted = count(record, ("spec_decode_accepted_tokens",), where)
     shares = first(record, ("spec_decode_per_position_acceptance_rates",))
@@ -219,7 +219,7 @@ def _bench(record: Record, where: str, asked: Asked) -> Counts:
     return with_steps(counts, steps)
 
 
-def _steps_of_bench(record: Record, accepted: float, where: str) -> float | None:
+def _steps_of_bench(record: JsonObject, accepted: float, where: str) -> float | None:
     """Steps of all requests, from their tokens, and of a detailed result from the times between its messages.
 
     Either may be too few: what was accepted beyond the end of an answer is counted, and messages may hold two steps.
@@ -232,7 +232,7 @@ def _steps_of_bench(record: Record, accepted: float, where: str) -> float | None
     return max(generated - completed - accepted, messages)
 
 
-def speculation_of(record: Record, where: str) -> tuple[int | None, float | None]:
+def speculation_of(record: JsonObject, where: str) -> tuple[int | None, float | None]:
     """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
 
     Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -17,7 +16,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.reports.explorer.page import html
 from ssdsim.scenario.configuration import Configuration, configure
 from ssdsim.scenario.typed_options import Axes
@@ -25,14 +24,16 @@ from ssdsim.scenario.typed_options import Axes
 RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 
 
-@record
-class Explorer:
+class Explorer(Record):
     """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
 
-    html: str = field(repr=False)
+    html: str
     sentence: str
     points: int
     errors: tuple[Error, ...]
+
+    def __repr__(self) -> str:
+        return f"Explorer({self.sentence!r}, points={self.points}, errors={self.errors!r})"
 
     def save(self, path: Path) -> None:
         """Write the page, atomically.

@@ -9,7 +9,7 @@ from heapq import nlargest
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.trees.dynamic_program import BestTrees, best_trees
 from ssdsim.speculation.trees.growth import grown, never_rise
 from ssdsim.speculation.trees.rank_model import RankModel
@@ -19,8 +19,7 @@ Path = tuple[int, ...]
 """A node's ranks on the way from the root."""
 
 
-@record
-class StaticTree:
+class StaticTree(Record):
     """Tree that is the same in every round (SpecInfer, Sequoia, EAGLE-1, Medusa)."""
 
     tree: Tree
@@ -45,8 +44,7 @@ class StaticTree:
         return self.tree.accepted_pmf(model.rounds)
 
 
-@record
-class DynamicTrees:
+class DynamicTrees(Record):
     """A tree for each round from the draft's confidence, which the rank model takes for the truth (EAGLE-2).
 
     ``depth`` passes: the first over the root, each other one over the ``beam`` likeliest nodes of the depth before;

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.trees.shape import Rates, Tree
 
 
-@record
-class BestTrees:
+class BestTrees(Record):
     """``tokens[n, l]``: the most tokens a round of n nodes in at most l levels; minus infinity where there is no such.
 
     Shape ``(nodes+1, levels+1)``. Where rates differ by depth, those of fewer levels belong to subtrees that far down.

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.speculation.acceptance_models import beta_rates
 from ssdsim.speculation.hit_models import HitCurve
 from ssdsim.speculation.trees.growth import without_rises
@@ -18,8 +18,7 @@ RANKS = 32
 """Guesses of one token that a tree may hold, where they follow from a hit curve."""
 
 
-@record
-class RankModel:
+class RankModel(Record):
     """``first[d-1]`` is P(the likeliest guess at depth d is right | its parent is), shape ``(depths,)``.
 
     ``shares[r-2]`` is P(the guess of rank r is right | the first one is not), shape ``(ranks-1,)``, or with a row a

@@ -11,23 +11,21 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush, nsmallest
 from math import prod
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Order = tuple[float, int, tuple[int, ...]]
 
 _ROOT = 0
 
 
-@record
-class Growing:
+class Growing(Record):
     """The nodes of a tree, by their numbers, and those of them whose children were guessed already."""
 
     nodes: frozenset[int] = frozenset({_ROOT})
     expanded: frozenset[int] = frozenset()
 
 
-@record
-class Outcome:
+class Outcome(Record):
     """An outcome: its probability, the tokens accepted, and the tree that follows; None: it is lost."""
 
     probability: float

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 
 Places = NDArray[np.int64]
 
@@ -20,8 +20,7 @@ Shape ``(depths, ranks)``. Children of one parent exclude each other, so a row s
 """
 
 
-@record
-class Tree:
+class Tree(Record):
     """``m`` drafted nodes after the root, which is the last token that the target has given.
 
     Node v (1...m) comes after ``parents[v-1]`` (0: the root) as the draft's guess of rank ``ranks[v-1]`` there (1: the

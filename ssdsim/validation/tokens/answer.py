@@ -14,7 +14,7 @@ from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Told, nobody
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.pairs.file import load_pair
 from ssdsim.runs.lock import locked
 from ssdsim.scenario.options import ALL, refuse_others
@@ -31,7 +31,6 @@ _FOR_STEPS = 4  # prompts
 _STRATEGIES = ALL["strategies"]
 
 
-@record
 class RealPair(OptionRecord):
     """Work of the pair's real models, and where they do it."""
 
@@ -116,8 +115,7 @@ def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
     return prompts[:for_steps], prompts[for_steps:][:requests]
 
 
-@record
-class ValidatedPair:
+class ValidatedPair(Record):
     """Run of a pair and its comparisons, one a strategy."""
 
     bench: TokenBench

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.language import LanguageModel
 from ssdsim.measure.roles import Speculator, Verifier
 from ssdsim.measure.sides import DraftSide
@@ -26,8 +26,7 @@ Costs = dict[str, list[float]]
 """Seconds of each visit, by the step's name."""
 
 
-@record
-class Size:
+class Size(Record):
     """Sizes: how to speculate, tokens an answer, and visits of a step that are timed at once."""
 
     k: int
@@ -150,8 +149,7 @@ class Courier:
         return content
 
 
-@record
-class Timed:
+class Timed(Record):
     """A rank's mean seconds of its steps, and when its messages left and others' came (waited for from, until)."""
 
     seconds: Mapping[str, float]

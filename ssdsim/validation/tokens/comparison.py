@@ -7,15 +7,16 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ssdsim.base.plain import picked
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.measure.lossless import GreedyCheck
 from ssdsim.measure.sides import PlayedRound, with_hits
 from ssdsim.rounds.estimate import Estimate
 
 
-@record
-class Spoken:
+class Spoken(Record):
     """A rank's part of an answer; seconds are those of its rounds, of the target's rank."""
 
     tokens: list[int]
@@ -24,8 +25,7 @@ class Spoken:
     seconds: float
 
 
-@record
-class Run:
+class Run(Record):
     """All requests once: tokens and seconds of their rounds, the last one of each whole, and what they wrote."""
 
     rounds: tuple[PlayedRound, ...]
@@ -64,8 +64,7 @@ class Run:
         return sum(hits) / len(hits) if hits else None
 
 
-@record
-class TokenComparison:
+class TokenComparison(Record):
     """A strategy's repeats beside two predictions: from the steps' times before all runs, and those before each run.
 
     ``errors`` are predicted over measured, less 1, of each repeat with the steps' times beside it: a machine that
@@ -120,4 +119,4 @@ class TokenComparison:
         """The JSON form: pairs are measured and predicted."""
         pairs = picked(self, "tokens_per_round", "acceptance", "p_hit")
         named = {name: dict(zip(("measured", "predicted"), pair, strict=True)) for name, pair in pairs.items()}
-        return {**vars(self), **named, **picked(self, "errors", "median_error", "worst_error")}
+        return {**asdict(self), **named, **picked(self, "errors", "median_error", "worst_error")}

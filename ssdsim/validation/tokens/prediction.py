@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ssdsim.base.record import replace
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.scenario.configuration import configure
 from ssdsim.scenario.scenario import Scenario

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from ssdsim import drafters, strategies
-from ssdsim.base.record import record
+from ssdsim.base.record import Record
 from ssdsim.executor.actor import drive
 from ssdsim.executor.messages import Mail, Route
 from ssdsim.machine.ranks import connect_pairs
@@ -39,8 +39,7 @@ TARGET, DRAFT = 0, 1
 _FOR_TOLERANCE = 3  # texts
 
 
-@record
-class Loaded:
+class Loaded(Record):
     """Description of a rank's model: for the check that it is the measured one, and that tokens mean the same."""
 
     participant: Participant

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import record
+from ssdsim.base.record import Record, replace
 from ssdsim.machine.ranks import Ranks
 from ssdsim.measure.models import check_tokens
 from ssdsim.measure.prompts import Prompt
@@ -30,8 +31,7 @@ _ANSWER_S = 600.0
 Prompts = Sequence[tuple[int, ...]]
 
 
-@record
-class TokenBench:
+class TokenBench(Record):
     """Plan of what runs where; ``models`` are the target and the draft as transformers takes them."""
 
     pair: Path
