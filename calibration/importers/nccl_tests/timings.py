@@ -55,8 +55,9 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
         other is left; an operation or number of ranks that neither says, or that file and option say differently.
     """
     text = read_text(path, "output of nccl-tests")
-    # a log may repeat each rank's line
-    runs = [replace(run, devices=list(dict.fromkeys(run.devices))) for run in _runs(path, text)]
+    runs = list(_runs(path, text))
+    for run in runs:
+        run.devices = list(dict.fromkeys(run.devices))  # a log may repeat each rank's line
     if not any(run.rows for run in runs):
         left_out = sum((run.left_out for run in runs), Counter[str]())
         why = ", ".join(f"{count} {reason}" for reason, count in left_out.items())
