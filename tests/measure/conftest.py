@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # what is not on this disk is not 
 def trained_pair(request: pytest.FixtureRequest) -> Path:
     """A folder with ``target/``, ``draft/``, ``prose.jsonl`` and ``code.jsonl``.
 
-    Training takes about a minute; pytest's cache keeps the pair until the file that trains it changes.
+    Training takes about twenty seconds; pytest's cache keeps the pair until the file that trains it changes.
     """
     import torch
     import transformers

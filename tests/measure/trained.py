@@ -37,7 +37,7 @@ def _split(texts: list[str]) -> tuple[list[str], list[str]]:
     return texts[held_out:], texts[:held_out]
 
 
-def train(folder: Path, target_steps: int = 120, draft_steps: int = 60) -> None:
+def train(folder: Path, target_steps: int = 300, draft_steps: int = 120) -> None:
     """``draft/`` and ``target/`` with their tokenizer, ``prose.jsonl`` and ``code.jsonl`` with prompts."""
     (prose_text, asked_prose), (code_text, asked_code) = _split(prose()), _split(code())
     tokenizer = _tokenizer([*prose_text, *code_text])
@@ -48,7 +48,7 @@ def train(folder: Path, target_steps: int = 120, draft_steps: int = 60) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for name, hidden, layers, steps in (("draft", 64, 1, draft_steps), ("target", 192, 3, target_steps)):
+        for name, hidden, layers, steps in (("draft", 64, 1, draft_steps), ("target", 128, 2, target_steps)):
             _save(_trained(stream, hidden, layers, steps), tokenizer, folder / name)
     finally:
         torch.set_num_threads(threads)
