@@ -229,12 +229,13 @@ def _refined(search: Search, cases: Sequence[Case]) -> _Learnt:
 
 
 def _dealt(cases: Iterable[Case], parts: int) -> list[list[Case]]:
-    """Cases in so many parts of about as many, or fewer; a batch's are in one, the largest's in the last."""
+    """Cases in so many parts of about as many, or fewer; a batch's are in one, the largest batch's in the last."""
     by_batch = defaultdict[int, list[Case]](list)
     for case in cases:
         by_batch[case[1]].append(case)
     dealt: list[list[Case]] = [[] for _ in range(parts)]
-    for batch in sorted(by_batch, reverse=True):
+    largest = max(by_batch, default=0)
+    for batch in sorted(by_batch, key=lambda batch: (batch != largest, -len(by_batch[batch]))):
         min(reversed(dealt), key=len).extend(by_batch[batch])
     return [part for part in dealt if part]
 
