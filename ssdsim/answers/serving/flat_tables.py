@@ -145,5 +145,6 @@ def _padded(each: Sequence[Any], dtype: type = np.int64, beyond: float = 0) -> N
     shape = tuple(max(sizes) for sizes in zip(*(array.shape for array in arrays), strict=True))
     made = np.full((len(arrays), *shape), beyond, dtype=dtype)
     for number, array in enumerate(arrays):
-        made[(number, *(slice(size) for size in array.shape))] = array
+        place: tuple[Any, ...] = (number, *map(slice, array.shape))
+        made[place] = array
     return made

@@ -45,8 +45,8 @@ class Replica:
         self.running = self.cached = 0  # sequences that decode, and their cached tokens
         self.prompt_tokens = 0  # of the prompts that are being processed
         self._surely = 0  # rounds in which surely no sequence ends
-        self.todo = workload.output_tokens.copy()
-        self.totals = workload.input_tokens + workload.output_tokens
+        self.todo = workload.output_tokens.astype(np.int64)  # a copy
+        self.totals = workload.input_tokens + self.todo
         self.longest = min(ledger.most_tokens for variant in policy.variants for ledger in variant.ledgers)
         self.uniforms = Uniforms([seed, 7, number])
         self.chances = [variant.rows.chances([seed, 11, number]) for variant in policy.variants]
