@@ -70,7 +70,7 @@ VERBS = {
     "doctor": "doctor",
 }
 COSTLY = (  # answers that are the same at every width, and so are worked out once
-    "ssdsim.cli.recommend.recommend",
+    "ssdsim.cli.recommend.recommended_with_door",
     "ssdsim.cli.serve.served",
     "ssdsim.cli.roofline.roofline",
     "ssdsim.validation.replay.replay_family",

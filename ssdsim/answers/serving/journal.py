@@ -50,15 +50,15 @@ class Run:
         """All rounds, shape ``(8, rounds)``, in the order of :data:`ROUND`."""
         return self.rounds[0].T if len(self.rounds) == 1 else np.concatenate(self.rounds).T
 
-    @property
+    @cached_property
     def round_s(self) -> Array:
         """Each round's seconds."""
         return np.asarray(self.columns[1] - self.columns[0])
 
-    @property
+    @cached_property
     def decoding(self) -> Array:
-        """Sequences that decode in each round."""
-        return np.asarray(self.columns[2])
+        """Sequences that decode in each round, side by side in memory."""
+        return np.ascontiguousarray(self.columns[2])
 
     @cached_property
     def gap_s(self) -> Array:
@@ -79,6 +79,8 @@ class Run:
     @property
     def clean_share(self) -> float | None:
         """Rounds that decode without a miss, forced ones included, of those of variants that cache; None of none."""
+        if not any(self.miss_bits):
+            return None
         bits, variants = self.columns[4].astype(int), self.columns[5].astype(int)
         of_variant = np.array(self.miss_bits, dtype=int)[variants] if variants.size else np.zeros(0, dtype=int)
         caching = (of_variant > 0) & (self.decoding > 0)
@@ -87,6 +89,8 @@ class Run:
 
 def _waited(columns: Array) -> Array:
     """Seconds of passes since the last round that decodes, during which sequences stood still, of each round."""
+    if not columns[7].any():
+        return np.zeros(columns.shape[1])
     decodes = columns[2] > 0
     still_s = np.cumsum((columns[1] - columns[0]) * (columns[7] > 0))
     last = np.maximum.accumulate(np.where(decodes, np.arange(decodes.size), -1))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +13,15 @@ from ssdsim.answers.serving.journal import Requests, Run
 from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
+from ssdsim.base.checks import Array
 from ssdsim.base.progress import unheard
 
+if TYPE_CHECKING:
+    from ssdsim.answers.serving.ahead import Ahead
+
 _TOLD = 200  # times in a run, how far it is
+_LONG = 2_000_000  # tokens
+_AHEAD = 1000  # requests that come, at least, before somebody hears of it
 
 
 def simulate(
@@ -22,17 +30,25 @@ def simulate(
     batching: Batching,
     seed: int = 0,
     hears: Callable[[float], None] = unheard,
+    is_long: bool | None = None,
 ) -> Run:
     """Every request of a workload on one replica, until the last one is answered; who ``hears`` is told the share of
-    them that came.
+    them that came. A run that ``is_long`` (None: by its tokens) has compiled rounds, where numba is there.
     """
     requests = Requests(workload)
     replica = Replica(policy, batching, workload, requests, seed=seed)
-    if workload.concurrency is None:
-        _open(replica, workload, batching, hears)
-    else:
+    if workload.concurrency is not None:
         _closed(replica, workload, workload.concurrency, hears)
+    else:
+        arrival_s = workload.arrival_s + batching.prefill_ms / 1e3  # prompts that are processed elsewhere come then
+        goes_far = _long_enough(workload) if is_long is None else is_long
+        drive(replica, arrival_s, _ahead(replica, arrival_s) if goes_far else None, hears)
     return run_of(policy, workload, requests, [replica])
+
+
+def _long_enough(workload: Workload) -> bool:
+    """Say whether compiled rounds gain more than they take to begin."""
+    return int(workload.output_tokens.sum()) >= _LONG
 
 
 def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
@@ -49,23 +65,37 @@ def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: lis
     )
 
 
-def _open(replica: Replica, workload: Workload, batching: Batching, hears: Callable[[float], None]) -> None:
-    """Requests come when they come; one whose prompt is processed elsewhere comes when that is done."""
-    times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
+def drive(
+    replica: Replica, arrival_s: Array, ahead: Ahead | None = None, hears: Callable[[float], None] = unheard
+) -> None:
+    """Requests come when they come. What is made ``ahead`` ends where the replica makes a round itself."""
+    times = arrival_s.tolist()
     came, count, told = 0, len(times), 0
     while came < count or replica.is_busy:
+        if ahead is not None:
+            came = ahead.run(came, came + max(_AHEAD, count // _TOLD))
+            if came == count and not replica.is_busy:
+                return
         if not replica.is_busy:
             replica.now = max(replica.now, times[came])
         first = came
         while came < count and times[came] <= replica.now:
             came += 1
-        if came > first:
-            replica.offer(range(first, came))
-            if (came - told) * _TOLD >= count:
-                told = came
-                hears(came / count)
+        replica.offer(range(first, came))
+        if (came - told) * _TOLD >= count:
+            told = came
+            hears(came / count)
         if replica.is_busy:
             replica.step(times[came] if came < count else np.inf)
+
+
+def _ahead(replica: Replica, arrival_s: Array) -> Ahead | None:
+    """What makes a replica's rounds many at a time, where numba is there and it does what they do."""
+    if find_spec("numba") is None:
+        return None
+    from ssdsim.answers.serving.ahead import Ahead  # here, because numba takes half a second
+
+    return Ahead.of(replica, arrival_s)
 
 
 def _closed(replica: Replica, workload: Workload, concurrency: int, hears: Callable[[float], None]) -> None:

@@ -54,10 +54,16 @@ def key_of(name: str, workload: Workload, how: How, attainment: float | None = N
     return digest.hexdigest()[:24]
 
 
-def run(policy: Policy, workload: Workload, how: How, hears: Callable[[float], None] = unheard) -> Run:
+def run(
+    policy: Policy,
+    workload: Workload,
+    how: How,
+    hears: Callable[[float], None] = unheard,
+    is_long: bool | None = None,
+) -> Run:
     """One run: of one replica the loop, of several on SimPy's clock."""
     if how.fleet.replicas == 1:
-        return simulate(policy, workload, how.batching, how.seed, hears)
+        return simulate(policy, workload, how.batching, how.seed, hears, is_long)
     from ssdsim.answers.serving.fleet import simulate_fleet  # here, because most serve with one replica
 
     return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed, hears)

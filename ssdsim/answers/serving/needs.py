@@ -44,9 +44,9 @@ def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload],
     core_s, memory_bytes, most = 0.0, 0.0, 0.0
     for (policy, runs_each), load in product(policies.values(), ends):
         first = load.first(count)
-        run(policy, first, how)  # works out its prices, which no later run does again
+        run(policy, first, how, is_long=True)  # works out its prices, which no later run does again
         start_s = process_time()
-        made = run(policy, first, how)
+        made = run(policy, first, how, is_long=True)
         metrics = measure(made, how.slo)
         passed_s = process_time() - start_s
         longer = min(longest, max(load.requests, needed_for_precision(metrics, how) * first.requests)) / load.requests

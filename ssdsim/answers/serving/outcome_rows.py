@@ -48,6 +48,11 @@ class OutcomeRows:
         self.several = kinds * states > 1
         self._rows = rows
 
+    @property
+    def by_row(self) -> Array:
+        """:attr:`cdf`, a row each."""
+        return self.cdf.reshape(len(self._rows), -1)
+
     def kind_of(self, uniform: Array) -> NDArray[np.int64]:
         """The kinds of requests, drawn by their weights."""
         return np.asarray(np.minimum(np.searchsorted(self.kinds_cdf, uniform, side="right"), self.kinds - 1))
@@ -72,15 +77,15 @@ class Uniforms:
 
     def __init__(self, seed: int | list[int]) -> None:
         self._rng = np.random.default_rng(seed)
-        self._numbers, self._at = np.empty(0), 0
+        self.numbers, self.at = np.empty(0), 0
 
     def take(self, count: int) -> Array:
         """The next ``count`` of them."""
-        end = self._at + count
-        if end > self._numbers.size:
-            self._numbers = self._rng.random(max(1 << 15, count))
-            np.minimum(self._numbers, BELOW_ONE, out=self._numbers)
-            self._at, end = 0, count
-        take = self._numbers[self._at : end]
-        self._at = end
+        end = self.at + count
+        if end > self.numbers.size:
+            self.numbers = self._rng.random(max(1 << 15, count))
+            np.minimum(self.numbers, BELOW_ONE, out=self.numbers)
+            self.at, end = 0, count
+        take = self.numbers[self.at : end]
+        self.at = end
         return take

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.answers.serving.curve import Curve
@@ -73,6 +73,19 @@ class PromptTable:
         self._attention = Curve(self._attention_s)
         self._host_decoding = Curve(lambda tokens: self._host_s(self._decoding(tokens)))
         self._host_with_prompts = Curve(lambda tokens: self._host_s(self._forward(tokens)))
+
+    @property
+    def curves(self) -> Mapping[str, Curve]:
+        """What it knows, by name."""
+        return {
+            "decoded": self._decoded,
+            "beside": self._beside,
+            "alone": self._alone,
+            "heads": self._heads,
+            "attention": self._attention,
+            "host_decoding": self._host_decoding,
+            "host_with_prompts": self._host_with_prompts,
+        }
 
     def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
         """Seconds that ``chunks`` add to a pass over ``decoded`` tokens."""

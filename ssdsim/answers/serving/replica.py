@@ -13,6 +13,7 @@ from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.answers.serving.journal import ROUND, Requests
 from ssdsim.answers.serving.outcome_rows import BELOW_ONE, OutcomeRows, Uniforms
 from ssdsim.answers.serving.policy import Policy, Variant
+from ssdsim.answers.serving.waiting import Queue
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
 from ssdsim.transformer.mixed import Chunk
@@ -33,31 +34,30 @@ class Replica:
         self.policy, self.batching, self.workload, self.requests = policy, batching, workload, requests
         self.number = number
         self.now = 0.0
-        self.waiting: deque[int] = deque()
-        self._journal, self._round = array("d"), 0  # its numbers, one round after the other
+        self.waiting = Queue(workload.requests)
+        self.journal, self.rounds_done = array("d"), 0  # its numbers, one round after the other
         self.misses = self.lookups = self.wasted_tokens = 0
         self.finished: list[int] = []
-        self._prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
+        self.prefilling: deque[list[int]] = deque()  # of each: request, tokens done, tokens in all
         most = batching.max_batch
-        self._sequences, self._ones = np.zeros((6, most)), np.ones(most)
-        self._left, self._total, self._request, self._since, self._row, self._kind = self._sequences
-        self._running = self._cached = 0  # sequences that decode, and their cached tokens
-        self._prompt_tokens = 0  # of the prompts that are being processed
+        self.sequences, self._ones = np.zeros((6, most)), np.ones(most)
+        self._left, self._total, self._request, self._since, self._row, self._kind = self.sequences
+        self.running = self.cached = 0  # sequences that decode, and their cached tokens
+        self.prompt_tokens = 0  # of the prompts that are being processed
         self._surely = 0  # rounds in which surely no sequence ends
-        self._todo: list[int] = workload.output_tokens.tolist()
-        self._prompts: list[int] = workload.input_tokens.tolist()
-        self._totals: list[int] = (workload.input_tokens + workload.output_tokens).tolist()
-        self._longest = min(ledger.most_tokens for variant in policy.variants for ledger in variant.ledgers)
-        self._uniforms = Uniforms([seed, 7, number])
-        self._chances = [variant.rows.chances([seed, 11, number]) for variant in policy.variants]
-        self._kinds = [variant.rows.kind_of(workload.kind) for variant in policy.variants]
-        self._number = 0
+        self.todo = workload.output_tokens.astype(np.int64)  # a copy
+        self.totals = workload.input_tokens + self.todo
+        self.longest = min(ledger.most_tokens for variant in policy.variants for ledger in variant.ledgers)
+        self.uniforms = Uniforms([seed, 7, number])
+        self.chances = [variant.rows.chances([seed, 11, number]) for variant in policy.variants]
+        self.kinds = [variant.rows.kind_of(workload.kind) for variant in policy.variants]
+        self.variant_number = 0
         self._wanted, self._asked_for = 0, 0
         self._settled_at = -1  # requests for which what runs was wanted, whatever their context
         self._scheduled = 0  # requests of the last pass
         self._steering = None if policy.steered is None else policy.steered()
         self._variant = policy.variants[0]
-        self._forced = False
+        self.forced = False
         self.shares_draft = False
         self.draft_late_s = 0.0  # until the draft's device is free: it drafts for others, too
         self.drafted_s = 0.0  # for how long the last round needs it
@@ -67,8 +67,8 @@ class Replica:
     def offer(self, requests: Iterable[int]) -> None:
         """Requests that come now; one that could never be held is rejected."""
         for request in requests:
-            if self._totals[request] <= self._longest:
-                self.waiting.append(request)
+            if self.totals[request] <= self.longest:
+                self.waiting.push(request)
                 self.requests.replica[request] = self.number
             else:
                 self.requests.rejected[request] = True
@@ -76,42 +76,47 @@ class Replica:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self.waiting or self._running or self._prefilling)
+        return bool(self.waiting or self.running or self.prefilling)
 
     @property
     def rounds(self) -> Array:
         """Rounds of the replica, a row each: :data:`ssdsim.answers.serving.journal.ROUND`."""
-        return np.frombuffer(self._journal).reshape(-1, len(ROUND))
+        return np.frombuffer(self.journal).reshape(-1, len(ROUND))
 
     @property
     def held(self) -> int:
         """Sequences that are decoded or processed."""
-        return self._running + len(self._prefilling)
+        return self.running + len(self.prefilling)
 
     @property
     def load_tokens(self) -> int:
         """Tokens in its caches and in its queue."""
-        queued = sum(self._prompts[request] for request in self.waiting)
-        return self._cached + self._prompt_tokens + queued
+        queued = int(self.workload.input_tokens[self.waiting.requests].sum())
+        return self.cached + self.prompt_tokens + queued
 
     def step(self, horizon_s: float = np.inf) -> None:
         """A round, or several that are all alike, which end before anybody comes at ``horizon_s``."""
         self._admit()
-        running = self._running
+        running = self.running
         if len(self.policy.variants) > 1:
             self._choose(running)
         variant = self._variant
         if not self._surely_fits(variant, 0, 0):
             running = self._make_room(variant)
-        chunks, ended = self._next_chunks(running) if self._prefilling else ((), ())
+        chunks, ended = self._next_chunks(running) if self.prefilling else ((), ())
         if not running and not chunks:
             return  # who came had its only token where its prompt was processed
         if chunks and (not running or self.batching.prefill == "priority"):
             self._prompts_alone(variant, chunks, ended)
-        elif variant.rows.is_certain and not chunks and not self._forced:
+        elif variant.rows.is_certain and not chunks and not self.forced:
             self._alike(variant, running, horizon_s)
         else:
             self._decode(variant, running, chunks, ended)
+
+    def runs(self, number: int) -> None:
+        """Go on with a variant after rounds that were made elsewhere."""
+        self.variant_number, self._variant = number, self.policy.variants[number]
+        self._surely, self._settled_at = 0, -1
 
     # rounds
 
@@ -129,10 +134,10 @@ class Replica:
             if state in (states if ends else before):
                 bits |= bit
         forced = self._first_lookups(variant, ended) if ended else ()
-        if self._forced or True in forced:
+        if self.forced or True in forced:
             bits |= table.miss_bit
-            self._forced = False
-        context = self._cached / running
+            self.forced = False
+        context = self.cached / running
         if chunks or self.draft_late_s:
             seconds = table.mixed_round_s(running, context, bits, chunks, self.draft_late_s)
         else:
@@ -145,7 +150,7 @@ class Replica:
         if variant.caches:
             self.lookups += running
             self.misses += states.count(variant.joins_in)
-        self._cached += int(tokens.dot(self._ones[:running]))  # sooner than their sum
+        self.cached += int(tokens.dot(self._ones[:running]))  # sooner than their sum
         if self._surely:
             self._surely -= 1
         else:
@@ -159,8 +164,8 @@ class Replica:
 
     def _draw(self, rows: OutcomeRows, running: int) -> tuple[np.ndarray, bytes]:
         """A round of each sequence: its tokens, and the states in which they end it."""
-        uniform, row = self._uniforms.take(running), self._row[:running]
-        chances = self._chances[self._number]
+        uniform, row = self.uniforms.take(running), self._row[:running]
+        chances = self.chances[self.variant_number]
         if chances is not None:
             kind, state = np.divmod(row.astype(np.int64), len(rows.states))
             uniform = np.minimum(chances.moved(uniform, state, kind, 1), BELOW_ONE)
@@ -182,14 +187,14 @@ class Replica:
         rounds = -(-int(self._left[:running].min()) // each)
         if len(self.policy.variants) > 1 or not self._surely_fits(variant, 0, rounds * running * each):
             rounds = 1
-        context, done = self._cached / running, 0
+        context, done = self.cached / running, 0
         while done < rounds and (not done or self.now < horizon_s):
             self._log(variant.table.round_s(running, context + done * each, 0), running, 0, ())
             done += 1
         if self._steering is not None:
             self._steer(np.full(running, each))  # where K may change, a round is alone
         self._left[:running] -= done * each
-        self._cached += done * each * running
+        self.cached += done * each * running
         self._surely = max(0, self._surely - done)
         self._retire(self.now)
 
@@ -209,9 +214,9 @@ class Replica:
         end = self.now = start + seconds
         self._scheduled = running + len(chunks)
         of_prompts = sum(chunk.tokens for chunk in chunks) if chunks else 0
-        held, still = self._running + len(self._prefilling), 0 if running else self._running
-        self._journal.extend((start, end, running, held, bits, self._number, of_prompts, still))
-        self._round += 1
+        held, still = self.running + len(self.prefilling), 0 if running else self.running
+        self.journal.extend((start, end, running, held, bits, self.variant_number, of_prompts, still))
+        self.rounds_done += 1
         return end
 
     # requests come
@@ -219,19 +224,19 @@ class Replica:
     def _admit(self) -> None:
         """First come, first served, while there is a place and a block."""
         while self.waiting and self.held < self.batching.max_batch:
-            request = self.waiting[0]
-            tokens = self._totals[request] - self._todo[request]
+            request = self.waiting.first
+            tokens = int(self.totals[request] - self.todo[request])
             if not self._fits(self._variant, tokens):
                 return
-            self.waiting.popleft()
+            self.waiting.pop()
             if isnan(self.requests.scheduled_s[request]):
                 self.requests.scheduled_s[request] = self.now
             if self.batching.prefill == "none" and not self.requests.preemptions[request]:
                 self._join(self._variant, (request,), (True,), self.now)
-                self._forced = self._variant.caches
+                self.forced = self._variant.caches
             else:
-                self._prefilling.append([request, 0, tokens])
-                self._prompt_tokens += tokens
+                self.prefilling.append([request, 0, tokens])
+                self.prompt_tokens += tokens
 
     def _next_chunks(self, running: int) -> tuple[tuple[Chunk, ...], tuple[int, ...]]:
         """Chunks of prompts in the next pass, and the requests whose prompts end in it."""
@@ -239,7 +244,7 @@ class Replica:
         if self.batching.prefill != "priority":
             room = max(LEAST_CHUNK, room - running * self._variant.queries)
         chunks, ended = [], []
-        for prompt in self._prefilling:
+        for prompt in self.prefilling:
             request, done, tokens = prompt
             take = min(room, tokens - done)
             chunks.append(Chunk(take, done))
@@ -257,17 +262,17 @@ class Replica:
             return (False,) * len(ended)
         if self.batching.first_speculation == "miss":
             return (True,) * len(ended)
-        return tuple((self._uniforms.take(len(ended)) >= variant.p_hit).tolist()) if ended else ()
+        return tuple((self.uniforms.take(len(ended)) >= variant.p_hit).tolist()) if ended else ()
 
     def _join(self, variant: Variant, ended: tuple[int, ...], forced: tuple[bool, ...], end: float) -> None:
         """Prompts are done: their requests have their first token, and decode from now on."""
-        requests, kinds, states = self.requests, self._kinds[self._number], len(variant.rows.states)
+        requests, kinds, states = self.requests, self.kinds[self.variant_number], len(variant.rows.states)
         elsewhere = self.batching.prefill == "none"
         for request, missed in zip(ended, forced, strict=True):
-            todo, total = self._todo[request], self._totals[request]
+            todo, total = int(self.todo[request]), int(self.totals[request])
             if not elsewhere or requests.preemptions[request]:
-                self._prefilling.popleft()
-                self._prompt_tokens -= total - todo
+                self.prefilling.popleft()
+                self.prompt_tokens -= total - todo
             if isnan(requests.first_s[request]):
                 ready = requests.arrival_s[request] + self.batching.prefill_ms / 1e3
                 requests.first_s[request] = ready if elsewhere else end
@@ -277,10 +282,10 @@ class Replica:
                 continue
             if missed and variant.caches:
                 requests.forced_misses[request] += 1
-            at, state, kind = self._running, variant.joins_in if missed else 0, int(kinds[request]) * states
-            self._sequences[:, at] = left, total, request, self._round, kind + state, kind
-            self._running = at + 1
-            self._cached += total - left
+            at, state, kind = self.running, variant.joins_in if missed else 0, int(kinds[request]) * states
+            self.sequences[:, at] = left, total, request, self.rounds_done, kind + state, kind
+            self.running = at + 1
+            self.cached += total - left
             self._surely = min(self._surely, (left - 1) // variant.rows.most_tokens)
 
     # requests go
@@ -288,30 +293,30 @@ class Replica:
     def _retire(self, end: float) -> None:
         """Sequences that have all their tokens leave."""
         least = 1
-        while self._running:
-            at = int(self._left[: self._running].argmin())  # sooner than its minimum
+        while self.running:
+            at = int(self._left[: self.running].argmin())  # sooner than its minimum
             least = int(self._left[at])
             if least > 0:
                 break
-            total, request, since = map(int, self._sequences[1:4, at].tolist())
-            self._cached -= total - least
-            self.requests.rounds[request] += self._round - since
+            total, request, since = map(int, self.sequences[1:4, at].tolist())
+            self.cached -= total - least
+            self.requests.rounds[request] += self.rounds_done - since
             self._finish(request, end)
-            self._running -= 1
-            self._sequences[:, at : self._running] = self._sequences[:, at + 1 : self._running + 1]
+            self.running -= 1
+            self.sequences[:, at : self.running] = self.sequences[:, at + 1 : self.running + 1]
         self._surely = max(0, least - 1) // self._variant.rows.most_tokens
 
     def _finish(self, request: int, end: float) -> None:
         self.requests.last_s[request] = end
-        self._todo[request] = 0
+        self.todo[request] = 0
         self.finished.append(request)
 
     # the caches
 
     def _surely_fits(self, variant: Variant, sequences: int, tokens: int) -> bool:
         """So many sequences and tokens more fit, even if each wasted a block."""
-        count = self._running + len(self._prefilling) + sequences
-        tokens += self._cached + self._prompt_tokens
+        count = self.running + len(self.prefilling) + sequences
+        tokens += self.cached + self.prompt_tokens
         for ledger in variant.ledgers:  # noqa: SIM110  a generator takes longer than the check
             if tokens + count * ledger.waste > ledger.tokens:
                 return False
@@ -327,29 +332,29 @@ class Replica:
 
     def blocks_in_use(self, more: int | None = None) -> list[int]:
         """Blocks in use by ledger, with a sequence of ``more`` tokens where asked for."""
-        cached = (self._total - self._left)[: self._running]
-        prompts = [prompt[2] for prompt in self._prefilling] + ([] if more is None else [more])
+        cached = (self._total - self._left)[: self.running]
+        prompts = [prompt[2] for prompt in self.prefilling] + ([] if more is None else [more])
         every = np.concatenate([cached, np.array(prompts, dtype=np.int64)])
         return [ledger.blocks_of_all(every) for ledger in self._variant.ledgers]
 
     def _make_room(self, variant: Variant) -> int:
         """The newest sequences go back to the queue until what is held fits; how many are left that decode."""
         while self.held > 1 and not self._fits(variant):
-            if self._prefilling:
-                request, done, tokens = self._prefilling.pop()
-                self._prompt_tokens -= tokens
+            if self.prefilling:
+                request, done, tokens = self.prefilling.pop()
+                self.prompt_tokens -= tokens
                 self.wasted_tokens += done
             else:
-                at = self._running - 1
+                at = self.running - 1
                 request = int(self._request[at])
-                self._todo[request] = int(self._left[at])
-                self._cached -= int(self._total[at] - self._left[at])
+                self.todo[request] = int(self._left[at])
+                self.cached -= int(self._total[at] - self._left[at])
                 self.wasted_tokens += int(self._total[at] - self._left[at])
-                self.requests.rounds[request] += self._round - int(self._since[at])
-                self._running = at
+                self.requests.rounds[request] += self.rounds_done - int(self._since[at])
+                self.running = at
             self.requests.preemptions[request] += 1
-            self.waiting.appendleft(request)
-        return self._running
+            self.waiting.push_front(request)
+        return self.running
 
     # the schedule
 
@@ -369,9 +374,9 @@ class Replica:
         counted = self._scheduled if self.policy.counts_scheduled else running
         if counted == self._settled_at:
             return
-        context = self._cached / running if running else float(self.policy.contexts[0])
+        context = self.cached / running if running else float(self.policy.contexts[0])
         wanted = self._wants(max(1, counted), context)
-        if wanted == self._number:
+        if wanted == self.variant_number:
             self._asked_for = 0
             self._settled_at = counted if len(self.policy.contexts) == 1 else -1
             return
@@ -381,13 +386,13 @@ class Replica:
         if running and self._asked_for < self.batching.hold:
             return
         before, self._variant = self._variant, self.policy.variants[wanted]
-        self._number, self._asked_for = wanted, 0
+        self.variant_number, self._asked_for = wanted, 0
         self._surely = 0
         variant = self._variant
         states = len(variant.rows.states)
         state = self._row[:running] - self._kind[:running]
-        self._kind[:running] = self._kinds[wanted][self._request[:running].astype(np.int64)] * states
+        self._kind[:running] = self.kinds[wanted][self._request[:running].astype(np.int64)] * states
         if before.name != variant.name:
             state[:] = variant.joins_in
-            self._forced = variant.caches and running > 0
+            self.forced = variant.caches and running > 0
         self._row[:running] = self._kind[:running] + state

@@ -43,7 +43,7 @@ class _Probe:
         return self._answer
 
 
-class _Happened(Record):
+class Happened(Record):
     """Answers by the bits of what was asked."""
 
     asked: tuple[tuple[bool, str], ...]
@@ -67,7 +67,7 @@ class _Joined(Stationary):
         return 1.0 if state == self._state else super().any_to(state)
 
 
-class _Prompts(Record):
+class Prompts(Record):
     """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 
     ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
@@ -97,32 +97,34 @@ class RoundTable:
         assert scenario.site is not None
         self.scenario = scenario
         self._anchor = context
-        self._contexts = _around(context)
-        self._anchor_at = self._contexts.index(context)
+        self.contexts = _around(context)
+        self._anchor_at = self.contexts.index(context)
         self._tables = tables
-        self._strategy = scenario.strategy
+        self.strategy = scenario.strategy
         self._steps: dict[tuple[int, int], Mapping[str, Step]] = {}
         self._seconds: dict[tuple[int, int], dict[str, float]] = {}
-        self._lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
-        self._steps_of: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
+        self.lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
+        self.host: dict[int, float] = {}
+        self.steps_of: dict[tuple[int, int], list[tuple[str, float, float]]] = {}
         seconds = self._seconds_at(1, 0)
         probes = _Probe(0.0), _Probe(1.0)
         for probe in probes:
-            self._strategy.parts(seconds, probe)
+            self.strategy.parts(seconds, probe)
         self.asked = tuple(sorted(probes[0].asked | probes[1].asked))
         miss = (True, scenario.strategy.miss)
         self.miss_bit = 1 << self.asked.index(miss) if miss in self.asked else 0
-        self._happened = [_Happened(self.asked, bits) for bits in range(1 << len(self.asked))]
-        self._prompts = self._who_processes_prompts()
-        self.queries = max(self._prompts.queries.values())
+        self.happened = [Happened(self.asked, bits) for bits in range(1 << len(self.asked))]
+        self.step_names = tuple(seconds)
+        self.prompts = self._who_processes_prompts()
+        self.queries = max(self.prompts.queries.values())
 
     def beside_a_draft_of(self, other: RoundTable) -> RoundTable:
         """Copy the table with prompts processed by another one's draft too, which is idle otherwise."""
-        prompts, made = other._prompts, copy(self)
+        prompts, made = other.prompts, copy(self)
         if prompts.draft is not None:
-            first = (next(iter(self._prompts.queries)),)
-            made._prompts = replace(
-                self._prompts, draft=prompts.draft, drafting=first, apart=prompts.apart, hidden=prompts.apart
+            first = (next(iter(self.prompts.queries)),)
+            made.prompts = replace(
+                self.prompts, draft=prompts.draft, drafting=first, apart=prompts.apart, hidden=prompts.apart
             )
         return made
 
@@ -130,12 +132,12 @@ class RoundTable:
 
     def round_s(self, batch: int, context: float, bits: int) -> float:
         """A round of ``batch`` sequences of ``context`` cached tokens on average."""
-        at = max(0, bisect_right(self._contexts, context) - 1)
-        lines = self._lines.get((batch, at))
+        at = max(0, bisect_right(self.contexts, context) - 1)
+        lines = self.lines.get((batch, at))
         if lines is None:
-            lines = self._lines[batch, at] = self._lines_of(batch, at)
+            lines = self.lines[batch, at] = self._lines_of(batch, at)
         start, slope = lines[bits]
-        return start + (context - self._contexts[at]) * slope
+        return start + (context - self.contexts[at]) * slope
 
     def mixed_round_s(
         self, batch: int, context: float, bits: int, chunks: Sequence[Chunk], draft_late_s: float = 0.0
@@ -143,34 +145,33 @@ class RoundTable:
         """A round in whose verification ``chunks`` of prompts are processed too, by the draft as well, which begins
         ``draft_late_s`` after it where it has a device of its own.
         """
-        seconds, prompts = self._with_prompts(batch, context, chunks), self._prompts
+        seconds, prompts = self._with_prompts(batch, context, chunks), self.prompts
         if draft_late_s and prompts.apart:
             for name in prompts.drafting:
                 seconds[name] += draft_late_s
-        return float(sum(self._strategy.parts(seconds, self._happened[bits]).values()))
+        return float(sum(self.strategy.parts(seconds, self.happened[bits]).values()))
 
     def drafting_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
         """Seconds of a draft's own device in a round: to draft, for prompts, and for the fallback of a miss."""
-        prompts = self._prompts
+        prompts = self.prompts
         if not prompts.apart:
             return 0.0
         busy_s = prompts.draft.alone_s(chunks) if chunks and prompts.draft is not None else 0.0
-        service = self._strategy.service(self._between(batch, context), self._happened[bits]) if batch else None
+        service = self.strategy.service(self._between(batch, context), self.happened[bits]) if batch else None
         return busy_s if service is None else busy_s + float(service.busy_s)
 
     def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
         """Parts of a round's time, in their order; they sum to ``round_s``."""
         chunks = (Chunk(prompt_tokens),) if prompt_tokens else ()
         seconds = self._with_prompts(batch, float(self._anchor), chunks)
-        parts = {n: float(s) for n, s in self._strategy.parts(seconds, self._happened[bits]).items() if s}
+        parts = {n: float(s) for n, s in self.strategy.parts(seconds, self.happened[bits]).items() if s}
         whole = sum(parts.values())
         return {name: part * round_s / whole for name, part in parts.items()}
 
     def prompts_s(self, chunks: Sequence[Chunk], joins: int, draft_late_s: float = 0.0) -> float:
         """A pass over ``chunks`` alone, after which ``joins`` requests look in a speculation cache in vain."""
-        prompts, batch = self._prompts, max(1, joins)
-        host_s = sum(step.seconds for step in self._steps_at(batch, 0).values() if step.part == "host")
-        pass_s = prompts.target.alone_s(chunks) + host_s
+        prompts, batch = self.prompts, max(1, joins)
+        pass_s = prompts.target.alone_s(chunks) + self._host_s(batch)
         if prompts.draft is not None:
             draft_s = prompts.draft.alone_s(chunks)
             pass_s = max(pass_s, draft_s + draft_late_s) if prompts.apart else pass_s + draft_s
@@ -183,19 +184,19 @@ class RoundTable:
 
     def mean(self, batch: int, context: float) -> Estimate:
         """The closed form's mean round."""
-        return self._strategy.closed_form(self._round(batch, self._between(batch, context)))
+        return self.strategy.closed_form(self._round(batch, self._between(batch, context)))
 
     def mean_mixed_s(self, batch: int, context: float, chunks: Sequence[Chunk], joins: bool) -> float:
         """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
         averages = self.scenario.tokens.averages
-        states = _Joined(batch, averages, self._strategy.miss if joins else None)
+        states = _Joined(batch, averages, self.strategy.miss if joins else None)
         round = self._round(batch, self._with_prompts(batch, context, chunks))
-        return float(sum(self._strategy.mean_parts(round, states).values()))
+        return float(sum(self.strategy.mean_parts(round, states).values()))
 
     def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
-        at = min(range(len(self._contexts)), key=lambda i: abs(self._contexts[i] - context))
-        settings = self._settings(batch, self._contexts[at])
+        at = min(range(len(self.contexts)), key=lambda i: abs(self.contexts[i] - context))
+        settings = self._settings(batch, self.contexts[at])
         again = self.scenario.priced.again
         again = again and replace(again, site=self._site(batch, at, settings), settings=settings)
         scenario = replace(self.scenario, settings=settings).with_steps(self._steps_at(batch, at), again)
@@ -208,7 +209,7 @@ class RoundTable:
 
     def _with_prompts(self, batch: int, context: float, chunks: Sequence[Chunk]) -> dict[str, float]:
         """Each step's seconds in a round in which ``chunks`` are processed."""
-        seconds, prompts = self._between(batch, context), self._prompts
+        seconds, prompts = self._between(batch, context), self.prompts
         if not chunks:
             return seconds
         for name, queries in prompts.queries.items():
@@ -229,13 +230,19 @@ class RoundTable:
 
     def _site(self, batch: int, at: int, settings: Settings) -> Site:
         assert self.scenario.site is not None
-        return replace(self.scenario.site, batch=batch, context=self._contexts[at], options=settings)
+        return replace(self.scenario.site, batch=batch, context=self.contexts[at], options=settings)
+
+    def _host_s(self, batch: int) -> float:
+        """What the host adds to a pass after which so many requests begin."""
+        if batch not in self.host:
+            self.host[batch] = sum(s.seconds for s in self._steps_at(batch, 0).values() if s.part == "host")
+        return self.host[batch]
 
     def _steps_at(self, batch: int, at: int) -> Mapping[str, Step]:
         event = self._steps.get((batch, at))
         if event is None:
-            site = self._site(batch, at, self._settings(batch, self._contexts[at]))
-            event = self._steps[batch, at] = self._strategy.steps(site, self.scenario.drafter)
+            site = self._site(batch, at, self._settings(batch, self.contexts[at]))
+            event = self._steps[batch, at] = self.strategy.steps(site, self.scenario.drafter)
         return event
 
     def _seconds_at(self, batch: int, at: int) -> dict[str, float]:
@@ -273,27 +280,27 @@ class RoundTable:
         return {name: step.seconds for name, step in self._steps_at(batch, at).items()}
 
     def _between(self, batch: int, context: float) -> dict[str, float]:
-        at = max(0, bisect_right(self._contexts, context) - 1)
-        if context == self._contexts[at]:
+        at = max(0, bisect_right(self.contexts, context) - 1)
+        if context == self.contexts[at]:
             return {**self._seconds_at(batch, at)}
-        steps = self._steps_of.get((batch, at))
+        steps = self.steps_of.get((batch, at))
         if steps is None:
             low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
-            tokens = self._contexts[at + 1] - self._contexts[at]
-            steps = self._steps_of[batch, at] = [(name, s, (high[name] - s) / tokens) for name, s in low.items()]
-        more = context - self._contexts[at]
+            tokens = self.contexts[at + 1] - self.contexts[at]
+            steps = self.steps_of[batch, at] = [(name, s, (high[name] - s) / tokens) for name, s in low.items()]
+        more = context - self.contexts[at]
         return {name: s + more * slope for name, s, slope in steps}
 
     def _lines_of(self, batch: int, at: int) -> list[tuple[float, float]]:
         """Lines by the bits: seconds at a node, and their growth with every token from there to the next one."""
         low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
         lines = []
-        for happened in self._happened:
-            start, end = (float(sum(self._strategy.parts(each, happened).values())) for each in (low, high))
-            lines.append((start, (end - start) / (self._contexts[at + 1] - self._contexts[at])))
+        for happened in self.happened:
+            start, end = (float(sum(self.strategy.parts(each, happened).values())) for each in (low, high))
+            lines.append((start, (end - start) / (self.contexts[at + 1] - self.contexts[at])))
         return lines
 
-    def _who_processes_prompts(self) -> _Prompts:
+    def _who_processes_prompts(self) -> Prompts:
         scenario, steps = self.scenario, self._steps_at(1, 0)
         site = scenario.site
         assert site is not None
@@ -304,10 +311,10 @@ class RoundTable:
         draft = None if one is None else self._tables.of(draft_place(site, one.tp, one.profile))
         apart = scenario.devices.draft > 0
         seconds = self._seconds_at(1, 0)
-        exposed_s = self._strategy.parts(seconds, self._happened[0])["draft"] if drafts else 0.0
+        exposed_s = self.strategy.parts(seconds, self.happened[0])["draft"] if drafts else 0.0
         hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
         copies = scenario.devices.target // site.tp
-        return _Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden, copies)
+        return Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden, copies)
 
 
 def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:

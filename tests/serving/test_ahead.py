@@ -1,0 +1,114 @@
+"""Rounds that are made many at a time against the replica that makes one after the other: the same to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim.answers.serving.ahead import Ahead
+from ssdsim.answers.serving.arithmetic import written
+from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.journal import Requests, Run
+from ssdsim.answers.serving.loop import drive, run_of
+from ssdsim.answers.serving.policy import Policy
+from ssdsim.answers.serving.replica import Replica
+from ssdsim.answers.serving.workload import Workload
+from ssdsim.strategies import ALL
+from tests.serving.sample_runs import SMALL, policies_of, requests
+
+FEW = requests(150, 1.0, inputs="lognormal:700,400", outputs="lognormal:120,60")
+MANY = requests(200, 40.0, inputs="lognormal:700,400", outputs="lognormal:60,30")
+ENGINE = Batching()
+OTHERS = [s.name for s in ALL if s.most_sequences is None and s.name not in ("ar", "sd", "ssd", "spectre")]
+
+
+def run(policy: Policy, workload: Workload, batching: Batching, far: bool) -> tuple[Run, int]:
+    """A run, and how many of its rounds the replica made itself."""
+    of_requests = Requests(workload)
+    replica = Replica(policy, batching, workload, of_requests, seed=1)
+    ahead = Ahead.of(replica, workload.arrival_s) if far else None
+    assert not far or ahead is not None
+    own, step = [0], replica.step
+
+    def counted(horizon_s: float) -> None:
+        own[0] += 1
+        step(horizon_s)
+
+    replica.step = counted  # type: ignore[method-assign]
+    drive(replica, workload.arrival_s, ahead)
+    return run_of(policy, workload, of_requests, [replica]), own[0]
+
+
+def check(policy: Policy, workload: Workload, batching: Batching = ENGINE, most: float = 0.25) -> Run:
+    run(policy, workload, batching, False)  # works out the prices
+    expected, every = run(policy, workload, batching, False)
+    made, own = run(policy, workload, batching, True)
+    assert np.array_equal(made.columns, expected.columns)
+    assert (made.misses, made.lookups, made.wasted_tokens) == (
+        expected.misses,
+        expected.lookups,
+        expected.wasted_tokens,
+    )
+    for name, column in vars(expected.requests).items():
+        assert np.array_equal(vars(made.requests)[name], column, equal_nan=column.dtype.kind == "f"), name
+    assert own <= most * every, "most rounds are made ahead"
+    return made
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workload", [FEW, MANY], ids=["few", "many"])
+@pytest.mark.parametrize("name", ["ar", "sd", "ssd", "auto"])
+def test_rounds_made_ahead_are_the_replicas(name: str, workload: Workload) -> None:
+    check(policies_of(workload, ENGINE, **SMALL).by_name[name], workload)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", OTHERS)
+def test_they_are_of_other_strategies(name: str) -> None:
+    most = 0.75 if name == "minedraft" else 0.25  # its steps follow the batch: prompts are priced by the replica
+    check(policies_of(MANY, ENGINE, **SMALL, strategies=name).by_name[name], MANY, most=most)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "options",
+    [{"sd_draft": "separate"}, {"alpha_concentration": 3.0}, {"drafter": "ngram"}, {"backup": "auto"}],
+    ids=str,
+)
+def test_they_are_with_other_settings(options: dict[str, Any]) -> None:
+    for policy in policies_of(MANY, ENGINE, **SMALL, strategies="sd,ssd", **options).fixed.values():
+        check(policy, MANY)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["ar", "ssd"])
+def test_they_are_where_little_fits(name: str) -> None:
+    """Prompts in parts, a full batch, and one in a pass of its own."""
+    batching = Batching(max_batch=5, token_budget=100)
+    made = check(policies_of(MANY, batching, **SMALL).by_name[name], MANY, batching)
+    assert made.columns[3].max() == 5
+
+
+def test_what_is_not_made_ahead_says_so() -> None:
+    for batching in (Batching(prefill="none"), Batching(hold=2), Batching(first_speculation="prefill")):
+        policy = policies_of(FEW, batching, **SMALL).by_name["ssd"]
+        assert Ahead.of(Replica(policy, batching, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
+    retried = policies_of(FEW, ENGINE, **SMALL, strategies="spectre").by_name["spectre"]  # its rounds share chances
+    assert Ahead.of(Replica(retried, ENGINE, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
+
+
+def test_arithmetic_is_written_down_as_it_is_done() -> None:
+    does = lambda t: 0 + np.maximum(0.0, t["a"] - t["b"]) + np.float64(2.0) * t["b"]  # noqa: E731
+    rows = written(("a", "b"), does)
+    assert rows is not None
+    for a, b in ((3.0, 1.25), (1.0, 4.5)):
+        register = [a, b]
+        for operation, left, right, value in rows.tolist():
+            x, y = register[int(left)], register[int(right)]
+            register.append((value, x + y, x - y, x * y, max(x, y))[int(operation)])
+        assert register[-1] == does({"a": a, "b": b})
+    assert written(("a",), lambda t: t["a"] / 2.0) is None
+    assert written(("a",), lambda t: t["a"] if t["a"] == 0.0 else 2.0 * t["a"]) is None
+    assert written(("a",), lambda t: np.asarray(t["a"]) * 1.0) is None
