@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any
 
 from ssdsim.base.progress import Progress
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _BAR_AFTER_S = 2.0  # what is over sooner needs none
+_DRAWN_EVERY_S = 0.1
 
 
 @contextmanager
@@ -40,50 +41,54 @@ def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> I
 
 
 class _Bar:
-    """A progress bar that begins by itself once the work has taken a while, with or without news of how far that is."""
+    """A progress bar that begins by itself once the work has taken a while, with or without news of how far that is.
+
+    A timer's signal draws it. A thread would keep the process from making copies that help.
+    """
 
     def __init__(self, verb: str, what: str) -> None:
         self._verb, self._what = verb, what
         self._far: tuple[float, int] | None = None
         self._shown: tuple[RichBar, TaskID] | None = None
-        self._ended, self._lock = False, Lock()
-        self._timer = Timer(_BAR_AFTER_S, self._begin)
-        self._timer.daemon = True
-        self._timer.start()
+        self._ended = False
+        self._before = signal.signal(signal.SIGALRM, self._draw)
+        signal.setitimer(signal.ITIMER_REAL, _BAR_AFTER_S)
 
     def moved(self, done: float, total: int) -> None:
-        with self._lock:
-            self._far = done, total
-            self._update()
+        self._far = done, total
 
     def end(self) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._ended = True
-            if self._shown is not None:
-                self._shown[0].stop()
+        self._ended = True
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, self._before)
+        if self._shown is not None:
+            self._shown[0].stop()
 
-    def _begin(self) -> None:
+    def _draw(self, *of_signal: object) -> None:
+        if self._ended:
+            return
+        if self._shown is None:
+            self._shown = self._begun()
+        bar, task = self._shown
+        if self._far is not None:
+            done, total = self._far
+            so_far = f"{done:.{0 if done == int(done) else 1}f}/{total} {self._what}"
+            bar.update(task, completed=done, total=total, far=so_far)
+        bar.refresh()
+        signal.setitimer(signal.ITIMER_REAL, _DRAWN_EVERY_S)  # once: no drawing begins within another
+
+    def _begun(self) -> tuple[RichBar, TaskID]:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
         from rich.progress import Progress as RichBar
 
         from ssdsim.cli.console import console  # here: most answers are there before there is a bar to draw
 
-        with self._lock:
-            if self._ended:
-                return
-            columns = (TextColumn(self._verb), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
-            how: dict[str, Any] = {"console": console(stderr=True), "transient": True, "redirect_stdout": False}
-            bar = RichBar(*columns, TimeRemainingColumn(), **how)
-            self._shown = bar, bar.add_task(self._verb, total=None, far="")
-            self._update()
-            bar.start()
-
-    def _update(self) -> None:
-        if self._shown is not None and self._far is not None:
-            (bar, task), (done, total) = self._shown, self._far
-            so_far = f"{done:.{0 if done == int(done) else 1}f}/{total} {self._what}"
-            bar.update(task, completed=done, total=total, far=so_far)
+        columns = (TextColumn(self._verb), BarColumn(), TextColumn("{task.fields[far]}"), TimeElapsedColumn())
+        how: dict[str, Any] = {"console": console(stderr=True), "transient": True, "redirect_stdout": False}
+        bar = RichBar(*columns, TimeRemainingColumn(), auto_refresh=False, **how)
+        task = bar.add_task(self._verb, total=None, far="")
+        bar.start()
+        return bar, task
 
 
 def kept_in(folder: Path | None, what: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import StringIO
+from threading import active_count
 from time import monotonic, sleep
 from typing import Any
 
@@ -25,6 +26,7 @@ def begun(*arguments: Any, **options: Any) -> None:
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was a constant a token, ten times too much at a full batch."""
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", begun)
+    monkeypatch.setattr("ssdsim.answers.serving.loop.find_spec", lambda name: None)  # else it takes seconds
     monkeypatch.setattr("ssdsim.answers.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*MINUTES).stderr.splitlines()
     assert cost.startswith("serve: 2 runs of 200,000 requests and 51,200,000 tokens, about ")
@@ -54,14 +56,16 @@ def test_recommend_says_how_far_it_is() -> None:
 
 
 def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = StringIO()
-    monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.0)
+    """No thread draws it: a process of several makes no copies that help."""
+    terminal, threads = StringIO(), active_count()
+    monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.001)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
     with progress.shown("report", "", quiet=False):
         until = monotonic() + 20.0
         while "report" not in terminal.getvalue() and monotonic() < until:
             sleep(0.01)
+        assert active_count() == threads
     assert "report" in terminal.getvalue()
 
 
