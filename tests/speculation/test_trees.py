@@ -96,16 +96,6 @@ def alike(ranks: Array | tuple[float, ...], depths: int = 10) -> Rates:
     return np.repeat(np.asarray(ranks, dtype=float)[None], depths, axis=0)
 
 
-def tokens_of(tree: Tree, rates: Rates) -> float:
-    """Tokens of a round with its bonus: the sum of all scores (Sequoia, Proposition 3.4); the mean of rounds."""
-    return float(tree.scores(rates).sum(axis=-1).mean())
-
-
-def widths(tree: Tree) -> tuple[int, ...]:
-    """Nodes at each depth from 1 on."""
-    return tuple(np.bincount(tree.depths)[1:].tolist())
-
-
 @cache
 def forests(nodes: int) -> list[tuple[tuple[int, ...], ...]]:
     """Every ordered forest under one root, as the paths of its nodes."""
@@ -132,12 +122,12 @@ def test_heap_and_dynamic_program_find_the_best_tree_of_each_size(
     ranks: tuple[float, ...], depth: int, nodes: int, expected: float
 ) -> None:
     rates = alike(ranks)
-    greedy = grown(rates, nodes, depth)
+    greedy = grown(rates, nodes, depth).first(nodes)
     assert greedy.depth <= depth
     assert greedy.nodes <= nodes
-    assert tokens_of(greedy, rates) == pytest.approx(expected, abs=5e-5 + 1e-12)
+    assert greedy.expected_tokens(rates) == pytest.approx(expected, abs=5e-5 + 1e-12)
     table = best_trees(rates[:1], nodes + 1, depth + 1)
-    assert table.tokens[: nodes + 2, depth + 1].max() == pytest.approx(tokens_of(greedy, rates), abs=1e-12)
+    assert table.tokens[: nodes + 2, depth + 1].max() == pytest.approx(greedy.expected_tokens(rates), abs=1e-12)
 
 
 @pytest.mark.parametrize("ranks", [A, S, E])
@@ -147,19 +137,19 @@ def test_so_does_looking_at_every_tree(ranks: tuple[float, ...]) -> None:
     for nodes in range(1, 8):
         for paths in forests(nodes):
             tree = Tree.of_paths(paths)
-            value = tokens_of(tree, rates)
+            value = tree.expected_tokens(rates)
             for depth in range(tree.depth, ANY + 1):
                 for budget in range(nodes, 8):
                     best[budget, depth] = max(best.get((budget, depth), 0.0), value)
     assert len(forests(7)) == 429  # of Catalan
     for (nodes, depth), value in best.items():
-        assert tokens_of(grown(rates, nodes, depth), rates) == pytest.approx(value, abs=1e-12)
+        assert grown(rates, nodes, depth).expected_tokens(rates) == pytest.approx(value, abs=1e-12)
 
 
 @pytest.mark.parametrize(("ranks", "row"), [(ranks, row) for ranks, _, row in TABLES])
 def test_a_chain_of_each_length(ranks: tuple[float, ...], row: list[float]) -> None:
     for tokens, expected in enumerate(row, start=1):
-        assert tokens_of(Tree.chain(tokens), alike(ranks)) == pytest.approx(expected, abs=5.1e-5)
+        assert Tree.chain(tokens).expected_tokens(alike(ranks)) == pytest.approx(expected, abs=5.1e-5)
 
 
 def test_survivals() -> None:
@@ -179,7 +169,7 @@ def test_the_vector_that_sequoia_ships(nodes: int, levels: int, expected: float)
     assert table.tokens[nodes, levels] == pytest.approx(expected, abs=5e-5)
     tree = table.tree(nodes, levels)
     assert (tree.nodes, tree.depth) <= (nodes - 1, levels - 1)
-    assert tokens_of(tree, alike(SHIPPED)) == pytest.approx(table.tokens[nodes, levels], abs=1e-12)
+    assert tree.expected_tokens(alike(SHIPPED)) == pytest.approx(table.tokens[nodes, levels], abs=1e-12)
 
 
 def test_sequoias_demo_chooses_its_shipped_chain_of_three() -> None:
@@ -207,11 +197,11 @@ def test_more_nodes_and_levels_are_never_worse_and_a_chain_is_never_better(
     rates = alike(ranks)
 
     def best(nodes: int, depth: int) -> float:
-        return tokens_of(grown(rates, nodes, depth), rates)
+        return grown(rates, nodes, depth).first(nodes).expected_tokens(rates)
 
     assert best(nodes, depth) <= best(nodes + 1, depth) + 1e-12
     assert best(nodes, depth) <= best(nodes, depth + 1) + 1e-12
-    assert tokens_of(Tree.chain(min(nodes, depth)), rates) <= best(nodes, depth) + 1e-12
+    assert Tree.chain(min(nodes, depth)).expected_tokens(rates) <= best(nodes, depth) + 1e-12
 
 
 @given(by_depth=st.lists(falling, min_size=3, max_size=3), nodes=st.integers(1, 14))
@@ -221,7 +211,7 @@ def test_heap_and_dynamic_program_agree_where_rates_differ_by_depth(by_depth: li
     for row, found in zip(rates, by_depth, strict=True):
         row[: found.size] = found
     table = best_trees(rates, nodes + 1, 4)
-    greedy = tokens_of(grown(rates, nodes, 3), rates)
+    greedy = grown(rates, nodes, 3).expected_tokens(rates)
     assert table.tokens[: nodes + 2, 4].max() == pytest.approx(greedy, abs=1e-12)
 
 
@@ -230,10 +220,9 @@ def test_heap_and_dynamic_program_agree_where_rates_differ_by_depth(by_depth: li
 def test_ends_are_a_distribution_whose_mean_is_the_sum_of_scores(ranks: Array, paths: int) -> None:
     tree, rates = Tree.of_paths(forests(7)[paths]), np.zeros((8, 8))
     rates[:, : ranks.size] = ranks
-    scores = tree.scores(rates)
-    ends = scores - np.bincount(tree.parents, weights=scores[1:], minlength=tree.nodes + 1)
+    ends = tree.ends(rates)
     assert ends.sum() == pytest.approx(1.0)
-    assert float(ends @ (np.array(tree.depths) + 1)) == pytest.approx(tokens_of(tree, rates))
+    assert float(ends @ (np.array(tree.depths) + 1)) == pytest.approx(tree.expected_tokens(rates))
     assert np.bincount(tree.depths, weights=ends) == pytest.approx(tree.accepted_pmf(rates))
 
 
@@ -260,7 +249,7 @@ def test_a_tree_of_width_one_is_a_chain(alpha: float, k: int) -> None:
     rates = np.full((k, 1), alpha)
     assert Tree.chain(k) == Tree.expanded_by((1,) * k)
     assert Tree.chain(k).accepted_pmf(rates) == pytest.approx(accepted_length_pmf(alpha, k))
-    assert tokens_of(Tree.chain(k), rates) == pytest.approx(float(expected_tokens(alpha, k)))
+    assert Tree.chain(k).expected_tokens(rates) == pytest.approx(float(expected_tokens(alpha, k)))
     if alpha > 0.01:  # where no product of rates vanishes
         assert grown(rates, k, k) == Tree.chain(k)
 
@@ -268,7 +257,7 @@ def test_a_tree_of_width_one_is_a_chain(alpha: float, k: int) -> None:
 def test_specinfers_expansion() -> None:
     tree = Tree.expanded_by((1, 1, 3, 1, 1, 1, 1, 1))
     assert tree.nodes == 20
-    assert widths(tree) == (1, 1, 3, 3, 3, 3, 3, 3)
+    assert tree.widths == (1, 1, 3, 3, 3, 3, 3, 3)
     assert tree.expanded == (1, 1, 1, 3, 3, 3, 3, 3)
     assert Tree.expanded_by((5, *(1,) * 7)).nodes + 1 == 41
     assert not tree.is_chain
@@ -279,10 +268,10 @@ def test_one_share_of_the_siblings_gives_eagle_1_its_published_tokens(
     first: tuple[float, ...], published: float, share: float
 ) -> None:
     """Rank r >= 2 is right with (1 - alpha) x (1 - x)^(r-2)."""
-    assert (widths(EAGLE_1), EAGLE_1.expanded) == ((4, 8, 8, 3, 2), (1, 4, 4, 1, 1))
+    assert (EAGLE_1.widths, EAGLE_1.expanded) == ((4, 8, 8, 3, 2), (1, 4, 4, 1, 1))
 
     def tokens(x: float) -> float:
-        return tokens_of(EAGLE_1, RankModel(np.array(first), x * (1.0 - x) ** np.arange(6)).rates)
+        return EAGLE_1.expected_tokens(RankModel(np.array(first), x * (1.0 - x) ** np.arange(6)).rates)
 
     assert tokens(share - 0.006) < published < tokens(share + 0.006)
 
@@ -327,7 +316,7 @@ def test_eagle_2_with_one_confidence_and_a_wide_beam_is_the_best_static_tree(
 ) -> None:
     rates = alike(ranks, depth)
     dynamic = DynamicTrees(nodes, depth, beam=30).tree(rates)
-    assert tokens_of(dynamic, rates) == pytest.approx(tokens_of(grown(rates, nodes, depth), rates))
+    assert dynamic.expected_tokens(rates) == pytest.approx(grown(rates, nodes, depth).expected_tokens(rates))
 
 
 @given(
@@ -357,11 +346,11 @@ def test_eagle_2_proposes_what_its_code_does() -> None:
     assert free.rows == (1, *(10,) * 7)
     narrow = DynamicTrees(12, 4, 2).tree(rates)
     assert max(narrow.expanded) <= 2
-    assert tokens_of(narrow, rates) < tokens_of(DynamicTrees(12, 4, 10).tree(rates), rates)
+    assert narrow.expected_tokens(rates) < DynamicTrees(12, 4, 10).tree(rates).expected_tokens(rates)
 
 
 def test_hard_and_easy_rounds_of_a_chain_are_those_of_a_beta() -> None:
     """Mean 0.75, a + b = infinite, 20, 8, 4, 2, K = 7: closed form, against 64 equally likely rounds."""
     for concentration, expected in ((None, 3.600), (20.0, 3.778), (8.0, 4.000), (4.0, 4.287), (2.0, 4.677)):
         model = RankModel(np.full(7, 0.75), np.zeros(1), concentration)
-        assert tokens_of(Tree.chain(7), model.rounds) == pytest.approx(expected, rel=2e-3)
+        assert Tree.chain(7).expected_tokens(model.rounds) == pytest.approx(expected, rel=2e-3)

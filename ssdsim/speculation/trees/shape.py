@@ -61,6 +61,10 @@ class Tree(Record):
             numbers[path] = len(parents)
         return cls(tuple(parents), tuple(ranks))
 
+    def first(self, nodes: int) -> Tree:
+        """The tree of the first so many nodes."""
+        return Tree(self.parents[:nodes], self.ranks[:nodes])
+
     @property
     def nodes(self) -> int:
         """Drafted nodes; a verification has one row more, the root's."""
@@ -84,6 +88,11 @@ class Tree(Record):
         """Numbers of children of the root and of every node."""
         counted = np.bincount(np.asarray(self.parents, dtype=np.int64), minlength=self.nodes + 1)
         return tuple(counted.tolist())
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Nodes at each depth from 1 on."""
+        return tuple(np.bincount(self.depths)[1:].tolist())
 
     @cached_property
     def expanded(self) -> tuple[int, ...]:
@@ -109,11 +118,21 @@ class Tree(Record):
         """
         return _scores(self, rates.tobytes(), rates.shape)
 
+    def ends(self, rates: Rates) -> Array:
+        """P(the accepted path ends at a node), shape ``(m+1,)``; they sum to 1."""
+        scores = self.scores(rates)
+        goes_on = np.bincount(np.asarray(self.parents, dtype=np.int64), weights=scores[1:], minlength=self.nodes + 1)
+        return np.asarray(np.maximum(0.0, scores - goes_on))
+
     def accepted_pmf(self, rates: Rates) -> Array:
         """P(exactly j tokens are accepted), shape ``(depth+1,)``; the mean of rounds that differ."""
         by_node = self.scores(rates).reshape(-1, self.nodes + 1).mean(axis=0)
         reached = np.bincount(self.depths, weights=by_node)
         return np.asarray(np.maximum(0.0, -np.diff(reached, append=0.0)))
+
+    def expected_tokens(self, rates: Rates) -> float:
+        """Tokens of a round with its bonus: the sum of all scores (Sequoia, Proposition 3.4); the mean of rounds."""
+        return float(self.scores(rates).sum(axis=-1).mean())
 
 
 @lru_cache(maxsize=1024)
