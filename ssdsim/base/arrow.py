@@ -47,6 +47,8 @@ def given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
+    if chunk.null_count == len(chunk):
+        return np.full(len(chunk), np.nan)
     bare = pa.Array.from_buffers(chunk.type, len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
     values = np.from_dlpack(bare)
     return np.where(_given(chunk), values, np.nan) if chunk.null_count else values
@@ -55,5 +57,7 @@ def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
 def _given(chunk: pa.Array) -> NDArray[np.bool_]:
     if not chunk.null_count:
         return np.ones(len(chunk), dtype=bool)
+    if chunk.null_count == len(chunk):  # a column of the null type has no bits
+        return np.zeros(len(chunk), dtype=bool)
     bits = np.unpackbits(np.frombuffer(chunk.buffers()[0], dtype=np.uint8), bitorder="little")
     return bits[chunk.offset : chunk.offset + len(chunk)].astype(bool)

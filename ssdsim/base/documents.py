@@ -127,7 +127,7 @@ def parse_csv(text: str, where: object) -> list[dict[str, str]]:
 
 
 def as_record(kind: type[Read], data: Any, where: object, what: str, *, written: bool = False) -> Read:
-    """``data`` as a record (a model of pydantic's, or a dataclass), which is called ``what``.
+    """``data`` as a model of pydantic's or a dataclass, which is called ``what``.
 
     Its numbers are text where they are ``written``, as cells of a table are.
 

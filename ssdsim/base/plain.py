@@ -21,8 +21,8 @@ Shown = Mapping[type, Callable[[Any], Any]]
 def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     """Objects, lists, text, numbers, true, false and null.
 
-    A record (a card, or a dataclass) becomes an object of its fields, an array a list, and a number that is not finite
-    null. ``shown`` says by class what stands in the place of a record, which is made plain in its turn.
+    A :class:`Record`, a card or a dataclass becomes an object of its fields, an array a list, and a number that is not
+    finite null. ``shown`` says by class what stands in the place of a record, which is made plain in its turn.
     """
     if type(value) in shown:
         value = shown[type(value)](value)

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, dataclass_transform
 
-from msgspec import Struct, field
+from msgspec import NODEFAULT, Struct, StructMeta, field
 
 if TYPE_CHECKING:
     from dataclasses import replace  # whose fields type checkers know
+    from inspect import Signature
 else:
     from msgspec.structs import replace
 
 __all__ = ["Record", "field", "replace"]
 
 
+class _Signed(StructMeta):
+    """The kind of a record's class, whose signature has types as they are written.
+
+    msgspec evaluates them, and fails where one is imported for type checkers alone. ``help`` would end in a traceback.
+    """
+
+    @property
+    def __signature__(cls) -> Signature:
+        from inspect import Parameter, Signature  # here: few ask
+
+        types: dict[str, str] = {}
+        for each in cls.__mro__[::-1]:
+            types |= vars(each).get("__annotations__", {})
+        fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
+        defaults = (NODEFAULT,) * (len(fields) - len(defaults)) + defaults
+        parameters = []
+        for name, default in zip(fields, defaults, strict=True):
+            kind = Parameter.POSITIONAL_OR_KEYWORD if name in cls.__match_args__ else Parameter.KEYWORD_ONLY
+            given = Parameter.empty if default is NODEFAULT else default
+            parameters.append(Parameter(name, kind, default=given, annotation=types[name]))
+        return Signature(parameters)
+
+
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class Record(Struct, frozen=True, dict=True):
+class Record(Struct, metaclass=_Signed, frozen=True, dict=True):
     """The base of records: fields as a dataclass has them, which nobody changes, compared and hashed by all of them.
 
     What a record has worked out (``cached_property``) stays with it alone: its copies begin anew.

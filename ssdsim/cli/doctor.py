@@ -20,7 +20,7 @@ from ssdsim.cli.options import Verb, echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 from ssdsim.machine.smi import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
 
-_DEPENDENCIES = ("numpy", "scipy", "simpy", "pandas", "pyarrow", "plotly", "pydantic", "click", "rich", "httpx2")
+_DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly pydantic msgspec click rich httpx2".split())
 
 
 @click.command("doctor", cls=Verb, example="ssdsim doctor")

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 
-_KEPT = 2048  # costs whose draws are: 16 MB at 1000 each
+_KEPT = 2_000_000  # draws of costs: 16 MB
 
 Seconds = float | Array
 
@@ -161,9 +161,9 @@ class TimingErrors:
         return self._factors[key, log_sd]
 
     def seconds(self, cost: Cost) -> Array:
-        """Draws of a duration: the last ones are kept, since rounds of other lengths have passes in common."""
+        """Draws of a duration. They are kept until they are too many: rounds of other lengths have passes in common."""
         if cost not in self._seconds:
-            if len(self._seconds) >= _KEPT:
+            if len(self._seconds) * self.draws >= _KEPT:
                 self._seconds.clear()
             self._seconds[cost] = cost.sample(self)
         return self._seconds[cost]

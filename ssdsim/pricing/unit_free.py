@@ -28,7 +28,7 @@ class UnitFree(Silent):
     def of(cls, options: Mapping[str, Any]) -> UnitFree:
         """The site of a call with these options."""
         none: Any = None
-        return cls(none, none, none, none, 1, options["b"], 0, False, None, options)
+        return cls(none, none, none, none, none, options["b"], none, none, None, options)
 
     def of_batch(self, batch: int) -> UnitFree:
         return replace(self, batch=batch)

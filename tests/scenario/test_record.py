@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from copy import copy
 from functools import cached_property
+from inspect import signature
 
 import numpy as np
 import pytest
 
+from calibration.answer import Calibration
 from ssdsim.base.record import Record, field, replace
 
 
@@ -47,6 +49,26 @@ def test_a_record_is_shown_compared_and_hashed_by_its_fields() -> None:
     assert len({Nothing(), Nothing()}) == 1
     with pytest.raises(TypeError, match="unhashable"):
         hash(Named(1))
+
+
+class Even(Record):
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError("odd")
+
+
+def test_a_copy_with_other_fields_is_checked_as_a_new_record_is() -> None:
+    for made in (lambda: Even(1), lambda: replace(Even(2), number=3)):
+        with pytest.raises(ValueError, match="odd"):
+            made()
+
+
+def test_a_signature_has_types_as_they_are_written() -> None:
+    """Msgspec evaluated them, so that `help` failed where one is imported for type checkers alone."""
+    assert str(signature(Named)) == "(length: 'int', *, name: 'str' = 'line', parts: 'list[int]' = <factory>)"
+    assert "checks: 'Sequence[PassCheck]'" in str(signature(Calibration))
 
 
 def test_what_no_argument_gives_is_made_for_each_record() -> None:
