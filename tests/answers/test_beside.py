@@ -14,6 +14,7 @@ import pytest
 
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import tell_share
 
 
 def _squared(known: list[int], number: int) -> tuple[int, int, int]:
@@ -55,6 +56,20 @@ def _questions_are_answered_in_their_order() -> None:
         assert [process == os.getpid() for process in processes] == [idle == 0, True]
 
 
+def _told_a_half(parent: int, number: int) -> tuple[int, int]:
+    if os.getpid() != parent:
+        time.sleep(0.2)  # so that this one's parent has its turn
+    tell_share(0.5)
+    return number, os.getpid()
+
+
+def _the_piece_that_is_worked_at_here_is_heard() -> None:
+    heard: list[tuple[float, int]] = []
+    with patch.object(Workers, "idle", return_value=1):
+        Workers(progress=lambda *far: heard.append(far)).each(_told_a_half, [(os.getpid(), n) for n in range(2)])
+    assert heard == [(0.5, 2), (1, 2), (2, 2)]
+
+
 def _process() -> int:
     time.sleep(0.2)  # so that who asks has begun with the last question
     return os.getpid()
@@ -76,6 +91,7 @@ CASES = [
     _a_mistake_is_told_wherever_it_is_found,
     _a_killed_one_is_told,
     _questions_are_answered_in_their_order,
+    _the_piece_that_is_worked_at_here_is_heard,
     _a_process_of_a_pool_may_have_no_copies,
 ]
 
