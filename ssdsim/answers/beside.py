@@ -16,6 +16,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
+from ssdsim.answers.idle_cores import given_back
 from ssdsim.answers.shared_value import Work
 from ssdsim.answers.with_parent import end_with
 from ssdsim.base.progress import hearing_shares
@@ -73,9 +74,10 @@ def with_copies(run: Callable[..., T], work: Work, copies: int, heard: Callable[
             missing -= 1
     finally:
         left.clear()
-        for process in set(multiprocessing.active_children()) - before:
-            process.kill()
-        pool.shutdown(cancel_futures=True)
+        with given_back():
+            for process in set(multiprocessing.active_children()) - before:
+                process.kill()
+            pool.shutdown(cancel_futures=True)
 
 
 def _taken(take: Callable[[], int]) -> int | None:

@@ -8,10 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from ssdsim.answers import idle_cores
+from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import tell_share
@@ -70,6 +73,19 @@ def _the_piece_that_is_worked_at_here_is_heard() -> None:
     assert heard == [(0.5, 2), (1, 2), (2, 2)]
 
 
+def _busy(number: int) -> int:
+    while time.process_time() < 0.5:
+        pass
+    return number
+
+
+def _what_copies_have_taken_is_idle_again() -> None:
+    with patch.object(idle_cores, "_STAT", Path(os.devnull)):  # no core is idle
+        idle, began_s = IdleCores(), time.monotonic()
+        assert sorted(Workers().as_they_come(_busy, [(0,), (1,)], idle=1)) == [0, 1]
+        assert idle.count() * (time.monotonic() - began_s) >= 0.4
+
+
 def _process() -> int:
     time.sleep(0.2)  # so that who asks has begun with the last question
     return os.getpid()
@@ -92,6 +108,7 @@ CASES = [
     _a_killed_one_is_told,
     _questions_are_answered_in_their_order,
     _the_piece_that_is_worked_at_here_is_heard,
+    _what_copies_have_taken_is_idle_again,
     _a_process_of_a_pool_may_have_no_copies,
 ]
 
