@@ -54,7 +54,8 @@ def with_copies(run: Callable[..., T], work: Work, copies: int, heard: Callable[
 
     def go_on(done: Future[T]) -> None:
         ended.put(done)
-        submit()
+        with suppress(RuntimeError):  # the pool was shut down meanwhile: nobody waits any more
+            submit()
 
     try:
         with warnings.catch_warnings():

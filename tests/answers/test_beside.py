@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -86,6 +89,26 @@ def _what_copies_have_taken_is_idle_again() -> None:
         assert idle.count() * (time.monotonic() - began_s) >= 0.4
 
 
+def _who_leaves_early_hears_of_no_mistake() -> None:
+    submit = ProcessPoolExecutor.submit
+
+    def late(pool: ProcessPoolExecutor, *asked: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.5)  # so that the pool is shut down meanwhile
+        return submit(pool, *asked)
+
+    with patch.object(ProcessPoolExecutor, "submit", late):
+        done = Workers().as_they_come(_answer_of_a_copy, [(os.getpid(), number) for number in range(4)], idle=1)
+        next(done)
+        done.close()  # type: ignore[attr-defined]
+
+
+def _answer_of_a_copy(parent: int, number: int) -> int:
+    if os.getpid() == parent:
+        time.sleep(0.2)  # so that a copy has ended one
+    return number
+
+
 def _process() -> int:
     time.sleep(0.2)  # so that who asks has begun with the last question
     return os.getpid()
@@ -109,6 +132,7 @@ CASES = [
     _questions_are_answered_in_their_order,
     _the_piece_that_is_worked_at_here_is_heard,
     _what_copies_have_taken_is_idle_again,
+    _who_leaves_early_hears_of_no_mistake,
     _a_process_of_a_pool_may_have_no_copies,
 ]
 
