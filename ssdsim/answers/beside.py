@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import TypeVar
 
+from ssdsim.answers.idle_cores import given_back
 from ssdsim.answers.shared_value import Work
 from ssdsim.answers.with_parent import end_with
+from ssdsim.base.progress import hearing_shares
 
 T = TypeVar("T")
 
@@ -29,10 +32,11 @@ def may_fork() -> bool:
     return sys.platform == "linux" and alone and not multiprocessing.current_process().daemon
 
 
-def with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
+def with_copies(run: Callable[..., T], work: Work, copies: int, heard: Callable[[int, float], None]) -> Iterator[T]:
     """``run(*arguments)`` of each piece of ``work``: copies take the first one that is left, this process the last.
 
-    The copies know all that this process knows as they begin.
+    The copies know all that this process knows as they begin. ``heard`` hears of the piece that this process works at:
+    how many were done before, and what share of it is done.
 
     Raises
     ------
@@ -50,7 +54,8 @@ def with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
 
     def go_on(done: Future[T]) -> None:
         ended.put(done)
-        submit()
+        with suppress(RuntimeError):  # the pool was shut down meanwhile: nobody waits any more
+            submit()
 
     try:
         with warnings.catch_warnings():
@@ -61,13 +66,19 @@ def with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
         missing = len(work)
         while missing:
             number = _taken(left.pop) if ended.empty() else None
-            yield ended.get().result() if number is None else run(*work[number])
+            if number is None:
+                result = ended.get().result()
+            else:
+                with hearing_shares(partial(heard, len(work) - missing)):
+                    result = run(*work[number])
+            yield result
             missing -= 1
     finally:
         left.clear()
-        for process in set(multiprocessing.active_children()) - before:
-            process.kill()
-        pool.shutdown(cancel_futures=True)
+        with given_back():
+            for process in set(multiprocessing.active_children()) - before:
+                process.kill()
+            pool.shutdown(cancel_futures=True)
 
 
 def _taken(take: Callable[[], int]) -> int | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,7 @@ class _Look(NamedTuple):
 
 
 _watched: _Look | None = None
+_given_back_s = 0.0
 
 
 def watch() -> None:
@@ -36,11 +38,17 @@ def watch() -> None:
     _watched = _look()
 
 
-class IdleCores:
-    """Idle cores available to this process, measured since construction; load that has just ended is ignored.
+@contextmanager
+def given_back() -> Iterator[None]:
+    """Count as idle what processes of ours have taken that end meanwhile: as many may begin again."""
+    global _given_back_s
+    before_s = _taken_by_ended_s()
+    yield
+    _given_back_s += _taken_by_ended_s() - before_s
 
-    What processes that it began have taken is idle, too, when they have ended: it may begin as many again.
-    """
+
+class IdleCores:
+    """Idle cores available to this process, measured since construction; load that has just ended is ignored."""
 
     def __init__(self) -> None:
         self._since = _look()
@@ -50,13 +58,15 @@ class IdleCores:
         return int(self.count() + _IDLE)
 
     def count(self) -> float:
-        """The mean number of idle cores; too early, since :func:`watch`; where nobody tells, by the load of the last
-        minute, of which this process is one.
+        """The mean number of idle cores.
+
+        Too early to tell, it is the mean since :func:`watch`. Where nobody tells, it is what the load of the last
+        minute leaves, of which this process is one.
         """
         now = _look()
         for since in filter(None, (self._since, _watched)):
             if (idle := since.idle_until(now)) is not None:
-                return idle
+                return min(idle, len(_cores()))  # a copy may have begun before the first look
         load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 1.0
         return max(0.0, len(_cores()) - max(1.0, load))
 
@@ -69,8 +79,12 @@ def _look() -> _Look:
     if not _STAT.exists():
         return _Look(time.monotonic(), None)
     idle_s = idle_ticks(_STAT.read_text(), _cores()) / os.sysconf("SC_CLK_TCK")
+    return _Look(time.monotonic(), idle_s + _given_back_s)
+
+
+def _taken_by_ended_s() -> float:
     times = os.times()
-    return _Look(time.monotonic(), idle_s + times.children_user + times.children_system)
+    return times.children_user + times.children_system
 
 
 def idle_ticks(stat: str, cores: Collection[int]) -> int:

@@ -132,7 +132,7 @@ class Workers(OptionRecord):
         if self.cluster is not None:
             return on_cluster(run, work, self.cluster)
         if self.jobs == 1 and min(idle, len(work) - 1) > 0 and may_fork():
-            return _with_copies(run, work, min(idle, len(work) - 1))
+            return _with_copies(run, work, min(idle, len(work) - 1), partial(self._hear, len(work)))
         if self.jobs == 1 or len(work) < 2:
             return self._here(run, work)
         return _in_processes(run, work, self.jobs)
@@ -140,11 +140,11 @@ class Workers(OptionRecord):
     def _here(self, run: Callable[..., T], work: Work) -> Iterator[T]:
         """One piece after the other, of which the one at work may tell how far it is."""
         for number, arguments in enumerate(work):
-            with hearing_shares(partial(self._hear, number, len(work))):
+            with hearing_shares(partial(self._hear, len(work), number)):
                 result = run(*arguments)
             yield result
 
-    def _hear(self, done: int, total: int, share: float) -> None:
+    def _hear(self, total: int, done: int, share: float) -> None:
         if self.progress is not None:
             self.progress(done + share, total)
 
@@ -153,9 +153,9 @@ def _answered(question: Callable[[], T], number: int) -> tuple[int, T]:
     return number, question()
 
 
-def _with_copies(run: Callable[..., T], work: Work, copies: int) -> Iterator[T]:
+def _with_copies(run: Callable[..., T], work: Work, copies: int, heard: Callable[[int, float], None]) -> Iterator[T]:
     try:
-        yield from with_copies(run, work, copies)
+        yield from with_copies(run, work, copies, heard)
     except BrokenExecutor:
         raise InputError(_DIED) from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,8 @@ def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> I
 class _Bar:
     """A progress bar that begins by itself once the work has taken a while, with or without news of how far that is.
 
-    A timer's signal draws it. A thread would keep the process from making copies that help.
+    A timer's signal draws it. A thread would keep the process from making copies that help. There is one timer: a bar
+    around this one goes on when this one ends.
     """
 
     def __init__(self, verb: str, what: str) -> None:
@@ -51,8 +52,8 @@ class _Bar:
         self._far: tuple[float, int] | None = None
         self._shown: tuple[RichBar, TaskID] | None = None
         self._ended = False
-        self._before = signal.signal(signal.SIGALRM, self._draw)
-        signal.setitimer(signal.ITIMER_REAL, _BAR_AFTER_S)
+        self._before = signal.signal(signal.SIGALRM, self._drawn_again)
+        self._timer_before = signal.setitimer(signal.ITIMER_REAL, _BAR_AFTER_S)
 
     def moved(self, done: float, total: int) -> None:
         self._far = done, total
@@ -63,10 +64,16 @@ class _Bar:
         signal.signal(signal.SIGALRM, self._before)
         if self._shown is not None:
             self._shown[0].stop()
+        signal.setitimer(signal.ITIMER_REAL, *self._timer_before)
 
-    def _draw(self, *of_signal: object) -> None:
+    def _drawn_again(self, *of_signal: object) -> None:
         if self._ended:
             return
+        with suppress(ImportError):  # of a module that the work imports at this moment
+            self._draw()
+        signal.setitimer(signal.ITIMER_REAL, _DRAWN_EVERY_S)  # once: no drawing begins within another
+
+    def _draw(self) -> None:
         if self._shown is None:
             self._shown = self._begun()
         bar, task = self._shown
@@ -75,7 +82,6 @@ class _Bar:
             so_far = f"{done:.{0 if done == int(done) else 1}f}/{total} {self._what}"
             bar.update(task, completed=done, total=total, far=so_far)
         bar.refresh()
-        signal.setitimer(signal.ITIMER_REAL, _DRAWN_EVERY_S)  # once: no drawing begins within another
 
     def _begun(self) -> tuple[RichBar, TaskID]:
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn

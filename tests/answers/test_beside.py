@@ -7,13 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from ssdsim.answers import idle_cores
+from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
+from ssdsim.base.progress import tell_share
 
 
 def _squared(known: list[int], number: int) -> tuple[int, int, int]:
@@ -55,6 +62,53 @@ def _questions_are_answered_in_their_order() -> None:
         assert [process == os.getpid() for process in processes] == [idle == 0, True]
 
 
+def _told_a_half(parent: int, number: int) -> tuple[int, int]:
+    if os.getpid() != parent:
+        time.sleep(0.2)  # so that this one's parent has its turn
+    tell_share(0.5)
+    return number, os.getpid()
+
+
+def _the_piece_that_is_worked_at_here_is_heard() -> None:
+    heard: list[tuple[float, int]] = []
+    with patch.object(Workers, "idle", return_value=1):
+        Workers(progress=lambda *far: heard.append(far)).each(_told_a_half, [(os.getpid(), n) for n in range(2)])
+    assert heard == [(0.5, 2), (1, 2), (2, 2)]
+
+
+def _busy(number: int) -> int:
+    while time.process_time() < 0.5:
+        pass
+    return number
+
+
+def _what_copies_have_taken_is_idle_again() -> None:
+    with patch.object(idle_cores, "_STAT", Path(os.devnull)):  # no core is idle
+        idle, began_s = IdleCores(), time.monotonic()
+        assert sorted(Workers().as_they_come(_busy, [(0,), (1,)], idle=1)) == [0, 1]
+        assert idle.count() * (time.monotonic() - began_s) >= 0.4
+
+
+def _who_leaves_early_hears_of_no_mistake() -> None:
+    submit = ProcessPoolExecutor.submit
+
+    def late(pool: ProcessPoolExecutor, *asked: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.5)  # so that the pool is shut down meanwhile
+        return submit(pool, *asked)
+
+    with patch.object(ProcessPoolExecutor, "submit", late):
+        done = Workers().as_they_come(_answer_of_a_copy, [(os.getpid(), number) for number in range(4)], idle=1)
+        next(done)
+        done.close()  # type: ignore[attr-defined]
+
+
+def _answer_of_a_copy(parent: int, number: int) -> int:
+    if os.getpid() == parent:
+        time.sleep(0.2)  # so that a copy has ended one
+    return number
+
+
 def _process() -> int:
     time.sleep(0.2)  # so that who asks has begun with the last question
     return os.getpid()
@@ -76,6 +130,9 @@ CASES = [
     _a_mistake_is_told_wherever_it_is_found,
     _a_killed_one_is_told,
     _questions_are_answered_in_their_order,
+    _the_piece_that_is_worked_at_here_is_heard,
+    _what_copies_have_taken_is_idle_again,
+    _who_leaves_early_hears_of_no_mistake,
     _a_process_of_a_pool_may_have_no_copies,
 ]
 

@@ -4,8 +4,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
-from ssdsim.answers.idle_cores import IdleCores, idle_ticks
+import pytest
+
+from ssdsim.answers import idle_cores
+from ssdsim.answers.idle_cores import IdleCores, given_back, idle_ticks
 
 STAT = """cpu  50 0 30 1500 60 0 0 0 0 0
 cpu0 20 0 10 700 20 0 0 0 0 0
@@ -27,9 +31,22 @@ def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
     assert 0 <= idle.free() <= (os.cpu_count() or 1)
 
 
-def test_what_a_process_that_was_begun_has_taken_is_idle_again() -> None:
-    idle = IdleCores()
-    busy = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass"
-    began_s = time.monotonic()
-    subprocess.run([sys.executable, "-c", busy], check=True)
+def test_what_a_process_of_ours_has_taken_is_idle_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another has taken was, too: a process that a session in Python had begun."""
+    busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]
+    monkeypatch.setattr(idle_cores, "_STAT", Path(os.devnull))  # no core is idle
+    idle, began_s = IdleCores(), time.monotonic()
+    subprocess.run(busy, check=True)
+    assert idle.count() == 0.0
+    with given_back():
+        subprocess.run(busy, check=True)
     assert idle.count() * (time.monotonic() - began_s) >= 0.45
+
+
+def test_no_more_cores_are_idle_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have taken more than has passed since the first look."""
+    monkeypatch.setattr(idle_cores, "_LEAST_S", 0.0)
+    monkeypatch.setattr(idle_cores, "_cores", lambda: {0})
+    idle = IdleCores()
+    monkeypatch.setattr(idle_cores, "_given_back_s", 1e6)
+    assert idle.count() == 1.0

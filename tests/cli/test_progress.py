@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from io import StringIO
 from threading import active_count
 from time import monotonic, sleep
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -67,6 +70,31 @@ def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.Monke
             sleep(0.01)
         assert active_count() == threads
     assert "report" in terminal.getvalue()
+
+
+def test_a_bar_waits_for_what_the_work_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
+    with progress.shown("report", "", quiet=False):
+        with monkeypatch.context() as half_loaded:
+            half_loaded.setitem(sys.modules, "rich.progress", ModuleType("rich.progress"))
+            signal.raise_signal(signal.SIGALRM)
+        assert terminal.getvalue() == ""
+        signal.raise_signal(signal.SIGALRM)
+        assert "report" in terminal.getvalue()
+
+
+def test_a_bar_around_another_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr(progress, "_BAR_AFTER_S", 1000.0)
+    with progress.shown("sweep", "points", quiet=False):
+        draws = signal.getsignal(signal.SIGALRM)
+        with progress.shown("report", "", quiet=False):
+            assert signal.getsignal(signal.SIGALRM) != draws
+        assert signal.getsignal(signal.SIGALRM) == draws
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0.0
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -72,11 +72,13 @@ class Search:
             self._learn(learnt)
         self.found, self.errors, self.refused = _by_batch(self.found), _by_batch(self.errors), _by_batch(self.refused)
 
-    def refine(self, cases: Iterable[Case]) -> None:
-        """Price some cases, and what may be chosen around the best of them."""
+    def refine(self, cases: Sequence[Case]) -> None:
+        """Price some cases, and what may be chosen around the best of their batches."""
         self.price(cases)
+        batches = {batch for _, batch in cases}
         for step in STEPS:
-            self.price((shape, batch) for top, batch in self._tops() for shape in neighbours(self.request, top, step))
+            tops = [top for top in self._tops() if top[1] in batches]
+            self.price((shape, batch) for top, batch in tops for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
         """Evaluate the cases that are new, all in one call."""
