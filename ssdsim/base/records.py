@@ -38,7 +38,8 @@ def of_one_length(*names: str) -> Any:
 class Card(BaseModel):
     """A frozen record; an unknown key is an error that names the nearest known one.
 
-    A number is a finite number: neither text nor a boolean is taken for one.
+    A number is a finite number: neither text nor a boolean is taken for one. Files of cards do without
+    ``from __future__ import annotations``: it makes texts of annotations, and reading these slows every start.
     """
 
     # built when first used: a verb reads a few of the forty records that it imports

@@ -1,7 +1,5 @@
 """Decode attention: a corrected roofline, a sum where heads run one after another, and the law that chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -99,7 +97,7 @@ class DecodeAttention(ModelOfVariables):
             seconds[of] = nodes.seconds(*own) if nodes else super().seconds(*own, one, shape[-1])
         return seconds
 
-    def on_nodes(self, head_dim: float, element_bytes: float) -> AttentionNodes | None:
+    def on_nodes(self, head_dim: float, element_bytes: float) -> "AttentionNodes | None":
         """The law for one head dimension, set right on its nodes; None where no timings say where it ends."""
         if not {"batch", "context", "group", "kv"} <= self.domain.keys():
             return None
@@ -196,7 +194,7 @@ class AttentionModel(CorrectedRoofline, DecodeAttention):
     ``single`` is that of one query row a kv head, where its kernels are so unlike the others that no law fits both.
     """
 
-    single: AttentionModel | None = None
+    single: "AttentionModel | None" = None
 
     @property
     def coefficients(self) -> int:
@@ -273,7 +271,7 @@ class AdditiveAttentionModel(DecodeAttention):
     laws: Annotated[tuple[GroupLaw, ...], FROM_LIST] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> AdditiveAttentionModel:
+    def _ordered(self) -> Self:
         if any(before.group >= after.group for before, after in pairwise(self.laws)):
             raise ValueError("laws: group must grow from law to law")
         return self
@@ -326,7 +324,7 @@ class AttentionLaw(Law[Attention]):
     the time would be a guess.
     """
 
-    def __init__(self, profile: HardwareProfile) -> None:
+    def __init__(self, profile: "HardwareProfile") -> None:
         super().__init__(profile)
         self._nodes: dict[tuple[str, str, int], AttentionNodes | None] = {}
 

@@ -1,7 +1,5 @@
 """Collectives: the fitted timing model of one kind over one number of ranks, and the law that chooses among them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from itertools import pairwise
@@ -50,7 +48,7 @@ class CollectiveModel(TimingModel):
     regimes: Annotated[tuple[Regime, ...], FROM_LIST] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _ordered(self) -> CollectiveModel:
+    def _ordered(self) -> Self:
         edges = [edge for regime in self.regimes for edge in (regime.from_bytes, regime.to_bytes)]
         if any(left >= right for left, right in pairwise(edges)):
             raise ValueError("from_bytes and to_bytes must grow from regime to regime")
@@ -82,7 +80,7 @@ class CollectiveModel(TimingModel):
         served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
         return {f"{served}.{way}": moved for way, moved in enumerate(self.regimes[served].moved(message_bytes))}
 
-    def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> CollectiveModel:
+    def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> "CollectiveModel":
         """The model with the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
         bandwidth = rate / sent_around(kind, ranks)
         regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in self.regimes)

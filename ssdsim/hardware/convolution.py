@@ -1,7 +1,5 @@
 """The short convolution before a recurrence: the fitted timing model and the law."""
 
-from __future__ import annotations
-
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.laws import HYPOTHETICAL
 from ssdsim.hardware.timing import Law, Timing, timed, untimed

@@ -1,7 +1,5 @@
 """Memory-bound kernels: the fitted timing model and the law."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 from ssdsim.base.records import Seconds

@@ -1,7 +1,5 @@
 """A layer's routed experts: a floor, the experts that are read, and the tokens' work; and the law."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products with weights: the fitted timing model of one format, and the law that chooses among them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
@@ -69,7 +67,7 @@ class GemmSegment(Card):
     report: FitReport | None = None
 
     @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> GemmSegment:
+    def _correction_is_of_its_variables(self) -> Self:
         check_domain(self.correction.domain, GEMM_VARIABLES)
         return self
 
@@ -100,7 +98,7 @@ class GemmModel(TimingModel):
     blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
 
     @model_validator(mode="after")
-    def _blend_between_segments(self) -> GemmModel:
+    def _blend_between_segments(self) -> Self:
         if len(self.blends) != len(self.segments) - 1:
             raise ValueError(f"{len(self.segments)} segments need {len(self.segments) - 1} blends")
         if any(start >= end for start, end in self.blends):
@@ -220,7 +218,7 @@ class GemmLaw(Law[Gemm]):
     Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
     """
 
-    def __init__(self, profile: HardwareProfile) -> None:
+    def __init__(self, profile: "HardwareProfile") -> None:
         super().__init__(profile)
         self._nodes: dict[tuple[str, int, int], Lattice] = {}
 

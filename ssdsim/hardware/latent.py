@@ -1,7 +1,5 @@
 """Attention over a latent cache: what its block takes beyond its products, and the law."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 

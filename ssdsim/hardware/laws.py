@@ -5,8 +5,6 @@ many timings are known, a correction fitted to them. All evaluate on scalars or 
 Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-point operations per second.
 """
 
-from __future__ import annotations
-
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +73,7 @@ class TimingModel(Card):
     report: FitReport | None = None
 
     @model_validator(mode="after")
-    def _domain_is_of_its_variables(self) -> TimingModel:
+    def _domain_is_of_its_variables(self) -> Self:
         check_domain(self.domain, self.dimensions)
         return self
 
@@ -94,7 +92,7 @@ class TimingModel(Card):
         return None
 
     @abstractmethod
-    def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
+    def scaled(self, scaling: "Scaling", *keys: Any) -> Self | None:
         """The model on another device, without the error of its fit; None where that cannot do what it is a model of.
 
         ``keys`` are those under which the profile has it.
@@ -186,7 +184,7 @@ class Roofline(Card):
         arithmetic = (np.asarray(flops, float) / self.peak_flops) ** p
         return np.asarray((self.launch_s**p + streaming + arithmetic) ** (1 / p))
 
-    def scaled(self, scaling: Scaling, arithmetic: float) -> Roofline:
+    def scaled(self, scaling: Scaling, arithmetic: float) -> "Roofline":
         """Carry it over to another device, whose peak is ``arithmetic`` times as high."""
         return scaling.of(self, "launch_s", peak_flops=self.peak_flops * arithmetic)
 
@@ -207,7 +205,7 @@ class _Hinges(Record, eq=False):
 
     @staticmethod
     @lru_cache(maxsize=4096)
-    def of(terms: tuple[tuple[str, float], ...], domain: tuple[tuple[str, Range], ...]) -> _Hinges:
+    def of(terms: tuple[tuple[str, float], ...], domain: tuple[tuple[str, Range], ...]) -> "_Hinges":
         """Parsed once for all profiles that share them: those of a machine with another clock or link."""
         names = [name for name, _ in domain]
         variable = np.full((2, len(terms)), len(names), dtype=np.intp)
@@ -254,7 +252,7 @@ class Correction(Card):
     """Directions of the intercept and the terms' coefficients, in this order."""
 
     @model_validator(mode="after")
-    def _parse(self) -> Correction:
+    def _parse(self) -> Self:
         if any(largest == 0.0 for _, largest in self.domain.values()):
             raise ValueError("domain: a range must end above 0, for the logarithm of its variable")
         _ = self._hinges

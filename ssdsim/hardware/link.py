@@ -1,7 +1,5 @@
 """The fitted timing model of a message from one device to another."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Self
 
 from ssdsim.base.records import Seconds

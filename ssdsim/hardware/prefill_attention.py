@@ -1,7 +1,5 @@
 """Prefill attention: a corrected roofline, and the law that takes the datasheet's where nothing was timed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

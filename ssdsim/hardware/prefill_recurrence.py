@@ -1,7 +1,5 @@
 """A recurrent layer over prompts: chunks one after the other, the arithmetic of all of them, and the law."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 

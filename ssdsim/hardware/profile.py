@@ -1,13 +1,11 @@
 """Hardware profiles: a device, the fitted timings of its operations, and where each came from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import permutations
 from os.path import exists
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -99,7 +97,7 @@ class Device(Card):
     nvlinks: Annotated[tuple[Annotated[tuple[LinkCount, ...], FROM_LIST], ...], FROM_LIST] | None = None
 
     @model_validator(mode="after")
-    def _links_are_of_pairs(self) -> Device:
+    def _links_are_of_pairs(self) -> Self:
         rows = self.nvlinks or ()
         if rows and [len(row) for row in rows] != [self.count] * self.count:
             raise ValueError(f"nvlinks: must have {self.count} rows of {self.count} numbers, one for each device")
@@ -171,7 +169,7 @@ class HardwareProfile(Shown, Card):
     sources: dict[str, Provenance]
 
     @model_validator(mode="after")
-    def _sources_exist(self) -> HardwareProfile:
+    def _sources_exist(self) -> Self:
         for where, model in self.models().items():
             if model.source not in self.sources:
                 hint = nearest(model.source, self.sources)
@@ -209,7 +207,7 @@ class HardwareProfile(Shown, Card):
         """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.passes`)."""
         return {}
 
-    def placed(self, order: Sequence[int]) -> HardwareProfile:
+    def placed(self, order: Sequence[int]) -> "HardwareProfile":
         """The node with these of its devices in front, in this order, and the rest behind them as they were.
 
         A target's ranks are the first devices and its draft the next one, so this says who pays which links.
@@ -233,11 +231,11 @@ class HardwareProfile(Shown, Card):
         return self._placed[devices]
 
     @cached_property
-    def _placed(self) -> dict[tuple[int, ...], HardwareProfile]:
+    def _placed(self) -> dict[tuple[int, ...], "HardwareProfile"]:
         """Profiles by the order of the devices, so that each remembers what it has priced."""
         return {}
 
-    def __copy__(self) -> HardwareProfile:
+    def __copy__(self) -> "HardwareProfile":
         """A copy prices by itself: it is mostly made to change some timings."""
         copied = super().__copy__()
         object.__setattr__(copied, "__dict__", self._of_fields(copied.__dict__))

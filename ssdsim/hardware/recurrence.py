@@ -1,7 +1,5 @@
 """A step of a recurrent layer: a stream of states and a floor, and the law."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 

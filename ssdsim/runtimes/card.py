@@ -2,8 +2,6 @@
 error.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -288,11 +286,11 @@ class Runtime(Card):
         """The way in which it keeps caches of recurrent models."""
         return Caching(self.states, self.pages_of_states)
 
-    def keeping(self, states: StateKeeping | None) -> Runtime:
+    def keeping(self, states: StateKeeping | None) -> "Runtime":
         """The runtime where it is told to keep states in another way than it does by itself."""
         return self if states in (None, self.states) else self.model_copy(update={"states": states})
 
-    def on(self, device: Device) -> Runtime:
+    def on(self, device: Device) -> "Runtime":
         """The runtime as it is on ``device``."""
         return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
 
@@ -301,7 +299,7 @@ class Runtime(Card):
         """Every number of the kernels and of the host."""
         return {**dict(self.kernels), **dict(self.host)}
 
-    def with_numbers(self, numbers: Mapping[str, float]) -> Runtime:
+    def with_numbers(self, numbers: Mapping[str, float]) -> "Runtime":
         """Copy the runtime with other numbers."""
         kernels, host = (
             part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).model_fields})
@@ -309,12 +307,12 @@ class Runtime(Card):
         )
         return self.model_copy(update={"kernels": kernels, "host": host})
 
-    def facing(self, case: Case) -> Runtime:
+    def facing(self, case: Case) -> "Runtime":
         """The runtime with the errors that it has so far from its rows."""
         far = distance(case, self.covered, self.away)
         return _wider(self, far.beside_log_sd, far.whole_log_sd)
 
-    def drafting_with(self, head: Head | None) -> Runtime:
+    def drafting_with(self, head: Head | None) -> "Runtime":
         """The runtime as a draft has it: a head of the target, or (None) a model."""
         return self if head is None else _drafting_with(self, head.own_lm_head)
 

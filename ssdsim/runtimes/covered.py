@@ -1,7 +1,5 @@
 """Distance of a case from the rows behind a runtime card, and how much wider that makes its intervals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from functools import lru_cache
@@ -69,7 +67,7 @@ class Case(Record):
     version: str = ""
 
     @classmethod
-    def of(cls, target: Transformer, device: Device, profile: str, tp: int, batch: int, version: str = "") -> Case:
+    def of(cls, target: Transformer, device: Device, profile: str, tp: int, batch: int, version: str = "") -> "Case":
         """A target's batch on ``tp`` of a profile's devices."""
         peak_flops = next(device.peak_flops[d] for d in (*_PLAIN, *device.peak_flops) if d in device.peak_flops)
         parameters, mixed = target.active_parameters, target.experts is not None

@@ -1,7 +1,5 @@
 """Acceptance from more than one number: rates by position, rates that differ between requests, traces of lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import lru_cache
 from os.path import exists

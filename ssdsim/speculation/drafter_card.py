@@ -1,12 +1,10 @@
 """Cards of drafters: what a published drafter is, for which target, and how much of it was seen to be accepted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
@@ -39,7 +37,7 @@ class Published(Card):
     source: str
 
     @model_validator(mode="after")
-    def _some_acceptance(self) -> Published:
+    def _some_acceptance(self) -> Self:
         if not self.rates and self.tokens is None:
             raise ValueError("acceptance needs rates, or the mean tokens of a round")
         if len(self.rates) > self.k:

@@ -1,11 +1,9 @@
 """Transformer cards: the shape of a model, how many weights it has and what its cache takes."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -111,20 +109,20 @@ class Transformer(Card):
         return hash(self.name)  # of all fields it takes longer than pricing a pass that is known
 
     @model_validator(mode="after")
-    def _heads_group(self) -> Transformer:
+    def _heads_group(self) -> Self:
         if self.heads % self.kv_heads:
             raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
         return self
 
     @model_validator(mode="after")
-    def _one_plain_dtype(self) -> Transformer:
+    def _one_plain_dtype(self) -> Self:
         for part, given in self.weights:
             if given in DTYPES and given != self.dtype:
                 raise ValueError(f"weights.{part} must be quantised or {self.dtype}, the card's dtype, got {given}")
         return self
 
     @model_validator(mode="after")
-    def _layers_enough(self) -> Transformer:
+    def _layers_enough(self) -> Self:
         room = ((self.experts, self.mlps), (self.recurrent, self.mixers), (self.window, self.attention_layers))
         for part, layers in room:
             if part is not None and part.layers > layers:

@@ -2,9 +2,7 @@
 features.
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -45,7 +43,7 @@ class Experts(Card):
     skew: float = Field(default=SKEW, ge=0.0, le=3.0)
 
     @model_validator(mode="after")
-    def _enough(self) -> Experts:
+    def _enough(self) -> Self:
         if self.per_token > self.count:
             raise ValueError(f"per_token ({self.per_token}) must be at most count ({self.count})")
         return self
@@ -106,7 +104,7 @@ class Recurrent(Card):
     gate_rank: Size | None = None
 
     @model_validator(mode="after")
-    def _heads_group(self) -> Recurrent:
+    def _heads_group(self) -> Self:
         if self.heads % self.key_heads:
             raise ValueError(f"heads ({self.heads}) must be a multiple of key_heads ({self.key_heads})")
         return self
@@ -163,7 +161,7 @@ class Recurrent(Card):
         """The weights of the matrices beside them, which checkpoints leave in 16 bits."""
         return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
 
-    def shard(self, tp: int) -> Recurrent:
+    def shard(self, tp: int) -> "Recurrent":
         """The part of one of ``tp`` devices, which share the heads; where key heads are fewer, each has one."""
         heads = {"heads": -(-self.heads // tp), "key_heads": max(1, self.key_heads // tp)}
         return self if tp == 1 else self.model_copy(update=heads)
