@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from rich import table
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.text import Text
+
+from ssdsim.base.record import Record, field
 
 Cell = str | Text
 
@@ -16,8 +17,7 @@ _LEFT_OUT = "left out: "
 _GAP = 2  # blanks that rich puts between two columns
 
 
-@dataclass(eq=False)
-class Column:
+class Column(Record, eq=False):
     """A column, of ``words`` at the left or of numbers at the right.
 
     ``joined`` columns are read with those before them (/user, /GPU of one deployment) and stay beside them if they can.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, field
 from ssdsim.base.settings import GIVEN
 from ssdsim.scenario.columns import Columns, Rows, told_apart
 from ssdsim.scenario.options import (
@@ -125,8 +124,7 @@ def _by_option(points: Asked, errors: list[InputError | None]) -> dict[str, tupl
     return {name: (each.values, *each.at) for name, each in options.items()}
 
 
-@dataclass
-class _Values:
+class _Values(Record, eq=False):
     """Different values of an option, and whose they are."""
 
     values: list[Any] = field(default_factory=list)
