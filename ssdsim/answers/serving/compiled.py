@@ -1,6 +1,6 @@
 """Rounds of a replica without Python between them, on arrays.
 
-Plain functions, which numba compiles where it is there. They do what comes often in
+Plain functions, which numba compiles where it works. They do what comes often in
 :class:`ssdsim.answers.serving.replica.Replica`. Where a price was never asked for, a cache may be full or random
 numbers end, they leave the round to it. All stand in one file: numba finds its cache old by the function's own file.
 """
@@ -8,7 +8,6 @@ numbers end, they leave the round to it. All stand in one file: numba finds its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from math import isnan, nan
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -16,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.extras import failure
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Whole = NDArray[np.int64]
 
-IS_COMPILED = find_spec("numba") is not None
+IS_COMPILED = failure("numba") is None
 
 DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(7)
 """Curves of a place where prompts are processed."""
@@ -29,7 +29,7 @@ CONSTANT, ADD, SUBTRACT, MULTIPLY, MAXIMUM = range(5)
 
 
 def _compiled(function: Function) -> Function:
-    """Compile a function once for this machine, where numba is there."""
+    """Compile a function once for this machine, where numba works."""
     if not IS_COMPILED:
         return function
     from numba import njit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
+from ssdsim.base.extras import failure
 from ssdsim.base.progress import unheard
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def drive(
 
 
 def _ahead(replica: Replica, arrival_s: Array) -> Ahead | None:
-    """What makes a replica's rounds many at a time, where numba is there and it does what they do."""
-    if find_spec("numba") is None:
+    """What makes a replica's rounds many at a time, where numba works and it does what they do."""
+    if failure("numba") is not None:
         return None
     from ssdsim.answers.serving.ahead import Ahead  # here, because numba takes half a second
 
