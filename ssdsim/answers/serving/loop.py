@@ -30,10 +30,10 @@ def simulate(
     batching: Batching,
     seed: int = 0,
     hears: Callable[[float], None] = unheard,
-    is_long: bool | None = None,
+    tokens: float | None = None,
 ) -> Run:
     """Every request of a workload on one replica, until the last one is answered; who ``hears`` is told the share of
-    them that came. A run that ``is_long`` (None: by its tokens) has compiled rounds, where numba is there.
+    them that came. A run of ``tokens`` (None: its own) that :func:`is_long` has compiled rounds, where numba works.
     """
     requests = Requests(workload)
     replica = Replica(policy, batching, workload, requests, seed=seed)
@@ -41,14 +41,14 @@ def simulate(
         _closed(replica, workload, workload.concurrency, hears)
     else:
         arrival_s = workload.arrival_s + batching.prefill_ms / 1e3  # prompts that are processed elsewhere come then
-        goes_far = _long_enough(workload) if is_long is None else is_long
-        drive(replica, arrival_s, _ahead(replica, arrival_s) if goes_far else None, hears)
+        ahead = _ahead(replica, arrival_s) if is_long(tokens or float(workload.output_tokens.sum())) else None
+        drive(replica, arrival_s, ahead, hears)
     return run_of(policy, workload, requests, [replica])
 
 
-def _long_enough(workload: Workload) -> bool:
-    """Say whether compiled rounds gain more than they take to begin."""
-    return int(workload.output_tokens.sum()) >= _LONG
+def is_long(tokens: float) -> bool:
+    """Say whether compiled rounds gain more in a run of so many tokens than they take to begin."""
+    return tokens >= _LONG
 
 
 def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
