@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from ssdsim.answers.serving.ahead import Ahead
 
 _TOLD = 200  # times in a run, how far it is
+_LEAST_ARRIVALS = 1000  # before somebody hears of it
+_MOST_ALONE = 64  # rounds that a replica makes before more are made ahead again
 _LONG = 2_000_000  # tokens
-_AHEAD = 1000  # requests that come, at least, before somebody hears of it
 
 
 def simulate(
@@ -68,14 +69,19 @@ def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: lis
 def drive(
     replica: Replica, arrival_s: Array, ahead: Ahead | None = None, hears: Callable[[float], None] = unheard
 ) -> None:
-    """Requests come when they come. What is made ``ahead`` ends where the replica makes a round itself."""
+    """Requests come when they come. What is made ``ahead`` ends where the replica makes a round itself: twice as many
+    as before, where none was made ahead.
+    """
     times = arrival_s.tolist()
     came, count, told = 0, len(times), 0
+    alone, left = 1, 0
     while came < count or replica.is_busy:
-        if ahead is not None:
-            came = ahead.run(came, came + max(_AHEAD, count // _TOLD))
+        if ahead is not None and not left:
+            done = replica.rounds_done
+            came = ahead.run(came, came + max(_LEAST_ARRIVALS, count // _TOLD))
             if came == count and not replica.is_busy:
                 return
+            alone = left = 1 if replica.rounds_done > done else min(2 * alone, _MOST_ALONE)
         if not replica.is_busy:
             replica.now = max(replica.now, times[came])
         first = came
@@ -86,6 +92,7 @@ def drive(
             told = came
             hears(came / count)
         if replica.is_busy:
+            left -= 1
             replica.step(times[came] if came < count else np.inf)
 
 
