@@ -125,9 +125,15 @@ def test_a_replica_whose_rounds_are_not_made_ahead_is_seldom_asked() -> None:
 
 
 def test_what_is_not_made_ahead_says_so() -> None:
-    for batching in (Batching(prefill="none"), Batching(hold=2), Batching(first_speculation="prefill")):
-        policy = policies_of(FEW, batching, **SMALL).by_name["ssd"]
-        assert Ahead.of(Replica(policy, batching, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
+    for batching, name, is_made in (
+        (Batching(prefill="none"), "ssd", False),
+        (Batching(hold=2), "auto", False),
+        (Batching(hold=2), "sd", True),  # which never changes
+        (Batching(first_speculation="prefill"), "ssd", False),
+    ):
+        policy = policies_of(FEW, batching, **SMALL).by_name[name]
+        made = Ahead.of(Replica(policy, batching, FEW, Requests(FEW), seed=0), FEW.arrival_s)
+        assert (made is not None) == is_made
     retried = policies_of(FEW, ENGINE, **SMALL, strategies="spectre").by_name["spectre"]  # its rounds share chances
     assert Ahead.of(Replica(retried, ENGINE, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
 
