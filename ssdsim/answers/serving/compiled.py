@@ -22,8 +22,9 @@ Whole = NDArray[np.int64]
 
 IS_COMPILED = failure("numba") is None
 
-DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(7)
-"""Curves of a place where prompts are processed."""
+CURVES = ("decoded", "beside", "alone", "heads", "attention", "host_decoding", "host_with_prompts")
+"""Curves of a place where prompts are processed: their names in :class:`ssdsim.answers.serving.passes.PromptTable`."""
+DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(len(CURVES))
 CONSTANT, ADD, SUBTRACT, MULTIPLY, MAXIMUM = range(5)
 """Operations of a round's arithmetic."""
 
@@ -214,7 +215,7 @@ def prompts_s(t: Tables, v: int, chunks: Whole, count: int, joins: int) -> float
         if not t.of.apart[v]:
             pass_s += draft_s
         elif draft_s > pass_s:
-            pass_s = draft_s + 0.0 * pass_s  # NaN stays NaN
+            pass_s = draft_s
     if joins and t.of.miss_bit[v]:
         context = float((chunks[:count, 0] + chunks[:count, 1]).max())
         missed = line_s(t.lines[v], t.nodes[v], batch, context, t.of.miss_bit[v])
