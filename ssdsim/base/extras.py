@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 
 @cache
 def failure(package: str) -> Exception | None:
-    """Import a package; what it raises, for one that is installed may not fit the others."""
+    """What the import of a package raises, for one that is installed may not fit the others; None where it works."""
     try:
         import_module(package)
     except Exception as error:
