@@ -1,9 +1,21 @@
-"""Packages that only some verbs need: which extra of ssdsim installs one that is missing."""
+"""Packages that only some verbs need: whether one works, and which extra of ssdsim installs one that is missing."""
 
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires
+
+
+@cache
+def failure(package: str) -> Exception | None:
+    """What the import of a package raises, for one that is installed may not fit the others; None where it works."""
+    try:
+        import_module(package)
+    except Exception as error:
+        return error
+    return None
 
 
 def told(error: ModuleNotFoundError) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from ssdsim import __version__
+from ssdsim.base import extras
 from ssdsim.base.bundled import models_folder
 from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, echo_json, json_option
@@ -35,7 +36,7 @@ def command(as_json: bool) -> None:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "cards": {"transformers": len(transformer_names()), "hardware": len(hardware_names())},
         "dependencies": {name: _version(name) for name in _DEPENDENCIES},
-        "numba": _version("numba"),
+        "numba": None if extras.failure("numba") else _version("numba"),
         "gpus": list(map(_seen_json, seen)),
         "torch": found,
     }
@@ -48,7 +49,7 @@ def command(as_json: bool) -> None:
     missing = [name for name in _DEPENDENCIES if _version(name) is None]
     echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
     echo("predict, models, hardware, import: ready")
-    echo(_numba_line(report["numba"]))
+    echo(_numba_line())
     echo(_gpu_line(seen))
     echo(_torch_line(found, seen))
 
@@ -79,11 +80,14 @@ def _torch() -> dict[str, Any] | None:
     return {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
 
 
-def _numba_line(version: object) -> str:
+def _numba_line() -> str:
+    version, failure = _version("numba"), extras.failure("numba")
     if version is None:
         return (
             "numba is not installed; with it long runs of serve take a fraction of the time: pip install 'ssdsim[fast]'"
         )
+    if failure is not None:
+        return f"numba {version} cannot be imported ({failure}): long runs of serve are not compiled"
     return f"numba {version}: long runs of serve are compiled"
 
 

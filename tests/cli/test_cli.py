@@ -306,6 +306,27 @@ def test_an_answer_in_json_loads_nothing_that_prints_in_colours() -> None:
 
 
 @pytest.mark.long
+def test_a_numba_that_cannot_be_imported_compiles_nothing(tmp_path: Path) -> None:
+    """A numba older than numpy ended long runs in a traceback, and doctor said that they are compiled."""
+    for name, text in (
+        ("numba/__init__.py", "raise ImportError('Numba needs NumPy 2.0 or less')"),
+        ("numba-0.60.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: numba\nVersion: 0.60.0\n"),
+    ):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+        "from ssdsim.answers.serving import loop; loop._LONG = 0; from ssdsim.cli.main import cli; "
+        "cli(['serve', '--rate', '1', '--requests', '20', '--strategies', 'ar', '--quiet'], standalone_mode=False); "
+        "cli(['doctor', '--json'], standalone_mode=False); cli(['doctor'], standalone_mode=False)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert '"numba": null' in done.stdout
+    said = "numba 0.60.0 cannot be imported (Numba needs NumPy 2.0 or less): long runs of serve are not compiled"
+    assert said in " ".join(done.stdout.split())
+
+
+@pytest.mark.long
 def test_doctor_and_lists_answer_in_json() -> None:
     assert answer("doctor")["dependencies"]["numpy"]
     assert len(answer("models", "list")["transformers"]) == len(transformer_names())

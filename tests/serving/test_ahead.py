@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ssdsim.answers.serving import ahead, loop, outcome_rows
 from ssdsim.answers.serving.ahead import Ahead
 from ssdsim.answers.serving.arithmetic import written
 from ssdsim.answers.serving.batching import Batching
@@ -20,16 +22,17 @@ from tests.serving.sample_runs import SMALL, policies_of, requests
 
 FEW = requests(150, 1.0, inputs="lognormal:700,400", outputs="lognormal:120,60")
 MANY = requests(200, 40.0, inputs="lognormal:700,400", outputs="lognormal:60,30")
+PILED = requests(150, 60.0, inputs="lognormal:700,400", outputs="lognormal:400,100")
 ENGINE = Batching()
 OTHERS = [s.name for s in ALL if s.most_sequences is None and s.name not in ("ar", "sd", "ssd", "spectre")]
 
 
-def run(policy: Policy, workload: Workload, batching: Batching, far: bool) -> tuple[Run, int]:
+def run(policy: Policy, workload: Workload, batching: Batching, is_long: bool) -> tuple[Run, int]:
     """A run, and how many of its rounds the replica made itself."""
     of_requests = Requests(workload)
     replica = Replica(policy, batching, workload, of_requests, seed=1)
-    ahead = Ahead.of(replica, workload.arrival_s) if far else None
-    assert not far or ahead is not None
+    goes_ahead = Ahead.of(replica, workload.arrival_s) if is_long else None
+    assert not is_long or goes_ahead is not None
     own, step = [0], replica.step
 
     def counted(horizon_s: float) -> None:
@@ -37,7 +40,7 @@ def run(policy: Policy, workload: Workload, batching: Batching, far: bool) -> tu
         step(horizon_s)
 
     replica.step = counted  # type: ignore[method-assign]
-    drive(replica, workload.arrival_s, ahead)
+    drive(replica, workload.arrival_s, goes_ahead)
     return run_of(policy, workload, of_requests, [replica]), own[0]
 
 
@@ -67,8 +70,8 @@ def test_rounds_made_ahead_are_the_replicas(name: str, workload: Workload) -> No
 @pytest.mark.long
 @pytest.mark.parametrize("name", OTHERS)
 def test_they_are_of_other_strategies(name: str) -> None:
-    most = 0.75 if name == "minedraft" else 0.25  # its steps follow the batch: prompts are priced by the replica
-    check(policies_of(MANY, ENGINE, **SMALL, strategies=name).by_name[name], MANY, most=most)
+    workload = FEW if name == "minedraft" else MANY  # its steps follow the batch: prompts are priced by the replica
+    check(policies_of(workload, ENGINE, **SMALL, strategies=name).by_name[name], workload)
 
 
 @pytest.mark.long
@@ -91,10 +94,46 @@ def test_they_are_where_little_fits(name: str) -> None:
     assert made.columns[3].max() == 5
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("workload", "kv_fraction"), [(FEW, 0.9), (MANY, 0.9), (PILED, 0.2)])
+@pytest.mark.parametrize("name", ["ar", "ssd", "auto"])
+def test_they_are_wherever_what_is_made_at_a_time_ends(
+    name: str, workload: Workload, kv_fraction: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal of few rounds, few arrivals at a time, few random numbers, and a full cache."""
+    monkeypatch.setattr(loop, "_LEAST_ARRIVALS", 37)
+    monkeypatch.setattr(ahead, "_LOGGED", 200)
+    monkeypatch.setattr(outcome_rows, "_DRAWN", 500)
+    batching = Batching(kv_fraction=kv_fraction)
+    most = 1.0 if workload is PILED else 0.25
+    made = check(policies_of(workload, batching, **SMALL).by_name[name], workload, batching, most)
+    assert made.requests.preemptions.any() == (workload is PILED)
+
+
+def test_a_replica_whose_rounds_are_not_made_ahead_is_seldom_asked() -> None:
+    """It was asked before each round while its cache was full, which took thrice as long as the rounds."""
+    policy = policies_of(FEW, ENGINE, **SMALL, strategies="sd").by_name["sd"]
+    replica, asked = Replica(policy, ENGINE, FEW, Requests(FEW), seed=0), [0]
+
+    def never(came: int, until: int) -> int:
+        asked[0] += 1
+        return came
+
+    drive(replica, FEW.arrival_s, SimpleNamespace(run=never))  # type: ignore[arg-type]
+    assert replica.rounds_done > 1000
+    assert asked[0] < replica.rounds_done / 20
+
+
 def test_what_is_not_made_ahead_says_so() -> None:
-    for batching in (Batching(prefill="none"), Batching(hold=2), Batching(first_speculation="prefill")):
-        policy = policies_of(FEW, batching, **SMALL).by_name["ssd"]
-        assert Ahead.of(Replica(policy, batching, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
+    for batching, name, is_made in (
+        (Batching(prefill="none"), "ssd", False),
+        (Batching(hold=2), "auto", False),
+        (Batching(hold=2), "sd", True),  # which never changes
+        (Batching(first_speculation="prefill"), "ssd", False),
+    ):
+        policy = policies_of(FEW, batching, **SMALL).by_name[name]
+        made = Ahead.of(Replica(policy, batching, FEW, Requests(FEW), seed=0), FEW.arrival_s)
+        assert (made is not None) == is_made
     retried = policies_of(FEW, ENGINE, **SMALL, strategies="spectre").by_name["spectre"]  # its rounds share chances
     assert Ahead.of(Replica(retried, ENGINE, FEW, Requests(FEW), seed=0), FEW.arrival_s) is None
 

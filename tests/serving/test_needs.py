@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from ssdsim.answers.serving import measuring
 from ssdsim.answers.serving import needs as of_needs
 from ssdsim.answers.serving import serve as of_serve
 from ssdsim.answers.serving.batching import Batching
+from ssdsim.answers.serving.loop import is_long, simulate
 from ssdsim.answers.serving.measuring import How, run
 from ssdsim.answers.serving.needs import needs
 from ssdsim.answers.serving.serve import serve
@@ -94,6 +96,25 @@ def test_a_cgroup_that_allows_less_than_the_machine_has_is_what_is_free(
     (group.parent / "memory.stat").write_text("anon 600000\ninactive_file 300000\n")
     assert machine > 10**6
     assert free_memory.free_memory_bytes() == 400_000
+
+
+@pytest.mark.usefixtures("short_is_long")
+@pytest.mark.parametrize(("count", "precision", "long"), [(5000, None, False), (50_000, None, True), (400, 1e-3, True)])
+def test_the_pace_is_that_of_runs_as_long_as_they_will_be(
+    count: int, precision: float | None, long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds were timed compiled where many short runs, together, were long ones, and each was not."""
+    said: list[float] = []
+
+    def spied(policy: Any, load: Any, batching: Any, seed: int, hears: Any, tokens: float | None) -> Any:
+        said.append(tokens or float(load.output_tokens.sum()))
+        return simulate(policy, load, batching, seed, hears, 1.0)  # else it takes seconds
+
+    monkeypatch.setattr(measuring, "simulate", spied)
+    load, how = requests(count, rate=4.0, outputs="60"), How(Batching(), precision=precision)
+    policies = policies_of(load, how.batching, **SMALL, strategies="sd").by_name
+    assert needs({name: (policy, 16) for name, policy in policies.items()}, [load], how) is not None
+    assert [is_long(tokens) for tokens in said] == ([False, True, True] if long else [False, False])
 
 
 def test_short_runs_are_not_measured_before() -> None:

@@ -41,7 +41,8 @@ class Ahead:
         """One that goes ahead; None where a policy, or an engine, does what no compiled round does."""
         policy, batching = replica.policy, replica.batching
         misses = batching.first_speculation == "miss" or not any(variant.caches for variant in policy.variants)
-        if batching.prefill != "chunked" or batching.hold > 1 or not misses:
+        waits = batching.hold > 1 and len(policy.variants) > 1
+        if batching.prefill != "chunked" or waits or not misses:
             return None
         if policy.counts_scheduled or policy.steered is not None or len(policy.contexts) > 1:
             return None

@@ -1,6 +1,6 @@
 """Rounds of a replica without Python between them, on arrays.
 
-Plain functions, which numba compiles where it is there. They do what comes often in
+Plain functions, which numba compiles where it works. They do what comes often in
 :class:`ssdsim.answers.serving.replica.Replica`. Where a price was never asked for, a cache may be full or random
 numbers end, they leave the round to it. All stand in one file: numba finds its cache old by the function's own file.
 """
@@ -8,7 +8,6 @@ numbers end, they leave the round to it. All stand in one file: numba finds its 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from math import isnan, nan
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -16,20 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
+from ssdsim.base.extras import failure
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Whole = NDArray[np.int64]
 
-IS_COMPILED = find_spec("numba") is not None
+IS_COMPILED = failure("numba") is None
 
-DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(7)
-"""Curves of a place where prompts are processed."""
+CURVES = ("decoded", "beside", "alone", "heads", "attention", "host_decoding", "host_with_prompts")
+"""Curves of a place where prompts are processed: their names in :class:`ssdsim.answers.serving.passes.PromptTable`."""
+DECODED, BESIDE, ALONE, HEADS, ATTENTION, HOST_DECODING, HOST_WITH_PROMPTS = range(len(CURVES))
 CONSTANT, ADD, SUBTRACT, MULTIPLY, MAXIMUM = range(5)
 """Operations of a round's arithmetic."""
 
 
 def _compiled(function: Function) -> Function:
-    """Compile a function once for this machine, where numba is there."""
+    """Compile a function once for this machine, where numba works."""
     if not IS_COMPILED:
         return function
     from numba import njit
@@ -214,7 +215,7 @@ def prompts_s(t: Tables, v: int, chunks: Whole, count: int, joins: int) -> float
         if not t.of.apart[v]:
             pass_s += draft_s
         elif draft_s > pass_s:
-            pass_s = draft_s + 0.0 * pass_s  # NaN stays NaN
+            pass_s = draft_s
     if joins and t.of.miss_bit[v]:
         context = float((chunks[:count, 0] + chunks[:count, 1]).max())
         missed = line_s(t.lines[v], t.nodes[v], batch, context, t.of.miss_bit[v])
@@ -247,14 +248,26 @@ def next_chunks(prompts: Whole, count: int, room: int, chunks: Whole) -> tuple[i
 
 
 @_compiled
-def draw(cdf: Array, uniforms: Array, row: Array, drawn: Whole) -> None:
-    """Outcomes of a round of each sequence, by the rows in which they are."""
+def draw(cdf: Array, state_of: Whole, uniforms: Array, row: Array, drawn: Whole) -> int:
+    """Outcomes of a round of each sequence, by the rows in which they are; the set of states in which they end it."""
+    after = 0
     for at in range(row.size):
         own, outcome = int(row[at]), 0
         uniform = uniforms[at] + own
         while cdf[own, outcome] <= uniform:
             outcome += 1
         drawn[at] = outcome
+        after |= 1 << state_of[outcome]
+    return after
+
+
+@_compiled
+def states(row: Array, kind: Array) -> int:
+    """The set of states in which sequences are."""
+    before = 0
+    for at in range(row.size):
+        before |= 1 << int(row[at] - kind[at])
+    return before
 
 
 @_compiled
@@ -291,6 +304,38 @@ def join(t: Tables, columns: Columns, c: Whole, sequences: Array, prompts: Whole
     for at in range(ended, c[PROMPTS]):
         prompts[at - ended] = prompts[at]
     c[PROMPTS] -= ended
+
+
+@_compiled
+def decode(
+    c: Whole,
+    sequences: Array,
+    drawn: Whole,
+    tokens: Whole,
+    state_of: Whole,
+    certain: int,
+    several: bool,
+    joins_in: int,
+    caches: int,
+) -> bool:
+    """Each sequence has the tokens, and the state, that were drawn for it; say whether one has all of its tokens."""
+    left, row, kind = sequences[0], sequences[4], sequences[5]
+    leaves = False
+    for at in range(c[RUNNING]):
+        made, state = certain, 0
+        if not certain:
+            made, state = tokens[drawn[at]], state_of[drawn[at]]
+            if several:
+                row[at] = kind[at] + state
+        c[MISSES] += caches * (state == joins_in)
+        c[CACHED] += made
+        left[at] -= made
+        leaves |= left[at] <= 0
+    if not certain:
+        c[DRAWN] += c[RUNNING]
+    c[LOOKUPS] += caches * c[RUNNING]
+    c[FORCED] = 0
+    return leaves
 
 
 @_compiled
@@ -409,9 +454,7 @@ def advance(
     chunks, drawn = np.empty((limits.max_batch, 2), dtype=np.int64), np.empty(limits.max_batch, dtype=np.int64)
     arrival_s, wanted, ledgers, of_lines, of_nodes = columns.arrival_s, t.wanted, t.ledgers, t.lines, t.nodes
     cdf, tokens, state_of, asked, of = t.cdf, t.tokens, t.state, t.asked, t.of
-    caching, certainly, asks_before, queries = of.caches, of.tokens_of_certain, of.asks_before, of.queries
-    joins_in, states, questions, miss_bit = of.joins_in, of.states, of.questions, of.miss_bit
-    left, kinds, rows = sequences[0], sequences[5], sequences[4]
+    left, rows, kinds = sequences[0], sequences[4], sequences[5]
     while c[LOGGED] < len(journal):
         if c[HEAD] == c[TAIL] and c[RUNNING] == 0 and c[PROMPTS] == 0:
             if c[CAME] == arrival_s.size:
@@ -430,10 +473,10 @@ def advance(
         held, places = running + c[PROMPTS], c[CACHED] + c[PROMPT_TOKENS]
         if not fits(ledgers[v], held, places):
             break
-        caches, certain = caching[v], certainly[v]
+        caches, certain = of.caches[v], of.tokens_of_certain[v]
         parts = ended = of_prompts = bits = 0
         if c[PROMPTS]:
-            room = max(limits.least_chunk, limits.token_budget - running * queries[v])
+            room = max(limits.least_chunk, limits.token_budget - running * of.queries[v])
             parts, ended = next_chunks(prompts, c[PROMPTS], room, chunks)
             of_prompts = chunks[:parts, 0].sum()
         if running == 0:
@@ -456,21 +499,16 @@ def advance(
             retire(columns, c, sequences, now)
             continue
         else:
-            before = after = 0
-            if certain:
-                after = 1
-            else:
+            before, after = 0, 1
+            if not certain:
                 if c[DRAWN] + running > uniforms.size:
                     break
-                if asks_before[v]:
-                    for at in range(running):
-                        before |= 1 << int(rows[at] - kinds[at])
-                draw(cdf[v], uniforms[c[DRAWN] :], rows[:running], drawn)
-                for at in range(running):
-                    after |= 1 << state_of[v, drawn[at]]
-            bits = bits_of(asked[v, : questions[v]], before, after)
+                if of.asks_before[v]:
+                    before = states(rows[:running], kinds)
+                after = draw(cdf[v], state_of[v], uniforms[c[DRAWN] :], rows[:running], drawn)
+            bits = bits_of(asked[v, : of.questions[v]], before, after)
             if c[FORCED] or (ended and caches):
-                bits |= miss_bit[v]
+                bits |= of.miss_bit[v]
             context = c[CACHED] / running
             if parts:
                 seconds = mixed_s(t, v, running, context, bits, chunks, parts)
@@ -484,22 +522,8 @@ def advance(
         for at in range(parts):
             prompts[at, 1] += chunks[at, 0]
         if running:
-            c[FORCED] = 0
-            c[LOOKUPS] += running * caches
-            leaves = False
-            for at in range(running):
-                made, state = certain, 0
-                if not certain:
-                    made, state = tokens[v, drawn[at]], state_of[v, drawn[at]]
-                    if states[v] > 1:
-                        rows[at] = kinds[at] + state
-                c[MISSES] += caches * (state == joins_in[v])
-                c[CACHED] += made
-                left[at] -= made
-                leaves |= left[at] <= 0
-            if not certain:
-                c[DRAWN] += running
-            if leaves:
+            several, joins_in = of.states[v] > 1, of.joins_in[v]
+            if decode(c, sequences, drawn, tokens[v], state_of[v], certain, several, joins_in, caches):
                 retire(columns, c, sequences, now)
         if ended:
             join(t, columns, c, sequences, prompts, ended, now)

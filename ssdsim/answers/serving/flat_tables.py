@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.serving.arithmetic import written
 from ssdsim.answers.serving.batching import LEAST_CHUNK, Batching
-from ssdsim.answers.serving.compiled import Counts, Tables
+from ssdsim.answers.serving.compiled import CURVES, Counts, Tables
 from ssdsim.answers.serving.ledger import Ledger
 from ssdsim.answers.serving.policy import Policy, Variant
 from ssdsim.answers.serving.round_table import Happened
@@ -67,7 +67,7 @@ class FlatTables:
             arithmetic=_padded([_padded(of, float) for of in arithmetic], float),
             rows=_padded([[len(rows) for rows in of] for of in arithmetic]),
             host=_unknown(count, batches),
-            curves=_unknown(len(self._places), len(self._places[0].curves), tokens),
+            curves=_unknown(len(self._places), len(CURVES), tokens),
             cdf=_padded([variant.rows.by_row for variant in variants], float, np.inf),
             tokens=_padded([variant.rows.tokens[: variant.rows.by_row.shape[1]] for variant in variants]),
             state=_padded([variant.rows.state[: variant.rows.by_row.shape[1]] for variant in variants]),
@@ -91,8 +91,9 @@ class FlatTables:
             for batch, seconds in self._new(number, "host", table.host):
                 t.host[number, batch] = seconds
         for number, place in enumerate(self._places):
-            for of, (name, curve) in enumerate(place.curves.items()):
-                for at, seconds in self._new(number, name, curve):
+            curves = place.curves
+            for of, name in enumerate(CURVES):
+                for at, seconds in self._new(number, name, curves[name]):
                     if at < t.curves.shape[2]:  # else no pass of these requests is as large
                         t.curves[number, of, at] = seconds
         return t

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,14 +13,16 @@ from ssdsim.answers.serving.policy import Policy
 from ssdsim.answers.serving.replica import Replica
 from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.checks import Array
+from ssdsim.base.extras import failure
 from ssdsim.base.progress import unheard
 
 if TYPE_CHECKING:
     from ssdsim.answers.serving.ahead import Ahead
 
 _TOLD = 200  # times in a run, how far it is
+_LEAST_ARRIVALS = 1000  # before somebody hears of it
+_MOST_ALONE = 64  # rounds that a replica makes before more are made ahead again
 _LONG = 2_000_000  # tokens
-_AHEAD = 1000  # requests that come, at least, before somebody hears of it
 
 
 def simulate(
@@ -30,10 +31,10 @@ def simulate(
     batching: Batching,
     seed: int = 0,
     hears: Callable[[float], None] = unheard,
-    is_long: bool | None = None,
+    tokens: float | None = None,
 ) -> Run:
     """Every request of a workload on one replica, until the last one is answered; who ``hears`` is told the share of
-    them that came. A run that ``is_long`` (None: by its tokens) has compiled rounds, where numba is there.
+    them that came. A run of ``tokens`` (None: its own) that :func:`is_long` has compiled rounds, where numba works.
     """
     requests = Requests(workload)
     replica = Replica(policy, batching, workload, requests, seed=seed)
@@ -41,14 +42,14 @@ def simulate(
         _closed(replica, workload, workload.concurrency, hears)
     else:
         arrival_s = workload.arrival_s + batching.prefill_ms / 1e3  # prompts that are processed elsewhere come then
-        goes_far = _long_enough(workload) if is_long is None else is_long
-        drive(replica, arrival_s, _ahead(replica, arrival_s) if goes_far else None, hears)
+        ahead = _ahead(replica, arrival_s) if is_long(tokens or float(workload.output_tokens.sum())) else None
+        drive(replica, arrival_s, ahead, hears)
     return run_of(policy, workload, requests, [replica])
 
 
-def _long_enough(workload: Workload) -> bool:
-    """Say whether compiled rounds gain more than they take to begin."""
-    return int(workload.output_tokens.sum()) >= _LONG
+def is_long(tokens: float) -> bool:
+    """Say whether compiled rounds gain more in a run of so many tokens than they take to begin."""
+    return tokens >= _LONG
 
 
 def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: list[Replica]) -> Run:
@@ -68,14 +69,19 @@ def run_of(policy: Policy, workload: Workload, requests: Requests, replicas: lis
 def drive(
     replica: Replica, arrival_s: Array, ahead: Ahead | None = None, hears: Callable[[float], None] = unheard
 ) -> None:
-    """Requests come when they come. What is made ``ahead`` ends where the replica makes a round itself."""
+    """Requests come when they come. What is made ``ahead`` ends where the replica makes a round itself: twice as many
+    as before, where none was made ahead.
+    """
     times = arrival_s.tolist()
     came, count, told = 0, len(times), 0
+    alone, left = 1, 0
     while came < count or replica.is_busy:
-        if ahead is not None:
-            came = ahead.run(came, came + max(_AHEAD, count // _TOLD))
+        if ahead is not None and not left:
+            done = replica.rounds_done
+            came = ahead.run(came, came + max(_LEAST_ARRIVALS, count // _TOLD))
             if came == count and not replica.is_busy:
                 return
+            alone = left = 1 if replica.rounds_done > done else min(2 * alone, _MOST_ALONE)
         if not replica.is_busy:
             replica.now = max(replica.now, times[came])
         first = came
@@ -86,12 +92,13 @@ def drive(
             told = came
             hears(came / count)
         if replica.is_busy:
+            left -= 1
             replica.step(times[came] if came < count else np.inf)
 
 
 def _ahead(replica: Replica, arrival_s: Array) -> Ahead | None:
-    """What makes a replica's rounds many at a time, where numba is there and it does what they do."""
-    if find_spec("numba") is None:
+    """What makes a replica's rounds many at a time, where numba works and it does what they do."""
+    if failure("numba") is not None:
         return None
     from ssdsim.answers.serving.ahead import Ahead  # here, because numba takes half a second
 

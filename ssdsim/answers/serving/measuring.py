@@ -59,11 +59,11 @@ def run(
     workload: Workload,
     how: How,
     hears: Callable[[float], None] = unheard,
-    is_long: bool | None = None,
+    tokens: float | None = None,
 ) -> Run:
-    """One run: of one replica the loop, of several on SimPy's clock."""
+    """One run: of one replica the loop, which goes as a run of so many tokens does; of several on SimPy's clock."""
     if how.fleet.replicas == 1:
-        return simulate(policy, workload, how.batching, how.seed, hears, is_long)
+        return simulate(policy, workload, how.batching, how.seed, hears, tokens)
     from ssdsim.answers.serving.fleet import simulate_fleet  # here, because most serve with one replica
 
     return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed, hears)

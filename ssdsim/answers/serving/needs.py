@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from time import process_time
 
+from ssdsim.answers.serving.loop import is_long
 from ssdsim.answers.serving.measuring import MOST_FOR_PRECISION, How, needed_for_precision, run
 from ssdsim.answers.serving.metrics import measure
 from ssdsim.answers.serving.policy import Policy
@@ -44,12 +45,15 @@ def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload],
     core_s, memory_bytes, most = 0.0, 0.0, 0.0
     for (policy, runs_each), load in product(policies.values(), ends):
         first = load.first(count)
-        run(policy, first, how, is_long=True)  # works out its prices, which no later run does again
-        start_s = process_time()
-        made = run(policy, first, how, is_long=True)
-        metrics = measure(made, how.slo)
-        passed_s = process_time() - start_s
+        metrics = measure(run(policy, first, how), how.slo)  # works out its prices, which no later run does again
         longer = min(longest, max(load.requests, needed_for_precision(metrics, how) * first.requests)) / load.requests
+        to_come = longer * float(load.output_tokens.sum())
+        if is_long(to_come):
+            run(policy, first, how, tokens=to_come)  # compiles, which no later run does again
+        start_s = process_time()
+        made = run(policy, first, how, tokens=to_come)
+        measure(made, how.slo)
+        passed_s = process_time() - start_s
         times = longer * tokens / float(first.output_tokens.sum())
         core_s += times * runs_each * passed_s / len(ends)
         rounds, requests = times * made.columns.shape[1], longer * load.requests

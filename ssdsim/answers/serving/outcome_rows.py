@@ -13,6 +13,8 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 
 BELOW_ONE = 1.0 - 1e-9
 
+_DRAWN = 1 << 15  # uniform numbers, at least, at a time
+
 
 class OutcomeRows:
     """The rows of a strategy's kernel as one table: row ``kind * states + state``.
@@ -83,7 +85,7 @@ class Uniforms:
         """The next ``count`` of them."""
         end = self.at + count
         if end > self.numbers.size:
-            self.numbers = self._rng.random(max(1 << 15, count))
+            self.numbers = self._rng.random(max(_DRAWN, count))
             np.minimum(self.numbers, BELOW_ONE, out=self.numbers)
             self.at, end = 0, count
         take = self.numbers[self.at : end]

@@ -86,16 +86,15 @@ def weighted_percentiles(values: Array, weights: Array, percents: Sequence[int])
 
 def _weighted(values: Array, weights: Array, wanted: float) -> float:
     """The least value up to which values weigh as much as ``wanted``: among many, it is narrowed down to few."""
-    while values.size > _SORTED:
+    while values.size > _SORTED and np.ptp(values) > 2 * _BINS * np.spacing(np.abs(values).max()):  # room for bins
         in_bins, edges = np.histogram(values, _BINS, weights=weights)
         share = np.cumsum(in_bins)
         at = min(int(np.searchsorted(share, wanted)), _BINS - 1)
         inside = values >= edges[at]
         if at < _BINS - 1:
             inside &= values < edges[at + 1]
-        if inside.all():
-            break
         wanted -= share[at - 1] if at else 0.0
         values, weights = values[inside], weights[inside]
     order = np.argsort(values)
-    return float(values[order[np.searchsorted(np.cumsum(weights[order]), wanted)]])
+    at = min(int(np.searchsorted(np.cumsum(weights[order]), wanted)), values.size - 1)  # sums round
+    return float(values[order[at]])
