@@ -136,7 +136,9 @@ def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], basi
     """Sentence of what was found, of the rival that decides it, or of the closest where it is open."""
     rival = contest.closest
     versus = contest.over[rival]
-    sure = max(versus.probability_faster or 0.0, 1.0 - (versus.probability_faster or 0.0))
+    is_faster = versus.ratio >= 1.0
+    faster = float(is_faster) if versus.probability_faster is None else versus.probability_faster
+    sure = faster if is_faster else 1.0 - faster  # of what the ratio says, which draws may contradict
     clause = (
         f"{subject.name} is {versus.ratio:.2f}x {rival.name} (95 %: {versus.low:.2f}-{versus.high:.2f}, P {sure:.2f})"
     )
