@@ -6,7 +6,7 @@ What is found of one batch of a target asks for nothing of another, so copies of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -77,7 +77,7 @@ class Search:
         self.price(cases)
         batches = {batch for _, batch in cases}
         for step in STEPS:
-            tops = [top for top in self._tops() if top[1] in batches]
+            tops = self._tops(batches)
             self.price((shape, batch) for top, batch in tops for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
@@ -164,10 +164,10 @@ class Search:
             for size in sorted({size for b in self.request.batches for _, size in splits(self.request, shape, b)}):
                 yield shape, size
 
-    def _tops(self) -> Iterator[Case]:
-        """The best shape of each strategy, placement and batch, where it may matter."""
+    def _tops(self, batches: Collection[int]) -> Iterator[Case]:
+        """The best shape of each strategy, placement and batch of these, where it may matter."""
         best: dict[tuple[Any, ...], Case] = {}
-        rates = {case: one.tokens_per_second for case, one in self.found.items()}
+        rates = {case: one.tokens_per_second for case, one in self.found.items() if case[1] in batches}
         for (shape, batch), rate in rates.items():
             key = (shape.strategy, batch, shape.placement)
             if key not in best or rate > rates[best[key]]:
