@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ssdsim.answers.serving.compiled import ADD, CONSTANT, MAXIMUM, MULTIPLY, SUBTRACT
 from ssdsim.base.checks import Array
@@ -27,8 +28,8 @@ def written(names: Sequence[str], sums: Callable[[Mapping[str, Any]], Any]) -> A
     return np.array(sheet) if isinstance(result, _Term) else None
 
 
-class _Term:
-    """A register. What is done with it becomes a row of the sheet."""
+class _Term(NDArrayOperatorsMixin):
+    """A register. What is done with it becomes a row of the sheet: of an operator numpy makes one of its functions."""
 
     def __init__(self, sheet: list[Row], at: int, steps: int) -> None:
         self._sheet, self.at, self._steps = sheet, at, steps
@@ -44,24 +45,6 @@ class _Term:
         left, right = self._term(left), self._term(right)
         return self._next((operation, left.at, right.at, 0.0))
 
-    def __add__(self, other: Any) -> _Term:
-        return self._row(ADD, self, other)
-
-    def __radd__(self, other: Any) -> _Term:
-        return self._row(ADD, other, self)
-
-    def __sub__(self, other: Any) -> _Term:
-        return self._row(SUBTRACT, self, other)
-
-    def __rsub__(self, other: Any) -> _Term:
-        return self._row(SUBTRACT, other, self)
-
-    def __mul__(self, other: Any) -> _Term:
-        return self._row(MULTIPLY, self, other)
-
-    def __rmul__(self, other: Any) -> _Term:
-        return self._row(MULTIPLY, other, self)
-
     def __array_ufunc__(self, ufunc: Any, method: str, *terms: Any, **how: Any) -> _Term:
         if ufunc not in _OF_NUMPY or method != "__call__" or how:
             raise TypeError(f"{ufunc} is not written down")
@@ -70,11 +53,7 @@ class _Term:
     def __array__(self, *how: Any, **more: Any) -> Any:
         raise TypeError("a register has no value yet")
 
-    def __eq__(self, other: object) -> Any:
-        raise TypeError("a register has no value yet")
-
     __bool__ = __float__ = __array__
-    __hash__ = None  # type: ignore[assignment]
 
 
 _OF_NUMPY = {np.add: ADD, np.subtract: SUBTRACT, np.multiply: MULTIPLY, np.maximum: MAXIMUM}
