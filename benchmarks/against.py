@@ -26,8 +26,8 @@ TEN = "ar,sd,ssd,pearl,specbranch,amusd,dsi,swiftspec,tree,treessd"  # those tha
 
 SIMULATED = """
 import time
-from ssdsim.engine.simulate import simulate
-from ssdsim.scenario.configuration import configure
+from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.question.configuration import configure
 case = configure(t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=16, backup={backup!r}, strategies="ssd")
 simulate(case.scenarios["ssd"], engine={engine!r}, rounds=1000)
 start = time.perf_counter()

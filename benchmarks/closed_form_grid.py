@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.speculation.acceptance import expected_tokens
-from ssdsim.speculation.theory import sd_speedup, ssd_speedup
+from ssdsim.tokens.acceptance import expected_tokens
+from ssdsim.tokens.theory import sd_speedup, ssd_speedup
 
 REPEATS = 7
 MESH = np.ix_(np.linspace(0, 1, 50), np.arange(1.0, 17.0), np.linspace(0, 1, 50), np.arange(1.0, 26.0))

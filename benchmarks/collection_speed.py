@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from calibration.pairs.measure.collect import Asked, Workload, asked_of, collect
+from calibration.pairs.measure.models import CausalModel, load_pair_of_models
+from calibration.pairs.measure.prompts import read_prompts
+from calibration.pairs.records import RecordFolder, Request
 from ssdsim.base.record import replace
-from ssdsim.measure.collect import Asked, Workload, asked_of, collect
-from ssdsim.measure.models import CausalModel, load_pair_of_models
-from ssdsim.measure.prompts import read_prompts
-from ssdsim.pairs.records import RecordFolder, Request
 
 
 def main() -> None:

@@ -13,11 +13,11 @@ from unittest.mock import patch
 from simpy import Environment, Event
 
 from ssdsim import strategies
-from ssdsim.engine import actor
-from ssdsim.engine.clock import Clock
-from ssdsim.engine.simulate import Engine, simulate
-from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.scenario import Scenario
+from ssdsim.answers.simulation import actor
+from ssdsim.answers.simulation.clock import Clock
+from ssdsim.answers.simulation.simulate import Engine, simulate
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
 
 REPEATS = 3
 EVENTS_A_ROUND = 5  # verify, outcome, pre-speculation, speculation, and a fallback in nearly every round of 16

@@ -19,7 +19,7 @@ import numpy as np
 import ssdsim
 from ssdsim import strategies
 from ssdsim.answers.grid import evaluate
-from ssdsim.scenario.configuration import configure
+from ssdsim.question.configuration import configure
 
 REPEATS = 3
 ONE_BY_ONE = 300  # points of the loop, a random sample

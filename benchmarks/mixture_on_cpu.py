@@ -18,11 +18,11 @@ import sys
 import numpy as np
 import torch
 
+from calibration.machine.graph import Graph
+from calibration.machine.timing import time_once
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.machine.graph import Graph
-from ssdsim.machine.timing import time_once
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.runtimes.catalog import find_runtime
 from ssdsim.transformer.forward import forward_pass
 
 BATCHES, LOOKAHEADS = (1, 2, 4, 8, 16), range(8)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from ssdsim.reports.build import report
-from tests.reports.browser import Browser
+from tests.ssdsim.reports.browser import Browser
 
 STARTS = 5
 

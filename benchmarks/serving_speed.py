@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.answers.serving.loop import simulate
-from ssdsim.answers.serving.metrics import measure
-from ssdsim.answers.serving.serve import serve
-from ssdsim.answers.serving.workload import Workload, synthetic
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.lengths import Lengths
+from ssdsim.serving.loop import simulate
+from ssdsim.serving.metrics import measure
+from ssdsim.serving.serve import serve
+from ssdsim.serving.workload import Workload, synthetic
 
 REPEATS = 3
 REQUESTS = 3000

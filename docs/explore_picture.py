@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import ssdsim
-from tests.reports.browser import Browser
+from tests.ssdsim.reports.browser import Browser
 
 PICTURE = Path(__file__).parent / "assets" / "explore.png"
 STATE = "#b=16&alpha=0.75&hit_c=0.3&hit_r=0.6&measured=1"

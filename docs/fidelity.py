@@ -20,13 +20,13 @@ import pandas as pd
 from fidelity_generations import GROUPINGS, Generations, fit_generations
 from fidelity_outcomes import Outcome, left_out
 
-from calibration.bootstrap import significant
 from calibration.runtimes.fit import DECODING, EXPERTS, Fit
+from calibration.timings.bootstrap import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
-from ssdsim.runtimes.catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.readers.row import Row
 
 _ABOUT_COMPILED = "one process a GPU, the whole step compiled and replayed as a graph, batch 1: no server"
 ABOUT = "fitted to published benchmarks by docs/fidelity.py, of mixtures and of rounds by the scripts beside it"

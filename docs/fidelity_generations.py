@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from calibration.bootstrap import significant
 from calibration.runtimes.fit import Fit, fit_runtime
+from calibration.timings.bootstrap import significant
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Elsewhere, Evidence, Runtime
+from ssdsim.hardware.runtime_card import Elsewhere, Evidence, Runtime
+from ssdsim.readers.row import Row
 
 
 class Generations(Record):

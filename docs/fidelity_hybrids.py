@@ -22,11 +22,11 @@ from fidelity_outcomes import Outcome, left_out
 
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.measured.price import work_of
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.runtimes.catalog import find_runtime, save_runtime
-from ssdsim.runtimes.covered import Covered
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.hardware.training_domain import Covered
+from ssdsim.readers.price import work_of
+from ssdsim.readers.row import Row
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
 
 FIELDS = ("per_recurrent_layer_s",)

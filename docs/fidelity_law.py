@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.stats import norm
 
-from calibration.bootstrap import significant
 from calibration.runtimes.unseen import Unseen, independent
+from calibration.timings.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.covered import STEPS, Away
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.training_domain import STEPS, Away
 
 _Z = float(norm.ppf(0.975))
 _PRICE = 40.0  # 2 / 5 %: of what lies outside an interval of 95 %

@@ -24,9 +24,9 @@ from fidelity_outcomes import Outcome, left_out
 from calibration.runtimes.fit import EXPERTS
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, Runtime
-from ssdsim.runtimes.catalog import find_runtime, save_runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 MOST_TTFT_MS = 1000.0

@@ -10,10 +10,10 @@ from calibration.runtimes.fit import without_each
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import Record
-from ssdsim.measured.price import seconds_of, work_of
-from ssdsim.measured.row import Row
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.runtimes.card import Runtime
+from ssdsim.readers.price import seconds_of, work_of
+from ssdsim.readers.row import Row
 
 DRAWS = 400
 

@@ -22,8 +22,8 @@ from fidelity_outcomes import Outcome
 
 from calibration.runtimes.fit import fit_runtime
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import KERNELS, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.readers.row import Row
 
 ROWS = 5
 _LEAST = 8  # rows of a series of which some are left to predict

@@ -23,16 +23,16 @@ from fidelity_outcomes import Outcome, left_out
 from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
 
-from calibration.bootstrap import significant
 from calibration.runtimes.fit import Fit, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
+from calibration.timings.bootstrap import significant
+from calibration.validation.drafted import PublishedRows, Rounds
+from calibration.validation.paper import load_paper
 from ssdsim.base.bundled import models_folder
-from ssdsim.measured.price import seconds_of, value_of, work_of
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Runtime
-from ssdsim.runtimes.catalog import find_runtime, save_runtime
-from ssdsim.validation.drafted import PublishedRows, Rounds
-from ssdsim.validation.paper import load_paper
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
+from ssdsim.readers.price import seconds_of, value_of, work_of
+from ssdsim.readers.row import Row
 
 # errors of a card's numbers, as log-sds
 _STEP_LOG_SD = 0.7  # of a draft step: 0.1 to 0.8 ms over engines, versions and heads

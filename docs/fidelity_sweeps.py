@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from calibration.bootstrap import significant
+from calibration.timings.bootstrap import significant
+from calibration.validation.paper import Published, load_paper
+from calibration.validation.paper import Sweep as Speeds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.measured.price import work_of
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import Launches, Runtime
-from ssdsim.speculation.acceptance import expected_tokens
-from ssdsim.validation.paper import Published, load_paper
-from ssdsim.validation.paper import Sweep as Speeds
+from ssdsim.hardware.runtime_card import Launches, Runtime
+from ssdsim.readers.price import work_of
+from ssdsim.readers.row import Row
+from ssdsim.tokens.acceptance import expected_tokens
 
 HARDWARE = "h100-sxm"
 _DRAFT = "llama-3.2-1b"

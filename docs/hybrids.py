@@ -23,8 +23,8 @@ from scipy.optimize import least_squares
 
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
-from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.scenario import Scenario
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
 
 KEPT = {"each": "each token's state (vLLM)", "copied": "copies (SGLang)", "replayed": "inputs, replayed (ReplaySSM)"}
 COLOURS = {"each": "#d55e00", "copied": "#808080", "replayed": "#2b82c9"}

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ssdsim.answers.export.export import export
-from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE
-from ssdsim.answers.serving.lengths import Lengths
-from ssdsim.answers.serving.loop import simulate
-from ssdsim.answers.serving.metrics import metrics_of_requests
-from ssdsim.answers.serving.policies import AUTO, policies
-from ssdsim.answers.serving.policy import Policy
-from ssdsim.answers.serving.workload import Workload, synthetic
+from calibration.validation.comparison import interval
+from ssdsim.advise.export.export import export
 from ssdsim.base.checks import Array
-from ssdsim.validation.comparison import interval
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE
+from ssdsim.serving.lengths import Lengths
+from ssdsim.serving.loop import simulate
+from ssdsim.serving.metrics import metrics_of_requests
+from ssdsim.serving.policies import AUTO, policies
+from ssdsim.serving.policy import Policy
+from ssdsim.serving.workload import Workload, synthetic
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "runtime": "sglang"}
 PAIR |= {"sd_draft": "colocated"}

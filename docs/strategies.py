@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ssdsim.engine.simulate import simulate
-from ssdsim.engine.trace import Trace
-from ssdsim.scenario.configuration import configure
+from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.answers.simulation.trace import Trace
+from ssdsim.question.configuration import configure
 
 SETTING: dict[str, Any] = {"alpha": 0.7, "k": 4, "t_sd": 0.8}  # a draft step is a fifth of a verification
 OWN: dict[str, dict[str, Any]] = {

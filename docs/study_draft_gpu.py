@@ -23,8 +23,8 @@ from scipy.optimize import brentq
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.scenario.many import Drawn
-from ssdsim.scenario.scenario import Scenario
+from ssdsim.question.many import Drawn
+from ssdsim.question.scenario import Scenario
 
 TARGETS = ("llama-3.1-70b", "qwen3-32b", "qwen3-8b")
 HARDWARE = ("h100-sxm", "h200-sxm")

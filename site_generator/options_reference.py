@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ssdsim.base.option import Group, Option, spelled
-from ssdsim.scenario.options import ALL, heading, names_of
+from ssdsim.question.options import ALL, heading, names_of
 
 _HEAD = """# Options
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import ssdsim
-from ssdsim.answers.serving.policies import taken as taken_by_serving
-from ssdsim.answers.serving.serve import RECORDS
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option
 from ssdsim.base.option_record import options_of
-from ssdsim.scenario.options import ALL, ranged
+from ssdsim.question.options import ALL, ranged
+from ssdsim.serving.policies import taken as taken_by_serving
+from ssdsim.serving.serve import RECORDS
 
 _PACKAGE = Path(ssdsim.__file__).parent
 _RANGE = "str"
@@ -100,7 +100,7 @@ class Axes(Searched, total=False):
 def serving_module() -> str:
     """A TypedDict of the options of ``serve``: those of its records, and those of a scenario that it takes."""
     imports = {("collections.abc", "Sequence"), ("pathlib", "Path")}
-    imports.add(("ssdsim.scenario.typed_options", "SharedOptions"))
+    imports.add(("ssdsim.question.typed_options", "SharedOptions"))
     own = ""
     for record in RECORDS:
         options = options_of(record)

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from calibration.validation.paper import FamilyReplay, SweepReplay
     from ssdsim.answers.token_rates import TokenRates
-    from ssdsim.validation.paper import FamilyReplay, SweepReplay
 
 Answer = Prediction | str | Path | Mapping[str, Any]
 

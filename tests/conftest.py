@@ -18,11 +18,11 @@ from filelock import FileLock
 from hypothesis import settings
 
 from tests import examples
-from tests.calibration.process import SHORT_GRID, ctrl_c_interrupts, stop_and_resume
+from tests.calibration.timings.process import SHORT_GRID, ctrl_c_interrupts, stop_and_resume
 from tests.cores import Cores
 
 if TYPE_CHECKING:
-    from tests.reports.browser import Browser
+    from tests.ssdsim.reports.browser import Browser
 
 # Before numpy comes: on a busy core OpenBLAS's threads spin for each other, and fits take five times the work.
 for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
@@ -84,7 +84,7 @@ def _made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path]
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A browser of the tests of one file."""
-    from tests.reports.browser import Browser
+    from tests.ssdsim.reports.browser import Browser
 
     with Browser(tmp_path_factory.mktemp("profile")) as running:
         yield running

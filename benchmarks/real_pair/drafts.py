@@ -9,7 +9,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from benchmarks.real_pair.target import plain
-from ssdsim.measure.models import CausalModel
+from calibration.pairs.measure.models import CausalModel
 
 _BATCH = 64
 _RIDGE = 1e-3  # of the mean variance of a state

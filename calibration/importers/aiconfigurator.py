@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_collective
 from calibration.importers import experts, latent, recurrence, vidur
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.silicon import FLOAT_BYTES, Fits, engines, one_time_a_shape
@@ -24,7 +23,8 @@ from calibration.importers.silicon_attention import attention_fits, possible_pre
 from calibration.importers.silicon_gemms import gemm_fits, without_host_bound
 from calibration.importers.system_card import SystemCard, read_system_card
 from calibration.importers.tables import read_table, with_numbers
-from calibration.side_by_side import fitted
+from calibration.timings.fit import FEWEST_ROWS, fit_collective
+from calibration.timings.side_by_side import fitted
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import TimingModel

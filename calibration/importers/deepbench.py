@@ -12,9 +12,9 @@ from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
-from calibration.fit_gemm import fit_gemm
 from calibration.importers import datasheet
 from calibration.importers.tables import read_table, with_numbers
+from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from calibration.fit_experts import FEWEST_ROWS, FITTED, SHAPE, fit_experts
 from calibration.importers import power_law
 from calibration.importers.silicon import FROM_CACHE, left_out
+from calibration.timings.fit_experts import FEWEST_ROWS, FITTED, SHAPE, fit_experts
 from ssdsim.hardware.experts import FEW_TOKENS
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import WEIGHT_BYTES

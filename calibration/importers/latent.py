@@ -15,8 +15,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS
-from calibration.fit_latent import fit_latent
+from calibration.timings.fit import FEWEST_ROWS
+from calibration.timings.fit_latent import fit_latent
 from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import LatentModel
 from ssdsim.hardware.profile import HardwareProfile

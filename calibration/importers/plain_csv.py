@@ -20,10 +20,10 @@ from typing import cast
 
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
-from calibration.fit_attention import ATTENTION_SHAPE, fit_attention
-from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import read_table, with_numbers
+from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
+from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_attention
+from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.hardware.laws import TimingModel

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, fit_convolution
-from calibration.fit_recurrence import Rows, fit_prefill_recurrence, fit_recurrence
 from calibration.importers.silicon import engines
+from calibration.timings.fit import FEWEST_ROWS, fit_convolution
+from calibration.timings.fit_recurrence import Rows, fit_prefill_recurrence, fit_recurrence
 from ssdsim.base.checks import Array
 from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS
-from calibration.fit_attention import fit_attention, fit_prefill_attention
 from calibration.importers.silicon import DTYPES, FLOAT_BYTES, Fits, left_out, one_time_a_shape
+from calibration.timings.fit import FEWEST_ROWS
+from calibration.timings.fit_attention import fit_attention, fit_prefill_attention
 from ssdsim.base.checks import Array
 from ssdsim.transformer.operations import DTYPE_BYTES
 

@@ -7,8 +7,6 @@ from functools import partial
 
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS
-from calibration.fit_gemm import fit_gemm
 from calibration.importers.silicon import (
     FROM_CACHE,
     GEMM_FORMATS,
@@ -19,6 +17,8 @@ from calibration.importers.silicon import (
     one_time_a_shape,
 )
 from calibration.importers.system_card import SystemCard
+from calibration.timings.fit import FEWEST_ROWS
+from calibration.timings.fit_gemm import fit_gemm
 
 _GEMM_SHAPE = ["m", "n", "k"]
 _FEW_TOKENS, _HOST_BOUND = 16, 5.0  # a GEMM of few tokens so many times slower than another format's waits for the host

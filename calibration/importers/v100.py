@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from calibration.bootstrap import significant
-from calibration.fit import report
 from calibration.importers.deepbench import import_deepbench
 from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.nccl_tests.text import text_runs
 from calibration.importers.tables import read_table, with_numbers
-from calibration.regimes import fit_line, regimes_with_uncertainty
+from calibration.timings.bootstrap import significant
+from calibration.timings.fit import report
+from calibration.timings.regimes import fit_line, regimes_with_uncertainty
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from calibration.fit import fit_collective, fit_link
 from calibration.importers.messages import bytes_per_count
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
+from calibration.timings.fit import fit_collective, fit_link
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.collectives import CollectiveModel

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from calibration.fit import fit_elementwise
-from calibration.fit_gemm import fit_gemm
 from calibration.importers.tables import SHORTEST_S, read_table, with_numbers
 from calibration.importers.vidur import SOURCE
+from calibration.timings.fit import fit_elementwise
+from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.measured.price import each_row, seconds_of, work_of
-from ssdsim.measured.row import Row
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Errors, Kernels, Runtime
+from ssdsim.hardware.training_domain import Away
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
 from ssdsim.pricing.step import Pass
-from ssdsim.runtimes.card import KERNELS, NUMBERS, Errors, Kernels, Runtime
-from ssdsim.runtimes.covered import Away
+from ssdsim.readers.price import each_row, seconds_of, work_of
+from ssdsim.readers.row import Row
 
 FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
 _HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest

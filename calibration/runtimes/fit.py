@@ -8,19 +8,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, features
 from calibration.runtimes.next_row import Open
 from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
+from calibration.timings.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.measured.price import work_of
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import OF_ENGINE, Evidence, Runtime
-from ssdsim.runtimes.covered import Covered
+from ssdsim.hardware.runtime_card import OF_ENGINE, Evidence, Runtime
+from ssdsim.hardware.training_domain import Covered
+from ssdsim.readers.price import work_of
+from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")

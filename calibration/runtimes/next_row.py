@@ -14,10 +14,10 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.measured.price import options_of
-from ssdsim.measured.row import Row
-from ssdsim.runtimes.card import NUMBERS, Runtime
-from ssdsim.scenario.configuration import configure
+from ssdsim.hardware.runtime_card import NUMBERS, Runtime
+from ssdsim.question.configuration import configure
+from ssdsim.readers.price import options_of
+from ssdsim.readers.row import Row
 from ssdsim.transformer.sharing import legal_tensor_parallel
 
 PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import t as student
 
-from calibration.bootstrap import significant
 from calibration.runtimes.features import FIELDS, Features, values_of
 from calibration.runtimes.next_row import PRIOR_SD
+from calibration.timings.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.runtimes.card import NUMBERS, Kernels, Runtime
+from ssdsim.hardware.runtime_card import NUMBERS, Kernels, Runtime
 
 MOST_OVERLAP = 0.9
 LEAST_FACTOR = 0.25

@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
 
-from calibration.bootstrap import significant
+from calibration.timings.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.measured.price import work_of
-from ssdsim.measured.row import Row
+from ssdsim.hardware.runtime_card import Errors, Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.training_domain import OF_WHOLE, STEPS, Away, Case, Covered, steps
 from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
-from ssdsim.runtimes.card import Errors, Runtime
-from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.runtimes.covered import OF_WHOLE, STEPS, Away, Case, Covered, steps
+from ssdsim.readers.price import work_of
+from ssdsim.readers.row import Row
 
 _SHARED = 0.5
 """The share of the squares of a series' errors that all its rows have in common, over the same series (0.49)."""

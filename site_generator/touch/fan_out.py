@@ -6,8 +6,8 @@ import plotly.graph_objects as go
 
 from site_generator.touch.slides import Drawn, Slider, Slides
 from ssdsim.reports.style import PALETTE, band, new_plot
-from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.hit_models import PowerLawHits, geometric_fan_out, hit_rate, uniform_fan_out
+from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.hit_models import PowerLawHits, geometric_fan_out, hit_rate, uniform_fan_out
 
 _K, _C = 7, 0.4
 

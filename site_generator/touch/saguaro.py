@@ -12,7 +12,7 @@ from ssdsim.answers.token_model import TokenModel
 from ssdsim.answers.token_rates import TokenRates
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import PALETTE, new_plot
-from ssdsim.speculation.acceptance import expected_tokens
+from ssdsim.tokens.acceptance import expected_tokens
 
 _K = 6
 _CS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

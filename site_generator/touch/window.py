@@ -8,9 +8,9 @@ import plotly.graph_objects as go
 
 from site_generator.touch.slides import Drawn, Slider, Slides
 from ssdsim.base.errors import InputError
+from ssdsim.question.configuration import configure
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
-from ssdsim.scenario.configuration import configure
 from ssdsim.strategies.ssd import SSD
 
 _PARTS = (("verify", "verify"), ("sample", "host"), ("glue", "fallback"), ("branch step", "draft"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.base.intervals import Draws, Interval, bounds_95, median
 from ssdsim.base.record import Record
-from ssdsim.scenario.many import Drawn
+from ssdsim.question.many import Drawn
 
 DECIDED = 0.95  # the least probability at which a sign is said; below it a verdict is "undecided"
 

@@ -14,9 +14,9 @@ from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.record import Record
-from ssdsim.scenario.options import ALL
-from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.standing import ACCEPTANCE, TokenInput
+from ssdsim.question.options import ALL
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.standing import ACCEPTANCE, TokenInput
 
 TIMINGS, SIMULATION = "timings", "the simulation"
 _OF_TIMES = (TIMINGS, SIMULATION)

@@ -21,12 +21,12 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.room import why_no_room
 from ssdsim.pricing.site import Site
+from ssdsim.question.given import GridPart
+from ssdsim.question.many import Rates, estimate, rows_of
+from ssdsim.question.points import Points, Scenarios, Steps
+from ssdsim.question.price import Priced
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.scenario.given import GridPart
-from ssdsim.scenario.many import Rates, estimate, rows_of
-from ssdsim.scenario.points import Points, Scenarios, Steps
-from ssdsim.scenario.price import Priced
-from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
     import pandas as pd

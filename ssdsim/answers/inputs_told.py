@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ssdsim.base.option import spelled
-from ssdsim.scenario.standing import TokenInput
+from ssdsim.question.standing import TokenInput
 
 
 def value_told(each: TokenInput) -> str:

@@ -9,11 +9,11 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.verdict import Verdict
 from ssdsim.base.settings import DEFAULT
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.given import possible
+from ssdsim.question.many import estimate
+from ssdsim.question.points import Points
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.scenario.configuration import Configuration
-from ssdsim.scenario.given import possible
-from ssdsim.scenario.many import estimate
-from ssdsim.scenario.points import Points
 
 _LOOKED_AT = (1, 3)  # beside the default, where a long draft does not pay: each costs some milliseconds
 _RIVALS = 2  # the fastest ones

@@ -19,15 +19,15 @@ from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.many import Drawn
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.many import Drawn
-from ssdsim.scenario.scenario import Scenario
 
 if TYPE_CHECKING:
+    from ssdsim.answers.simulation.simulate import Engine
     from ssdsim.base.progress import Progress
-    from ssdsim.engine.simulate import Engine
-    from ssdsim.scenario.typed_options import Options
+    from ssdsim.question.typed_options import Options
 
 PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
@@ -144,8 +144,10 @@ def _simulate_all(
     scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float | None, progress: Progress | None
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
-    from ssdsim.engine.simulate import simulate  # here, because the closed form needs no clock, and starts faster
-    from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
+    from ssdsim.answers.simulation.simulate import (
+        simulate,  # here, because the closed form needs no clock, and starts faster
+    )
+    from ssdsim.answers.simulation.stopping import MOST_ROUNDS, InTurn
 
     most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
     estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))

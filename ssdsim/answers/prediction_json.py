@@ -9,7 +9,7 @@ from ssdsim.answers.columns import COLUMNS
 from ssdsim.answers.predict import Prediction
 from ssdsim.base.intervals import low_and_high
 from ssdsim.base.plain import document, picked
-from ssdsim.scenario.configuration import Configuration
+from ssdsim.question.configuration import Configuration
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:

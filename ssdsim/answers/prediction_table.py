@@ -9,8 +9,8 @@ from ssdsim.answers.columns import TITLED, Column
 from ssdsim.base.intervals import Interval
 from ssdsim.base.told import Told
 from ssdsim.pricing.room import counted
+from ssdsim.question.configuration import Configuration
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.scenario.configuration import Configuration
 
 
 def told(

@@ -9,9 +9,9 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.scenario.asked import Asked
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import ALL, DEFAULTS, check_names, owners, with_ranges
+from ssdsim.question.asked import Asked
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.options import ALL, DEFAULTS, check_names, owners, with_ranges
 
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 

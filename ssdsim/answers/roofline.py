@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
-from ssdsim import drafters, strategies
+from ssdsim import strategies
 from ssdsim.answers.reads import check_owners
 from ssdsim.base.option import Group
 from ssdsim.base.plain import plain
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.step import Pass, Step
-from ssdsim.runtimes.card import Runtime
-from ssdsim.scenario.asked import Asked
-from ssdsim.scenario.options import ALL, DEFAULTS, members, refuse_others
-from ssdsim.scenario.price import price
-from ssdsim.scenario.typed_options import Options
+from ssdsim.question.asked import Asked
+from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
+from ssdsim.question.price import price
+from ssdsim.question.typed_options import Options
+from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import ExpertMlp, Operation
 

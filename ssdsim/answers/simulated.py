@@ -11,10 +11,10 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluated
 from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.answers.simulation.simulate import Engine
 from ssdsim.base.errors import InputError
-from ssdsim.engine.simulate import Engine
 from ssdsim.pricing.room import why_no_room
-from ssdsim.scenario.configuration import configure
+from ssdsim.question.configuration import configure
 
 
 def simulate_each(

@@ -11,11 +11,11 @@ import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import Record, replace
-from ssdsim.scenario.many import SideBySide, rates_over
-from ssdsim.scenario.options import ALL
-from ssdsim.scenario.scenario import Scenario
-from ssdsim.scenario.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
-from ssdsim.scenario.token_errors import Change, Changes, KnownTokens, directions
+from ssdsim.question.many import SideBySide, rates_over
+from ssdsim.question.options import ALL
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
+from ssdsim.question.token_errors import Change, Changes, KnownTokens, directions
 
 _ENDS_SDS = 1.96
 _BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there

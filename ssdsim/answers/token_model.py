@@ -5,7 +5,7 @@ has a logit near ``spread (ln V - ln i)``: Zipf's law with that exponent at temp
 real contexts (now one token stands out, now several are level). The draft's logits are the target's plus normal
 noise; its standard deviation is ``sigma`` on average and exponentially distributed over contexts, since some are
 easy for a draft and some are hard. Acceptance, the residual and the hit rates of a cache follow by sums over the
-vocabulary (:mod:`ssdsim.speculation.sampling` holds the distributions); contexts are sampled.
+vocabulary (:mod:`ssdsim.tokens.sampling` holds the distributions); contexts are sampled.
 
 For ``spread > tau`` the target's probabilities tend, as the vocabulary grows, to the Poisson-Dirichlet law with
 parameter ``tau / spread`` (Pitman and Yor 1997), so rates depend little on ``V``, and the mass beyond ``F`` tokens
@@ -27,8 +27,8 @@ from ssdsim.answers.token_rates import ROUNDING, TokenRates, checked_axes, rates
 from ssdsim.base.checks import Array, whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
-from ssdsim.speculation.hit_models import MeasuredHits, PowerLawHits
-from ssdsim.speculation.sampling import residual, saguaro_distribution
+from ssdsim.tokens.hit_models import MeasuredHits, PowerLawHits
+from ssdsim.tokens.sampling import residual, saguaro_distribution
 
 _STEP = 0.02  # of the logarithms of spread and sigma
 _START_CONTEXTS = 300  # to choose where the fit starts
@@ -148,7 +148,7 @@ class TokenModel(Record, kw_only=True):
         return {"alpha": float(rates.alpha.value[0, 0, -1]), **curves}
 
     def hit_curves(self, fan_outs: ArrayLike, tau: float = 1.0, c: float = 1.0) -> tuple[MeasuredHits, MeasuredHits]:
-        """``h`` and ``h_all`` at the given fan-outs, for :mod:`ssdsim.speculation.hit_models`.
+        """``h`` and ``h_all`` at the given fan-outs, for :mod:`ssdsim.tokens.hit_models`.
 
         Raises
         ------

@@ -11,9 +11,9 @@ from ssdsim.answers.doubts import SURE, Basis, Doubt, field, filled, literally
 from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
+from ssdsim.question.many import Drawn
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
-from ssdsim.scenario.many import Drawn
-from ssdsim.scenario.scenario import Scenario
 
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 

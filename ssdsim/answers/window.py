@@ -15,24 +15,25 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 from msgspec.structs import asdict
 
-from ssdsim import drafters, strategies
+from ssdsim import strategies
 from ssdsim.answers.reads import check_owners
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.memory import largest_budget
 from ssdsim.pricing.prespeculation import MOST_OUTCOMES, prespeculation, window_budget
 from ssdsim.pricing.site import Site
-from ssdsim.runtimes.catalog import find_runtime
-from ssdsim.scenario.asked import Asked, effective
-from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.options import members, refuse_others
-from ssdsim.scenario.price import price
-from ssdsim.scenario.typed_options import Axes
+from ssdsim.question.asked import Asked, effective
+from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.options import members, refuse_others
+from ssdsim.question.price import price
+from ssdsim.question.typed_options import Axes
+from ssdsim.strategies import drafters
 
 if TYPE_CHECKING:
     import pandas as pd

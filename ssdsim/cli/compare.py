@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.compare.as_json import as_json as comparison_json
-from ssdsim.answers.compare.compare import compare
-from ssdsim.answers.recommend.request import workload
+from ssdsim.advise.compare.as_json import as_json as comparison_json
+from ssdsim.advise.compare.compare import compare
+from ssdsim.advise.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
 from ssdsim.cli.values import OfKind
-from ssdsim.scenario.options import ALL
+from ssdsim.question.options import ALL
 
 
 @click.command("compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16")

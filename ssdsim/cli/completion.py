@@ -21,9 +21,9 @@ from ssdsim.base.kinds import Member
 from ssdsim.base.kinds_of_lists import Names
 from ssdsim.cli.main import COMPLETION
 from ssdsim.hardware.catalog import hardware_names, transformer_names
-from ssdsim.runtimes.catalog import runtime_names
-from ssdsim.scenario.options import ALL
-from ssdsim.speculation.drafter_card import drafter_names
+from ssdsim.hardware.runtime_catalog import runtime_names
+from ssdsim.question.options import ALL
+from ssdsim.tokens.drafter_card import drafter_names
 
 _OF_CARDS: dict[str, Callable[[], Iterable[str]]] = {
     "target": transformer_names,

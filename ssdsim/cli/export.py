@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.export.export import FORMATS, export
-from ssdsim.answers.schedule.candidates import CELLS, choices, fixed_options
-from ssdsim.answers.serving.k_table import OfKTable
+from ssdsim.advise.export.export import FORMATS, export
+from ssdsim.advise.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
@@ -20,6 +19,7 @@ from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.serving.k_table import OfKTable
 
 
 def _tabled() -> dict[str, Any]:

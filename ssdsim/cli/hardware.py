@@ -20,8 +20,8 @@ from ssdsim.hardware.catalog import HARDWARE, find_hardware
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 from ssdsim.hardware.what_if import scale
-from ssdsim.runtimes.catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
 _ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)
@@ -185,29 +185,3 @@ def _rate(link: str | None) -> float | str | None:
     if link and not 0.0 < rate <= _MOST_GIGA:
         raise InputError(f"--link must be above 0 and at most {_MOST_GIGA:g} GB/s, got {link}")
     return rate * 1e9 if link else None
-
-
-@command.command("check", example="ssdsim hardware check h100-sxm --vidur-mlp mlp.csv")
-@click.argument("name")
-@click.option("--vidur-mlp", type=click.Path(path_type=Path), required=True, help="Vidur's mlp.csv of the same device")
-@click.option("--dtype", default="bfloat16", show_default=True, help="of the profile's GEMMs")
-@json_option
-def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> None:
-    """Predict another source's GEMM timings from a profile and show the bias by tokens in flight."""
-    from calibration.cross_check import cross_check
-    from calibration.importers.vidur_layers import read_gemms
-
-    profile = find_hardware(name)
-    if dtype not in profile.gemm:
-        raise InputError(f"profile {profile.name} has no {dtype} gemm timings (it has {', '.join(profile.gemm)})")
-    bands = cross_check(profile.gemm[dtype], read_gemms(vidur_mlp))
-    if as_json:
-        echo_json({"schema": 1, "bands": bands})
-        return
-    headers = ("tokens", "GEMMs", "median bias", "median error", "measured - predicted")
-    table = Table((), headers, pad_edge=True)
-    for band in bands:
-        tokens = f"{band.smallest}-{band.largest}"
-        extra = f"{1e6 * band.extra_s:+.1f} us"
-        table.add_row(tokens, str(band.rows), f"{band.bias:+.1%}", f"{band.error:.1%}", extra)
-    console().print(table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.cli.values import OfKind
-from ssdsim.scenario.options import ALL
+from ssdsim.question.options import ALL
 
 if TYPE_CHECKING:
     from ssdsim.cli.help_page import Adds

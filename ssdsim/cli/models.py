@@ -11,8 +11,8 @@ from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer
-from ssdsim.speculation.acceptance import accepted_length_pmf, expected_tokens_of_pmf
-from ssdsim.speculation.drafter_card import DRAFTERS
+from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
+from ssdsim.tokens.drafter_card import DRAFTERS
 from ssdsim.transformer.card import Transformer
 
 

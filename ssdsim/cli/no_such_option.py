@@ -8,7 +8,7 @@ import click
 
 from ssdsim.base.errors import closest
 from ssdsim.cli.main import VERBS, cli
-from ssdsim.scenario.options import ALL
+from ssdsim.question.options import ALL
 
 _SLIP = 0.8  # names as much alike as this differ by a slip of the keys
 

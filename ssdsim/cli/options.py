@@ -18,7 +18,7 @@ from ssdsim.base.plain import plain
 from ssdsim.cli.help_page import Adds, Placed, more_of, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
 from ssdsim.cli.values import OfKind, Output
-from ssdsim.scenario.options import ALL, heading, ranged
+from ssdsim.question.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
 VERBOSE = f"{__name__}.verbose"

@@ -9,19 +9,19 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.recommend.answer import Recommendation
-from ssdsim.answers.recommend.as_json import as_json as recommendation_json
-from ssdsim.answers.recommend.door import Door, base_point, pasted, recommended_with_door
-from ssdsim.answers.recommend.request import RANKS, USES, every_axis, workload
+from ssdsim.advise.recommend.answer import Recommendation
+from ssdsim.advise.recommend.as_json import as_json as recommendation_json
+from ssdsim.advise.recommend.door import Door, base_point, pasted, recommended_with_door
+from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
+from ssdsim.question.options import ALL
 from ssdsim.runs.layout import COMMAND, REPORT
 from ssdsim.runs.recommendation_folder import keep_recommendation
-from ssdsim.scenario.options import ALL
 
 
 class Gpus(Kind):

@@ -16,9 +16,9 @@ from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.engines import Engine
 from ssdsim.rounds.estimate import PARTS, Estimate, part_title
-from ssdsim.scenario.configuration import Configuration
-from ssdsim.scenario.engines import Engine
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below

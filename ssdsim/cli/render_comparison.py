@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import get_args
 
 from ssdsim import strategies
-from ssdsim.answers.compare.compare import Comparison
+from ssdsim.advise.compare.compare import Comparison
 from ssdsim.answers.inputs_told import range_told, standing_told, value_told
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.scenario.standing import Standing, TokenInput
+from ssdsim.question.standing import Standing, TokenInput
 
 _BAR = 24
 

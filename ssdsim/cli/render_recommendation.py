@@ -9,23 +9,23 @@ from rich.console import Console
 from rich.text import Text
 
 from ssdsim import strategies
+from ssdsim.advise.recommend.answer import Answer, Recommendation
+from ssdsim.advise.recommend.break_even import BreakEven
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.door import ATTAINMENT, NO_ENGINE, Door
+from ssdsim.advise.recommend.equal_count import EqualCount
+from ssdsim.advise.recommend.request import Request
+from ssdsim.advise.recommend.table import TITLE
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.inputs_told import inputs_told
-from ssdsim.answers.recommend.answer import Answer, Recommendation
-from ssdsim.answers.recommend.break_even import BreakEven
-from ssdsim.answers.recommend.deployment import Deployment
-from ssdsim.answers.recommend.door import ATTAINMENT, NO_ENGINE, Door
-from ssdsim.answers.recommend.equal_count import EqualCount
-from ssdsim.answers.recommend.request import Request
-from ssdsim.answers.recommend.table import TITLE
-from ssdsim.answers.serving.slo import Slo
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.scenario.asked import effective
-from ssdsim.scenario.engines import UNNAMED
+from ssdsim.question.asked import effective
+from ssdsim.question.engines import UNNAMED
+from ssdsim.serving.slo import Slo
 
 _SHOWN_GAINS = 6
 _NO_GAIN = 5e-4

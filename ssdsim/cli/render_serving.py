@@ -9,19 +9,19 @@ import numpy as np
 from rich.console import Console
 
 from ssdsim.answers.inputs_told import inputs_told
-from ssdsim.answers.serving.compared import Compared
-from ssdsim.answers.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
-from ssdsim.answers.serving.metrics import Metrics
-from ssdsim.answers.serving.pace import Pace
-from ssdsim.answers.serving.policies import AUTO
-from ssdsim.answers.serving.serve import Point, Serving
-from ssdsim.answers.serving.summary import Summary
-from ssdsim.answers.serving.workload import Workload
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
-from ssdsim.scenario.configuration import Configuration
+from ssdsim.question.configuration import Configuration
+from ssdsim.serving.compared import Compared
+from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
+from ssdsim.serving.metrics import Metrics
+from ssdsim.serving.pace import Pace
+from ssdsim.serving.policies import AUTO
+from ssdsim.serving.serve import Point, Serving
+from ssdsim.serving.summary import Summary
+from ssdsim.serving.workload import Workload
 
 _BARS = 12
 _SAYS_K = {

@@ -12,9 +12,9 @@ from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.groups import Group
 from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.runtimes.card import ERRORS, NUMBERS, Evidence, Runs, Runtime
-from ssdsim.runtimes.catalog import RUNTIMES, find_runtime
-from ssdsim.runtimes.covered import Covered
+from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
+from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime
+from ssdsim.hardware.training_domain import Covered
 
 
 @click.group("runtimes", cls=Group)

@@ -8,20 +8,6 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.serving.as_json import as_json as serving_json
-from ssdsim.answers.serving.as_json import comparison_json
-from ssdsim.answers.serving.batching import Batching
-from ssdsim.answers.serving.compared import compare as compare_with
-from ssdsim.answers.serving.effort import Effort
-from ssdsim.answers.serving.load import Load
-from ssdsim.answers.serving.measuring import run
-from ssdsim.answers.serving.needs import Needs
-from ssdsim.answers.serving.policies import AUTO, policies
-from ssdsim.answers.serving.policies import taken as taken_by_serving
-from ssdsim.answers.serving.replicas import Fleet
-from ssdsim.answers.serving.serve import Serving, served
-from ssdsim.answers.serving.slo import Goal
-from ssdsim.answers.serving.timeline import timeline
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import File, Number
@@ -34,10 +20,24 @@ from ssdsim.cli.render_serving import print_compared, print_serving
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.measured.bench import model_in
-from ssdsim.measured.request_logs.log import RequestLog
+from ssdsim.question.points import subject_among
+from ssdsim.readers.bench import model_in
+from ssdsim.readers.request_logs.log import RequestLog
 from ssdsim.runs.serving_folder import opened_for_serving
-from ssdsim.scenario.points import subject_among
+from ssdsim.serving.as_json import as_json as serving_json
+from ssdsim.serving.as_json import comparison_json
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.compared import compare as compare_with
+from ssdsim.serving.effort import Effort
+from ssdsim.serving.load import Load
+from ssdsim.serving.measuring import run
+from ssdsim.serving.needs import Needs
+from ssdsim.serving.policies import AUTO, policies
+from ssdsim.serving.policies import taken as taken_by_serving
+from ssdsim.serving.replicas import Fleet
+from ssdsim.serving.serve import Serving, served
+from ssdsim.serving.slo import Goal
+from ssdsim.serving.timeline import timeline
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core

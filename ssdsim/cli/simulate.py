@@ -11,6 +11,9 @@ import click
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.reads import check_owners, check_read
+from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.answers.simulation.stopping import MOST_ROUNDS, InTurn
+from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
@@ -20,12 +23,9 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.render import print_shared, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.engine.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
-from ssdsim.engine.stopping import MOST_ROUNDS, InTurn
-from ssdsim.engine.trace import Trace
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.shared.tokens import MOST_OUTPUT_TOKENS
 from ssdsim.rounds.estimate import PARTS, part_title
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.shared.tokens import MOST_OUTPUT_TOKENS
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50

@@ -30,9 +30,9 @@ from ssdsim.cli.progress import kept_in, shown
 from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.question.options import members
+from ssdsim.question.points import subject_among
 from ssdsim.runs.sweep_results import SweepResults
-from ssdsim.scenario.options import members
-from ssdsim.scenario.points import subject_among
 
 _TOP = 10
 

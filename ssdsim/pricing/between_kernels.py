@@ -8,8 +8,8 @@ from functools import lru_cache, partial
 from typing import Literal, get_args
 
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.pricing.cost import Cost, Terms
-from ssdsim.runtimes.card import NUMBERS, Host, Kernels, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
 

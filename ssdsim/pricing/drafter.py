@@ -12,8 +12,8 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.speculation.accepted import Accepted, accepted_by_options
-from ssdsim.speculation.drafter_card import Published
+from ssdsim.tokens.accepted import Accepted, accepted_by_options
+from ssdsim.tokens.drafter_card import Published
 from ssdsim.transformer.card import Transformer
 
 

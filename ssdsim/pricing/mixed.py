@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.runtimes.card import Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.between_kernels import Model, cost_between_kernels, kernel_factor
 from ssdsim.pricing.cost import Cost, Terms, merged
-from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Operation
 

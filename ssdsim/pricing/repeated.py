@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.speculation.acceptance import accepted_length_pmf
+from ssdsim.tokens.acceptance import accepted_length_pmf
 
 Pmf = tuple[float, ...]
 """P(so many rounds), from none on."""

@@ -10,12 +10,12 @@ import numpy as np
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.pricing.repeated import Pmf, Repeats, deepest, drawn_rounds
 from ssdsim.pricing.rows import RowTable
-from ssdsim.runtimes.card import KERNELS, Runtime
 from ssdsim.transformer.forward import ForwardPass
 
 PassKey = tuple[str, int]

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
+from ssdsim.question.scenario import Scenario
 from ssdsim.reports.cache import mean_kernel
 from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.rates import Rates
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
-from ssdsim.scenario.scenario import Scenario
-from ssdsim.speculation.fallback import critical_batch_size, crossing_batch_size
+from ssdsim.tokens.fallback import critical_batch_size, crossing_batch_size
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}

@@ -12,12 +12,12 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import number
+from ssdsim.question.options import ALL
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.speedups import setter
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import band, colour_of, curve, doubling_ticks, new_plot, title_of
 from ssdsim.runs.report_folder import grid_key, grid_keys
-from ssdsim.scenario.options import ALL
 
 _WHAT = "the boundary between strategies"
 _USUAL = {"b": (1, 2, 4, 8, 16, 32, 64), "p_hit": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)}

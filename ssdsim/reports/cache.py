@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.scenario.scenario import Scenario
 
 
 def mean_kernel(tokens: Tokens) -> Kernel:

@@ -9,13 +9,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
-from ssdsim.pairs.choice import chosen_by
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.hit_rate import POLICY_LINES
 from ssdsim.reports.ratios import baseline
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import curve, new_plot, title_of, upper_panel
-from ssdsim.speculation.hit_models import POLICIES
+from ssdsim.tokens.hit_models import POLICIES
+from ssdsim.tokens.pair_choice import chosen_by
 
 _WHAT = "shapes of the cache by temperature"
 _SYMBOLS = {"uniform": "circle-open", "geometric": "square", "optimal": "diamond"}

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.question.options import ALL
 from ssdsim.reports.ratios import ratios
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import grid_key, grid_keys
-from ssdsim.scenario.options import ALL
 
 NONE = 65535
 

@@ -12,13 +12,13 @@ import plotly.graph_objects as go
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
 from ssdsim.base.settings import DEFAULT
+from ssdsim.question.options import members
+from ssdsim.question.scenario import Scenario
 from ssdsim.reports.cache import primary_hit_rate
 from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, colour_of, curve, new_plot
-from ssdsim.scenario.options import members
-from ssdsim.scenario.scenario import Scenario
-from ssdsim.speculation.hit_models import POLICIES
+from ssdsim.tokens.hit_models import POLICIES
 
 _FAN_OUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 POLICY_LINES = {"uniform": (PALETTE[0], "dot"), "geometric": (PALETTE[2], "solid"), "optimal": (PALETTE[3], "dash")}

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ssdsim.pairs.choice import Chosen, chosen_by
-from ssdsim.pairs.file import Batch, Findings, HitLaw
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, bars, curve, look_at, new_plot
+from ssdsim.tokens.pair_choice import Chosen, chosen_by
+from ssdsim.tokens.pair_file import Batch, Findings, HitLaw
 
 _SECTION = "The measured pair"
 _INTERVAL = "Bars: 95 %, over requests where it was measured, of the counts where it was logged."

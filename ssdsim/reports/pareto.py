@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
 from ssdsim.pricing.room import counted
+from ssdsim.question.options import ALL, DEFAULTS, members
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import bars, colour_of, curve, new_plot, symbol_of, title_of
 from ssdsim.runs.report_folder import grid_key, grid_keys
-from ssdsim.scenario.options import ALL, DEFAULTS, members
 
 _BATCHES, _LOOKAHEADS = (1, 2, 4, 8, 16, 32, 64), (1, 2, 3, 4, 5, 6, 8, 10, 12)
 _SHOWN_POINTS = 500  # of each strategy off the frontier: more are one blot

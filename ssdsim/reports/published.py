@@ -11,7 +11,7 @@ from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import band, colour_of, curve, look_at, new_plot, title_of
 
 if TYPE_CHECKING:
-    from ssdsim.validation.paper import FamilyReplay, SweepReplay
+    from calibration.validation.paper import FamilyReplay, SweepReplay
 
 _PATTERNS = {"ar": "", "sd": "/", "ssd": "x"}
 

@@ -10,8 +10,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
 from ssdsim.pricing.room import NoRoom, why_no_room
-from ssdsim.scenario import many
-from ssdsim.scenario.points import Points
+from ssdsim.question import many
+from ssdsim.question.points import Points
 
 
 class Rates(Record):

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.question.options import ALL
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.ratios import Ratio
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of, upper_panel
-from ssdsim.scenario.options import ALL
 
 
 def ratio_plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Sequence[Ratio]) -> go.Figure:

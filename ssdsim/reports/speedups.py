@@ -9,14 +9,14 @@ import pandas as pd
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number, spelled
+from ssdsim.question.configuration import configure
+from ssdsim.question.options import ALL, members
 from ssdsim.reports.figure import Figure, LeftOut, enumerated
 from ssdsim.reports.ratio_plot import ratio_plot
 from ssdsim.reports.ratios import Ratio, ratios
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import title_of
-from ssdsim.scenario.configuration import configure
-from ssdsim.scenario.options import ALL, members
-from ssdsim.speculation.caching import backup_in_proportion
+from ssdsim.tokens.caching import backup_in_proportion
 
 SECTION = "Speedups"
 KEY = "speedup"

@@ -15,14 +15,14 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question import many
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.options import ALL, DEFAULTS, members
+from ssdsim.question.points import Points, Steps
+from ssdsim.question.scenario import Scenario
 from ssdsim.reports.rates import Rates, rates_at
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
-from ssdsim.scenario import many
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.options import ALL, DEFAULTS, members
-from ssdsim.scenario.points import Points, Steps
-from ssdsim.scenario.scenario import Scenario
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
 

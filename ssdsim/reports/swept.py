@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ssdsim.answers.explore.command import spelled_value, swept_words
-from ssdsim.answers.explore.explore import explored, most_points
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
+from ssdsim.question.options import ALL
+from ssdsim.reports.explorer.command import spelled_value, swept_words
 from ssdsim.reports.explorer.content import content
+from ssdsim.reports.explorer.explore import explored, most_points
 from ssdsim.reports.explorer.page import panel
 from ssdsim.reports.study import Study
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
-from ssdsim.scenario.options import ALL
 
 MOST_POINTS = 2_000  # each takes a millisecond: what is not known is drawn there, with hits known and not
 _WEIGHT = {"b": 2.0}  # of an axis's values: the page's figures are drawn over the batch

@@ -8,14 +8,14 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from ssdsim.answers.simulation.simulate import trace_rounds
+from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.record import Record, replace
-from ssdsim.engine.simulate import trace_rounds
-from ssdsim.engine.trace import Trace
+from ssdsim.question.scenario import Scenario
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
 from ssdsim.rounds.estimate import part_title
-from ssdsim.scenario.scenario import Scenario
 
 _ROUNDS = 4
 _SIMULATED_ROUNDS = 60  # enough that a miss is among them, if there are misses at all

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from ssdsim.answers.window import AXES
 from ssdsim.base.errors import InputError
+from ssdsim.question.options import ALL
 from ssdsim.reports.style import bars, curve, doubling_ticks, look_at, new_plot
-from ssdsim.scenario.options import ALL
 
 _LINES = {
     "passes": "draft passes in a verification",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.record import Record, replace
-from ssdsim.speculation.chains import long_run
+from ssdsim.tokens.chains import long_run
 
 
 class Averages(Record):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ssdsim.base.checks import Array
 from ssdsim.rounds.kernel import Kernel, Mix, Tokens
-from ssdsim.speculation.accepted import Accepted
+from ssdsim.tokens.accepted import Accepted
 
 
 def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:

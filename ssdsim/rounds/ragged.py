@@ -12,7 +12,7 @@ from ssdsim.base.record import replace
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.drawn import Buffered
 from ssdsim.rounds.outcomes import Draws, OutcomeBlock, OutcomeSource
-from ssdsim.speculation.confidence import drawn_confidences
+from ssdsim.tokens.confidence import drawn_confidences
 
 
 class ChosenOutcomes(Buffered):

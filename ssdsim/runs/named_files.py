@@ -10,8 +10,8 @@ from typing import Any
 
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.files import replaced
-from ssdsim.runtimes.catalog import SUFFIX
-from ssdsim.scenario.options import files
+from ssdsim.hardware.runtime_catalog import SUFFIX
+from ssdsim.question.options import files
 from ssdsim.transformer.huggingface import quantisation_file
 
 KEPT = "files"

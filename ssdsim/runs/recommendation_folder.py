@@ -11,9 +11,9 @@ import tomli_w
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
+from ssdsim.question.options import files
 from ssdsim.runs.layout import COMMAND, CONFIG, RECOMMENDATION
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
-from ssdsim.scenario.options import files
 
 
 def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[str, Any], command: str) -> None:

@@ -19,7 +19,8 @@ from ssdsim.base.errors import InputError, nearest, told
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
 from ssdsim.base.records import Coefficient, NotNegative, Positive
-from ssdsim.measured.row import Metric
+from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.readers.row import Metric
 from ssdsim.runs.layout import (
     CONFIG,
     HOW,
@@ -32,7 +33,6 @@ from ssdsim.runs.layout import (
     TRACE,
     VALIDATION,
 )
-from ssdsim.scenario.options import ALL, DEFAULTS
 
 if TYPE_CHECKING:
     import pandas as pd

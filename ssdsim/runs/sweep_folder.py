@@ -21,11 +21,11 @@ from ssdsim.base.checks import is_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table, write_tables
+from ssdsim.question.options import files
 from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
 from ssdsim.runs.lock import locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 from ssdsim.runs.sweep_results import SweepResults, joined
-from ssdsim.scenario.options import files
 
 
 class Part(Protocol):

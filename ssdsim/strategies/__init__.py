@@ -1,7 +1,6 @@
 """Strategies of decoding, one file each. ``ALL`` lists them in the order in which answers show them."""
 
 from ssdsim.base.registry import Registry
-from ssdsim.protocols.strategy import Strategy
 from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
 from ssdsim.strategies.autoregressive import Autoregressive
@@ -11,6 +10,7 @@ from ssdsim.strategies.hybrid import Hybrid
 from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
+from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.strategies.specactor import SpecActor
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.spectre import Spectre

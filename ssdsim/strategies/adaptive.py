@@ -15,13 +15,13 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
-from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.own_lookahead import own_lookahead
 from ssdsim.rounds.chosen import Chosen
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.speculation.acceptance import rates_of
-from ssdsim.speculation.confidence import accepted_pmf, best_rows
+from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
+from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.tokens.acceptance import rates_of
+from ssdsim.tokens.confidence import accepted_pmf, best_rows
 
 _LONGEST = 64
 _OLDEST = 8
@@ -33,7 +33,7 @@ class Adaptive(Alternate):
     A round drafts K tokens of every sequence, whatever is verified of them. The target's pass has a row for each
     sequence and ``b n`` more, for the tokens of the batch that are likeliest to be accepted. A token's chance is the
     product of the confidences up to it, which are calibrated and have one concentration
-    (:mod:`ssdsim.speculation.confidence`). The form is that of a large batch, where the likeliest tokens are those
+    (:mod:`ssdsim.tokens.confidence`). The form is that of a large batch, where the likeliest tokens are those
     above a threshold. vLLM chooses the rows anew in each round, from confidences one step old: at the default spread
     that yields up to 0.7 % less in batches from 8 on.
     """

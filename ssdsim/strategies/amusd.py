@@ -18,18 +18,18 @@ from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.handshakes import counted, ideal
-from ssdsim.protocols.hits import hit_rate
-from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
 from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Round, Seconds
+from ssdsim.strategies.protocols.handshakes import counted, ideal
+from ssdsim.strategies.protocols.hits import hit_rate
+from ssdsim.strategies.protocols.strategy import Strategy
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
-    from ssdsim.speculation.free_running import Rounds
+    from ssdsim.tokens.free_running import Rounds
 
 _MOST_LEAD = 64
 HANDSHAKES = ("ideal", "code")
@@ -40,13 +40,13 @@ class AMUSD(Strategy):
     one more token.
 
     Every divergence starts the same path anew, so the long run is a sum over the passes since the last one
-    (:func:`ssdsim.speculation.free_running.long_run`): exact for constant durations, messages included. The first token
+    (:func:`ssdsim.tokens.free_running.long_run`): exact for constant durations, messages included. The first token
     drafted after all that was verified is the draft's guess of the bonus token, right with probability ``amusd_hit``;
     a wrong one is a divergence. Tokens are alike wherever in a pass they are, and a pass is as wide as the longest lead
     that may be verified. Greedy decoding of one sequence.
 
     So it is with the ``ideal`` handshake. That of the released ``code`` misses wrong guesses of the bonus token, and
-    passes over one row where the draft's text is stale (:mod:`ssdsim.speculation.counted`); its long run is drawn.
+    passes over one row where the draft's text is stale (:mod:`ssdsim.tokens.counted`); its long run is drawn.
     """
 
     name = "amusd"
@@ -184,8 +184,8 @@ def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
 
 def _long_run(round: Round) -> tuple[Rounds, Array]:
     """The mean round, and its share of passes in seconds."""
-    from ssdsim.speculation.counted import drawn_long_run  # here, as below: other strategies start faster without
-    from ssdsim.speculation.free_running import Rounds, long_run
+    from ssdsim.tokens.counted import drawn_long_run  # here, as below: other strategies start faster without
+    from ssdsim.tokens.free_running import Rounds, long_run
 
     t, averages = round.seconds, round.averages
     assert averages.accepted is not None
@@ -211,7 +211,7 @@ the pass's seconds."""
 
 
 def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
-    from ssdsim.speculation.free_running import FreeRun
+    from ssdsim.tokens.free_running import FreeRun
 
     run = FreeRun(least, outcomes.most_accepted)
 
@@ -225,7 +225,7 @@ def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
 
 
 def _counted_round(least: int, outcomes: OutcomeBlock) -> OneRound:
-    from ssdsim.speculation.counted import CountedRun
+    from ssdsim.tokens.counted import CountedRun
 
     run = CountedRun(settled=outcomes.leads_to("not guessed").any())
 

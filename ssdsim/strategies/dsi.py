@@ -18,15 +18,15 @@ from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.own_lookahead import own_lookahead
-from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
+from ssdsim.strategies.protocols.axes import Lookahead, Numbers
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.strategy import Strategy, late
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

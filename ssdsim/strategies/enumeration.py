@@ -17,17 +17,17 @@ from ssdsim.pricing.prespeculation import beside_each_other, prespeculation
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
-from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
-from ssdsim.protocols.hits import CHAINS
-from ssdsim.protocols.strategy import late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.chosen import ByState
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
-from ssdsim.speculation.caching import forget_derived_hits, hits_given_accepted
+from ssdsim.strategies.protocols.axes import LOOKAHEAD
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
+from ssdsim.strategies.protocols.hits import CHAINS
+from ssdsim.strategies.protocols.strategy import late
+from ssdsim.tokens.caching import forget_derived_hits, hits_given_accepted
 
 _ROWS = ("padded", "ragged")
 

@@ -10,22 +10,22 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
-from ssdsim.drafters.lookup import NGram, Suffix
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import beside_target
-from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.found import NOTHING, acceptance_share, now_and_then
-from ssdsim.protocols.own_lookahead import own_lookahead
-from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
+from ssdsim.strategies.drafters.lookup import NGram, Suffix
+from ssdsim.strategies.protocols.alternate import beside_target
+from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.found import NOTHING, acceptance_share, now_and_then
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.strategy import Strategy
 
 LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
 

@@ -14,12 +14,12 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
-from ssdsim.protocols.strategy import Strategy
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
+from ssdsim.strategies.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
+from ssdsim.strategies.protocols.strategy import Strategy
 
 
 class Lookahead(Strategy):

@@ -14,12 +14,12 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.protocols.axes import Lookahead, Numbers
-from ssdsim.protocols.hits import R, hit_rate
-from ssdsim.protocols.own_lookahead import own_lookahead
-from ssdsim.protocols.pre_post import PrePost
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
+from ssdsim.strategies.protocols.axes import Lookahead, Numbers
+from ssdsim.strategies.protocols.hits import R, hit_rate
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.pre_post import PrePost
 
 
 class SpecBranch(PrePost):

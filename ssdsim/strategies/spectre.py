@@ -14,15 +14,15 @@ from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import Lookahead
-from ssdsim.protocols.own_lookahead import own_lookahead
-from ssdsim.protocols.strategy import Strategy, late
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.speculation.retries import Retrying, retrying_of
+from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.tokens.retries import Retrying, retrying_of
 
 PEARLS, RETRIES = "rounds are PEARL's", "most rounds are retried"
 _ALIKE = 1e-9  # all of a batch are retried, or none
@@ -37,7 +37,7 @@ class Spectre(Strategy):
     the bonus token and makes K more. They are the next drafts where all were accepted and the guess was right; else the
     next verification yields one token. Where more than ``--spectre-ratio`` of a batch of more than ``--spectre-least``
     failed, those draft at once, and all wait: ``max(1, (K + 1) d + messages) + K d + messages``. How many sequences
-    have drafts is a Markov chain, solved exactly (:mod:`ssdsim.speculation.retries`). It may have two branches that
+    have drafts is a Markov chain, solved exactly (:mod:`ssdsim.tokens.retries`). It may have two branches that
     both last: PEARL's, and that in which every round is retried. A step of AR, where more than half of a small batch
     has no draft, is not described.
     """

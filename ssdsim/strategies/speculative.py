@@ -13,16 +13,16 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, Proposed
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
-from ssdsim.protocols.axes import LOOKAHEAD
-from ssdsim.protocols.found import FOUND, now_and_then, share_where_any
-from ssdsim.protocols.own_lookahead import own_lookahead
-from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
+from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
+from ssdsim.strategies.protocols.axes import LOOKAHEAD
+from ssdsim.strategies.protocols.found import FOUND, now_and_then, share_where_any
+from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
 
 _SD_K = own_lookahead("sd_k", "SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 

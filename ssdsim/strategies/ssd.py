@@ -18,14 +18,22 @@ from ssdsim.pricing.prespeculation import prespeculation, window_budget
 from ssdsim.pricing.room import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import LOOKAHEAD, Words
-from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
-from ssdsim.protocols.hits import CHAINS
-from ssdsim.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way, sharing_of
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of, tokens_of_each
-from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.caching import hits_given_accepted
+from ssdsim.strategies.protocols.axes import LOOKAHEAD, Words
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
+from ssdsim.strategies.protocols.hits import CHAINS
+from ssdsim.strategies.protocols.shared import (
+    SHARED_BY,
+    SHARING,
+    cannot_share,
+    check_shared,
+    drafting_at,
+    in_each_way,
+    sharing_of,
+)
+from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.caching import hits_given_accepted
 
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""
@@ -80,7 +88,7 @@ _MISSES = (
 
 
 class SSD(Cached):
-    """Chains for the likely outcomes of a verification; the round is :class:`ssdsim.protocols.cached.Cached`'s.
+    """Chains for the likely outcomes of a verification; the round is :class:`.Cached`'s.
 
     Exact for constant durations: sequences are independent two-state chains, so all hit with probability ``p^b``
     (Corollary 16), or more often where ``hit_concentration`` says that misses go together. A sequence is in the state

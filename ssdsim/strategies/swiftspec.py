@@ -18,16 +18,16 @@ from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import Sizes
-from ssdsim.protocols.cached import Cached
-from ssdsim.protocols.hits import LAWS
-from ssdsim.protocols.strategy import late
-from ssdsim.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States, Stationary
-from ssdsim.speculation.trees.rerooted import Growing, Rerooting, chain_of_trees
+from ssdsim.strategies.protocols.axes import Sizes
+from ssdsim.strategies.protocols.cached import Cached
+from ssdsim.strategies.protocols.hits import LAWS
+from ssdsim.strategies.protocols.strategy import late
+from ssdsim.strategies.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
+from ssdsim.tokens.trees.rerooted import Growing, Rerooting, chain_of_trees
 
 _MOST_TREES = 300
 _MOST_GROWN = 600

@@ -9,10 +9,10 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
-from ssdsim.protocols.hits import LAWS
-from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
+from ssdsim.strategies.protocols.hits import LAWS
+from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, settle_tree, tree_tokens
 
 
 class TreeSpeculative(Alternate):

@@ -14,14 +14,14 @@ from ssdsim.pricing.prespeculation import branches_per_device
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.protocols.axes import Sizes
-from ssdsim.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
-from ssdsim.protocols.hits import TREES
-from ssdsim.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.speculation.trees.drafted import Drafted, StaticTree
-from ssdsim.speculation.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
-from ssdsim.speculation.trees.rank_model import RankModel
+from ssdsim.strategies.protocols.axes import Sizes
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.strategies.protocols.hits import TREES
+from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
+from ssdsim.tokens.trees.drafted import Drafted, StaticTree
+from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
+from ssdsim.tokens.trees.rank_model import RankModel
 
 
 class TreeSSD(Cached):

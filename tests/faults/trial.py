@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tests.calibration.process import left_after
+from tests.calibration.timings.process import left_after
 from tests.faults.writers import COMMANDS, RANKS, SERVER, prepare
 
 SIGNALS = {"killed": signal.SIGKILL, "terminated": signal.SIGTERM, "Ctrl-C": signal.SIGINT}
@@ -65,12 +65,12 @@ def _folder(verb: str) -> Iterator[tuple[Path, list[str]]]:
         folder, arguments = Path(made) / "work", COMMANDS[verb]
         prepare(folder)
         if SERVER in arguments:
-            command = [sys.executable, "-m", "tests.bench.server"]
+            command = [sys.executable, "-m", "tests.calibration.bench.server"]
             server = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             stack.callback(server.kill)
             assert server.stdout is not None
             arguments = arguments.replace(SERVER, server.stdout.readline().strip())
-        program = "tests.calibration.few_visits" if verb in RANKS else "ssdsim"
+        program = "tests.calibration.timings.few_visits" if verb in RANKS else "ssdsim"
         yield folder, [sys.executable, "-m", program, *shlex.split(arguments)]
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 import ssdsim
-from calibration.log import Log
-from ssdsim.answers.schedule.file import Schedule
+from calibration.timings.log import Log
+from calibration.validation.grid import GRIDS
+from calibration.validation.log import read_or_start
 from ssdsim.base.plain import plain
-from ssdsim.scenario.options import DEFAULTS
-from ssdsim.validation.grid import GRIDS
-from ssdsim.validation.log import read_or_start
+from ssdsim.question.options import DEFAULTS
+from ssdsim.serving.schedule_file import Schedule
 from tests.mutations.files import changed_csv, changed_json
 from tests.mutations.input import Input
 from tests.mutations.values import changed_value, odd

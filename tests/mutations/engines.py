@@ -10,17 +10,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ssdsim.measured.row import write_rows
-from tests.measured import test_readers as readers
-from tests.measured.engines import measured, served
+from ssdsim.readers.row import write_rows
+from tests.calibration.pairs import logs
+from tests.calibration.pairs.test_importers import SSD
 from tests.mutations.files import changed_csv, changed_json
 from tests.mutations.input import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_log
-from tests.pairs import logs
-from tests.pairs.test_importers import SSD
-from tests.serving import test_logs as requests
+from tests.ssdsim.readers import test_readers as readers
+from tests.ssdsim.readers.engines import measured, served
+from tests.ssdsim.serving import test_logs as requests
 
-_SERVED = Path(__file__).parents[1] / "measured" / "served"
+_SERVED = Path(__file__).parents[1] / "ssdsim" / "readers" / "served"
 _MADE = logs.requests(6, 20)
 
 

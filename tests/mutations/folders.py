@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
 
+from calibration.pairs.measured import header_of
+from calibration.pairs.records import RecordFolder
 from ssdsim.cli.main import cli
-from ssdsim.pairs.file import Participant, Settings
-from ssdsim.pairs.measured import header_of
-from ssdsim.pairs.records import RecordFolder
+from ssdsim.tokens.pair_file import Participant, Settings
 from tests.mutations.files import changed_json, changed_parquet, changed_toml
 from tests.mutations.input import Input, command
 from tests.mutations.values import changed_bytes, changed_log, odd
-from tests.reports.run_folders import write_measurements, write_run
+from tests.ssdsim.reports.run_folders import write_measurements, write_run
 
 Files = Mapping[str, bytes]
 
@@ -66,7 +66,7 @@ def _made_by(arguments: str) -> Files:
 @lru_cache
 def _records() -> Files:
     """The answers of a small measurement."""
-    from tests.measure.chains import VOCABULARY, answer, chain_pair
+    from tests.calibration.measure.chains import VOCABULARY, answer, chain_pair
 
     about = {"device": "cpu", "libraries": {"torch": "2"}, "files": ["p.jsonl"], "top": 64}
     models = Participant(id="big", vocabulary=VOCABULARY), Participant(id="small", vocabulary=VOCABULARY)
@@ -156,7 +156,7 @@ def records(rng: Random) -> Input:
 
 @lru_cache
 def model() -> Files:
-    from tests.measure.test_broken_models import small_llama
+    from tests.calibration.measure.test_broken_models import small_llama
 
     with tempfile.TemporaryDirectory() as made:
         small_llama(Path(made) / "model")

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from ssdsim.base.bundled import models_folder
+from tests.calibration.pairs import sample
 from tests.mutations.files import changed_json, changed_toml
 from tests.mutations.input import Input, command
-from tests.pairs import sample
 
 # every verb that reads a pair, at sizes that take a moment with a pair as it is
 _WITH_PAIR = (

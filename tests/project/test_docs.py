@@ -14,7 +14,7 @@ import pytest
 
 from site_generator.shown import PROJECT, in_a_shell, pages, shown_on
 from ssdsim.cli.main import cli
-from tests.cli.in_process import asked
+from tests.ssdsim.cli.in_process import asked
 
 pytestmark = pytest.mark.long
 

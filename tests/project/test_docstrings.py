@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import ssdsim
-from ssdsim.engine.simulate import simulate, simulate_requests
+from ssdsim.answers.simulation.simulate import simulate, simulate_requests
 
 DOORS = (
     *(ssdsim.configure, ssdsim.evaluate, ssdsim.export, ssdsim.predict, ssdsim.recommend, ssdsim.report),

@@ -9,8 +9,8 @@ import tomllib
 import ssdsim
 from site_generator.shown import PROJECT
 from ssdsim.cli.main import VERBS
-from ssdsim.measured.row import Row
-from ssdsim.scenario.options import ALL
+from ssdsim.question.options import ALL
+from ssdsim.readers.row import Row
 
 PAGE = (PROJECT / "docs/how-to/python.md").read_text()
 WITHOUT = re.search(r"The other verbs have no function:\n\n((?:- .*\n)+)", PAGE)

@@ -15,8 +15,8 @@ from site_generator.touch.fan_out import fan_out
 from site_generator.touch.window import window
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
-from ssdsim.speculation.acceptance import accepted_length_pmf
-from ssdsim.speculation.hit_models import PowerLawHits, geometric_fan_out, hit_rate
+from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.hit_models import PowerLawHits, geometric_fan_out, hit_rate
 
 pytestmark = pytest.mark.long
 

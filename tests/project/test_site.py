@@ -21,9 +21,9 @@ import ssdsim
 from site_generator import notebooks
 from site_generator.json_reference import undescribed
 from ssdsim.cli.main import VERBS
+from ssdsim.question.options import DEFAULTS
 from ssdsim.reports.theme import DARK, LIGHT
-from ssdsim.scenario.options import DEFAULTS
-from tests.reports.browser import CHROMIUM, Browser
+from tests.ssdsim.reports.browser import CHROMIUM, Browser
 
 pytestmark = pytest.mark.notebooks
 PUBLISHED = {"SITE_URL": "https://example.org/ssdsim/", "REPOSITORY_URL": "https://github.com/example/ssdsim"}

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pandas as pd
 
-from calibration.fit import FEWEST_ROWS, FEWEST_SIZES, fit_collective, fit_link
 from calibration.importers.nccl_tests.timings import Timings
+from calibration.timings.fit import FEWEST_ROWS, FEWEST_SIZES, fit_collective, fit_link
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.profile import HardwareProfile, Provenance
 from ssdsim.transformer.operations import CollectiveKind

@@ -24,11 +24,11 @@ from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.question.columns import Rows
+from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.given import GridPart
+from ssdsim.question.options import ALL, DEFAULTS, check_names, files
 from ssdsim.runs.sweep_results import SweepResults
-from ssdsim.scenario.columns import Rows
-from ssdsim.scenario.drafting import draft_by_options
-from ssdsim.scenario.given import GridPart
-from ssdsim.scenario.options import ALL, DEFAULTS, check_names, files
 
 Engine = Literal["closed", "mc", "des"]
 

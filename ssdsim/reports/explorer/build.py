@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from ssdsim.answers.explore.command import swept_words
-from ssdsim.answers.explore.errors import Error, interpolation_errors
-from ssdsim.answers.explore.explore import Explored, explored
-from ssdsim.answers.explore.space import is_list_of, plain_value, side_axis
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
 from ssdsim.answers.workers import Workers
@@ -17,9 +13,13 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.typed_options import Axes
+from ssdsim.reports.explorer.command import swept_words
+from ssdsim.reports.explorer.errors import Error, interpolation_errors
+from ssdsim.reports.explorer.explore import Explored, explored
 from ssdsim.reports.explorer.page import html
-from ssdsim.scenario.configuration import Configuration, configure
-from ssdsim.scenario.typed_options import Axes
+from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
 
 RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 

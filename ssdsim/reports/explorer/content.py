@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.answers.explore.command import spelled_value, words
-from ssdsim.answers.explore.contests import THRESHOLDS, Contests
-from ssdsim.answers.explore.explore import Explored
-from ssdsim.answers.explore.interpolation import WIDTH
-from ssdsim.answers.explore.space import Axis, Space, side_axis
-from ssdsim.answers.explore.table import Table
 from ssdsim.answers.verdict import no_room, stands_alone
 from ssdsim.base.option import Option, spelled
+from ssdsim.question.options import ALL
+from ssdsim.reports.explorer.command import spelled_value, words
+from ssdsim.reports.explorer.contests import THRESHOLDS, Contests
+from ssdsim.reports.explorer.explore import Explored
+from ssdsim.reports.explorer.interpolation import WIDTH
+from ssdsim.reports.explorer.space import Axis, Space, side_axis
+from ssdsim.reports.explorer.table import Table
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
 from ssdsim.rounds.estimate import PARTS, part_title
-from ssdsim.scenario.options import ALL
 
 _LOW_BITS = np.uint32(0xFFFFFF00)  # of the mantissa sixteen bits are left: 8e-6
 

@@ -7,9 +7,9 @@ from html import escape
 from typing import Any
 
 from ssdsim import __version__
-from ssdsim.answers.explore.errors import Error
-from ssdsim.answers.explore.explore import Explored, limits
 from ssdsim.reports.explorer.content import content
+from ssdsim.reports.explorer.errors import Error
+from ssdsim.reports.explorer.explore import Explored, limits
 from ssdsim.reports.frame import asset, framed
 
 _SCRIPTS = ("grid.js", "figures.js", "explorer.js")

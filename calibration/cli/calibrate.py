@@ -1,0 +1,160 @@
+"""``ssdsim calibrate``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import asdict
+
+from calibration.cli.dry_run import show_dry_run
+from calibration.machine.smi import seen_gpus
+from calibration.timings.answer import Timed, calibrate, check_torch
+from ssdsim.base.errors import InputError
+from ssdsim.base.option_record import taken
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.hardware import print_profile
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import Verb, common_options, echo_json, record_options
+from ssdsim.cli.progress import shown
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OutputFile
+from ssdsim.hardware.catalog import MACHINES, find_hardware, full_hardware_name, hardware_names
+
+_SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from calibration.timings.build import PassCheck
+    from calibration.timings.dry_run import DryRun
+    from ssdsim.hardware.profile import HardwareProfile
+
+
+@click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json")
+@record_options(Timed)
+@click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
+@click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
+@click.option("--machine", help="with --dry-run: dgx-1 (32 GB), dgx-1-16gb, or a profile, in the place of this machine")
+@output_option("-o", "--output", type=OutputFile(), help="the profile [required, but for --dry-run]")
+@common_options
+def command(
+    output: Path | None,
+    minutes: float,
+    dry_run: bool,
+    machine: str | None,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Time this machine and fit a hardware profile to it.
+
+    Measurements are kept beside the output (.jsonl) as they come; run again to resume.
+    """
+    if dry_run:
+        print_dry_run(machine, minutes, as_json, quiet, taken(Timed, options))
+        return
+    if machine:
+        raise InputError("--machine describes a machine that is not here: it needs --dry-run")
+    if output is None:
+        raise InputError("-o is missing: the profile to write, such as -o mine.json")
+    check_torch()
+    alone_under_torchrun()
+    given = {name: value for name, value in options.items() if value is not None}
+    done = calibrate(output, minutes=minutes, seed=seed, told=partial(shown, quiet=quiet), **given)
+    for doubt in done.doubts:
+        echo(f"warning: {doubt}", stderr=True)
+    if as_json:
+        passes = [asdict(check) | {"error": check.error} for check in done.checks]
+        planned = {"profile": str(output), "strategies": done.strategies}
+        echo_json({"schema": 1, **planned, "passes": passes, **done.figures})
+    else:
+        print_profile(done.profile, output)
+        out = console()
+        out.print("Whole passes, which were never fitted", style="italic")
+        out.print(_checks(done.checks))
+    if done.interrupted:
+        click.echo(f"interrupted: a partial profile is in {output}; run again to resume", err=True)
+        sys.exit(130)
+
+
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, timed: Timed) -> None:
+    """The plan for a described machine.
+
+    Raises
+    ------
+    InputError : no machine, more GPUs than it has, or a workload that its ranks cannot share.
+    """
+    from calibration.timings.dry_run import dry_run
+
+    described = find_hardware(machine) if machine is not None else _this_machine()
+    if machine is not None and full_hardware_name(machine) != machine and not quiet:
+        echo(f"note: --machine {machine} is taken for {described.name}{_of_other_memory(described)}", stderr=True)
+    devices = timed.devices(described)
+    found = dry_run(timed.workload(devices, described), devices, described)
+    _refuse_too_large(found, described)
+    show_dry_run(found, described, minutes, as_json)
+
+
+def _of_other_memory(described: HardwareProfile) -> str:
+    """The bundled machines that differ from this one in their memory alone; empty where none is known."""
+    if described.name not in MACHINES.values():
+        return ""
+    return f" (another memory: {', '.join(name for name, means in MACHINES.items() if means != described.name)})"
+
+
+def _this_machine() -> HardwareProfile:
+    """The bundled description of this machine's GPUs, by the name and the memory that the driver tells.
+
+    Raises
+    ------
+    InputError : no GPU here, or one that no profile describes.
+    """
+    seen = seen_gpus()
+    others = f"{', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
+    said = f"describe one, such as --machine dgx-1 --gpus 0-4; --machine may be {others}"
+    if not seen:
+        raise InputError(f"--dry-run finds no GPU here (nvidia-smi tells none); {said}")
+    for profile in map(find_hardware, hardware_names()):
+        device = profile.device
+        if device.name == seen[0].name and abs(device.memory_bytes / seen[0].memory_bytes - 1.0) < _SAME_MEMORY:
+            count = min(device.count, len(seen))
+            return profile.model_copy(update={"device": device.model_copy(update={"count": count})})
+    raise InputError(f"--dry-run: no profile describes a {seen[0].name}; {said}")
+
+
+def _refuse_too_large(found: DryRun, described: HardwareProfile) -> None:
+    """Raise :class:`InputError` where a rank needs more memory than its device has."""
+    for rank in found.ranks:
+        if not rank.fits:
+            needs, has = (each / 2**30 for each in (rank.needs_bytes, rank.has_bytes))
+            raise InputError(
+                f"{rank.device} ({rank.role}) needs {needs:.1f} GiB, {described.name} has {has:.1f} GiB: "
+                "give a smaller --target, or more --gpus"
+            )
+
+
+def alone_under_torchrun() -> None:
+    """End quietly in all of torchrun's processes but the first, which starts ranks of its own.
+
+    Raises
+    ------
+    InputError : torchrun spans several machines.
+    """
+    if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        raise InputError("torchrun spans several machines: ssdsim times the devices of one (--nnodes 1)")
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        sys.exit(0)
+
+
+def _checks(checks: Sequence[PassCheck]) -> Table:
+    table = Table(("model", "pass"), ("measured ms", "predicted ms", "error"), names=2, pad_edge=True)
+    for check in checks:
+        seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
+        table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")
+    return table

@@ -1,0 +1,121 @@
+"""``ssdsim doctor``: what this machine and this installation can do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from calibration.machine.smi import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from ssdsim import __version__
+from ssdsim.base import extras
+from ssdsim.base.bundled import models_folder
+from ssdsim.cli.console import echo
+from ssdsim.cli.options import Verb, echo_json, json_option
+from ssdsim.hardware.catalog import hardware_names, transformer_names
+
+_DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly pydantic msgspec click rich httpx2".split())
+
+
+@click.command("doctor", cls=Verb, example="ssdsim doctor")
+@json_option
+def command(as_json: bool) -> None:
+    """Check the installation and list the devices that calibrate and validate could use."""
+    seen, found = seen_gpus(), _torch()
+    report = {
+        "ssdsim": __version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cards": {"transformers": len(transformer_names()), "hardware": len(hardware_names())},
+        "dependencies": {name: _version(name) for name in _DEPENDENCIES},
+        "numba": None if extras.failure("numba") else _version("numba"),
+        "gpus": list(map(_seen_json, seen)),
+        "torch": found,
+    }
+    if as_json:
+        echo_json({"schema": 1, **report})
+        return
+    echo(f"ssdsim {report['ssdsim']} on Python {report['python']}, {report['platform']}, {report['cores']} cores")
+    cards = f"{len(transformer_names())} transformers, {len(hardware_names())} hardware profiles"
+    echo(f"cards: {cards} in {models_folder().name}/")
+    missing = [name for name in _DEPENDENCIES if _version(name) is None]
+    echo(f"missing dependencies: {', '.join(missing)}" if missing else "every dependency is installed")
+    echo("predict, models, hardware, import: ready")
+    echo(_numba_line())
+    echo(_gpu_line(seen))
+    echo(_torch_line(found, seen))
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _torch() -> dict[str, Any] | None:
+    """The devices that torch sees; None where it is not installed."""
+    if find_spec("torch") is None:
+        return None
+    import torch
+
+    devices = []
+    for index in range(torch.cuda.device_count()):
+        capability = torch.cuda.get_device_capability(index)
+        devices.append(
+            {
+                "name": torch.cuda.get_device_name(index),
+                "capability": ".".join(map(str, capability)),
+                "supported": has_kernels(torch.cuda.get_arch_list(), capability),
+            }
+        )
+    return {"version": torch.__version__, "cuda": torch.version.cuda, "devices": devices}
+
+
+def _numba_line() -> str:
+    version, failure = _version("numba"), extras.failure("numba")
+    if version is None:
+        return (
+            "numba is not installed; with it long runs of serve take a fraction of the time: pip install 'ssdsim[fast]'"
+        )
+    if failure is not None:
+        return f"numba {version} cannot be imported ({failure}): long runs of serve are not compiled"
+    return f"numba {version}: long runs of serve are compiled"
+
+
+def _seen_json(gpu: SeenGpu) -> dict[str, object]:
+    capability = None if gpu.capability is None else ".".join(map(str, gpu.capability))
+    return {"name": gpu.name, "capability": capability, "memory_bytes": gpu.memory_bytes}
+
+
+def _gpu_line(seen: Sequence[SeenGpu]) -> str:
+    """The driver's GPUs, each kind with its count."""
+    kinds = Counter((gpu.name, round(gpu.memory_bytes / 2**30)) for gpu in seen)
+    told = ", ".join(f"{count} x {name} ({gib} GiB)" for (name, gib), count in kinds.items())
+    return f"GPUs: {told}" if told else "GPUs: none (nvidia-smi tells none)"
+
+
+def _torch_line(found: dict[str, Any] | None, seen: Sequence[SeenGpu]) -> str:
+    if found is None:
+        return f"torch is not installed; {torch_missing('calibrate', seen)}"
+    devices = found["devices"]
+    if not devices:
+        told = f", though the driver has {len(seen)}: install one that is made for CUDA" if seen else ", CPU only"
+        return f"torch {found['version']}: no CUDA device{told}"
+    lacking = [
+        SeenGpu(d["name"], (int(major), int(minor)), 0)
+        for d in devices
+        for major, minor in [d["capability"].split(".")]
+        if not d["supported"]
+    ]
+    if lacking:
+        return kernels_missing(found["version"], found["cuda"], lacking)
+    return f"torch {found['version']} (CUDA {found['cuda']}): {', '.join(d['name'] for d in devices)}"

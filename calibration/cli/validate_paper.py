@@ -1,0 +1,160 @@
+"""``ssdsim validate paper``: the printed comparison with published results."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+import numpy as np
+from msgspec.structs import asdict
+from rich.console import Console
+
+from calibration.cli.validate_trees import headed, print_trees, trees_json
+from calibration.validation.paper import FamilyReplay, Published, SweepReplay
+from calibration.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
+from ssdsim.base.kinds import Percent
+from ssdsim.base.plain import picked
+from ssdsim.cli.console import console
+from ssdsim.cli.options import Verb, common_options, echo_json
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OfKind
+
+
+@click.command("paper", cls=Verb, example="ssdsim validate paper kumar2026")
+@click.argument("paper")
+@click.option("--hardware", help=f"profile that kernels are priced on [default: {HARDWARE}]")
+@click.option(
+    "--max-error", type=OfKind(Percent()), help=f"exit 1 beyond it [default: {MAX_ERROR:g}, or the rows' own]"
+)
+@common_options
+def command(paper: str, hardware: str | None, max_error: float | None, as_json: bool, seed: int, quiet: bool) -> None:
+    """Replay published results; runs nothing.
+
+    PAPER is kumar2026; of drafters eagle2024, magicdec2024, medusa2024, tensorrt-llm-r1, vllm-eagle; of trees sequoia;
+    or a card's path.
+    """
+    replay = validate_paper(paper, hardware=hardware)
+    match replay:
+        case PaperReplay():
+            echo_json(_json(replay)) if as_json else _print(replay)
+        case TreesReplay():
+            echo_json(trees_json(replay)) if as_json else print_trees(replay)
+        case RowsReplay():
+            echo_json(_rows_json(replay)) if as_json else _print_rows(replay)
+    sys.exit(0 if replay.holds(max_error) else 1)
+
+
+def _print(replay: PaperReplay) -> None:
+    out, paper = console(), replay.paper
+    out.print(f"{paper.citation}\n{paper.setting}; kernels priced on {replay.hardware}", style="dim")
+    for family in replay.families:
+        _print_family(out, family, paper)
+    if replay.sweeps:
+        out.print(
+            f"\nEngines' sweeps over K, {paper.sweeps[0].target}: fitted per row, its shape predicted", style="bold"
+        )
+        out.print(_sweep_table(replay.sweeps))
+    out.print(f"\nSSD rows: worst error {replay.worst:.1%}. Sweeps: worst mean error over K {replay.worst_sweep:.1%}.")
+
+
+def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
+    family = replay.family
+    out.print(f"\n{family.target} + {family.draft}", style="bold")
+    out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")
+    extra = f"{1e3 * replay.draft_step_s:.2f} ms a draft step between its kernels, p_hit {replay.p_hit:.3f}"
+    out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
+    numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
+    first = ("SSD tok/s", "alpha")
+    table = Table(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
+    rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
+    for i, (name, sd, ssd) in enumerate(rows):
+        predicted = float(replay.ssd_tokens_per_s[i])
+        table.add_row(
+            name,
+            f"{replay.alpha[i]:.3f}",
+            f"{sd:.0f}",
+            f"{ssd:.0f}",
+            f"{predicted:.1f}",
+            f"{replay.errors[i]:+.1%}",
+            f"{ssd / sd:.2f}x",
+            f"{predicted / sd:.2f}x",
+        )
+    out.print(table)
+    error = replay.ar_tokens_per_s / family.ar_tokens_per_s - 1.0
+    out.print(
+        f"AR {family.ar_tokens_per_s} tok/s; the runtime, whose host time was fitted to it: {error:+.1%}", style="dim"
+    )
+
+
+def _sweep_table(sweeps: Sequence[SweepReplay]) -> Table:
+    numbers = ("alpha", "ms a round", "ms a step", "mean error", "worst", "best K", "predicted")
+    table = Table(("engine", "method"), numbers, joined=("worst", "predicted"), names=2, pad_edge=True)
+    for replay in sweeps:
+        errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
+        table.add_row(
+            replay.sweep.engine,
+            replay.sweep.method,
+            f"{replay.alpha:.3f}",
+            f"{1e3 * replay.round_extra_s:.2f}",
+            f"{1e3 * replay.draft_step_s:.2f}",
+            f"{errors.mean():.1%}",
+            f"{errors.max():.1%}",
+            str(seen),
+            str(predicted),
+        )
+    return table
+
+
+def _json(paper_replay: PaperReplay) -> dict[str, object]:
+    of_families = [
+        {
+            **picked(replay.family, "target", "draft"),
+            "fitted": {
+                "alpha": dict(zip(replay.family.datasets, replay.alpha, strict=True)),
+                "draft_step_ms": 1e3 * replay.draft_step_s,
+                "p_hit": replay.p_hit,
+            },
+            "ssd_tokens_per_second": replay.ssd_tokens_per_s,
+            "errors": replay.errors,
+        }
+        for replay in paper_replay.families
+    ]
+    of_sweeps = [
+        {
+            **picked(replay.sweep, "engine", "method"),
+            "fitted": {
+                "alpha": replay.alpha,
+                "round_extra_ms": 1e3 * replay.round_extra_s,
+                "draft_step_ms": 1e3 * replay.draft_step_s,
+            },
+            "tokens_per_second": replay.tokens_per_s,
+            "errors": replay.errors,
+            "best_k": dict(zip(("published", "predicted"), replay.best_k, strict=True)),
+        }
+        for replay in paper_replay.sweeps
+    ]
+    errors = {"worst_error": paper_replay.worst, "worst_sweep_mean_error": paper_replay.worst_sweep}
+    return {**headed(paper_replay.paper), "families": of_families, "sweeps": of_sweeps, **errors}
+
+
+def _rows_json(rows_replay: RowsReplay) -> dict[str, object]:
+    rows = [{**asdict(replay), "errors": replay.errors} for replay in rows_replay.rows]
+    return {**headed(rows_replay.paper), "rows": rows, "worst_error": rows_replay.worst}
+
+
+def _print_rows(rows_replay: RowsReplay) -> None:
+    out = console()
+    out.print(f"{rows_replay.paper.citation}\n{rows_replay.paper.setting}", style="dim")
+    for replay in rows_replay.rows:
+        out.print(f"\n{replay.about}", style="bold")
+        if replay.fitted:
+            out.print(f"fitted: {replay.fitted}")
+        joined = ("predicted", "error")
+        table = Table(("",), ("published", *joined), joined=joined, first=(replay.unit,), pad_edge=True)
+        rows = zip(replay.labels, replay.published, replay.predicted, replay.errors, replay.judged, strict=True)
+        for label, seen, predicted, error, judged in rows:
+            mark = " judged" if judged and replay.fitted else ""
+            table.add_row(label + mark, f"{seen:.2f}", f"{predicted:.2f}", f"{error:+.1%}")
+        out.print(table)
+        out.print(f"worst error {replay.worst:.1%} ({replay.unit}; should be within {replay.within:.0%})")

@@ -1,0 +1,123 @@
+"""``ssdsim validate rows``: the printed comparison with rows that whole engines ran."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from calibration.validation.measured import Checked, LikelierCache, Summary, ValidatedRows, runtimes_of, validate_rows
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.base.kinds import Name, Percent
+from ssdsim.base.kinds_of_lists import Several
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.measured_files import FILLED, by_column, row_options
+from ssdsim.cli.options import Verb, common_options, echo_json
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OfKind, Output
+from ssdsim.runs.layout import CONFIG, MEASURED
+
+_UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "tokens_per_s": "tok/s"}
+_CONFIG = 'schema = 1\nverb = "validate"\n'
+
+
+@click.command("rows", cls=Verb, example="ssdsim validate rows rows.csv --runtime vllm")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--runtime",
+    type=OfKind(Several(Name())),
+    help="the engine's card, several with a comma, or engine: that of each row's engine "
+    "[default: the one that predict takes]",
+)
+@row_options(*FILLED)
+@click.option("--max-error", type=OfKind(Percent()), help="exit 1 beyond it, of the mean")
+@output_option("-o", "--output", type=Output(path_type=Path), help="a run folder for ssdsim report")
+@common_options
+def command(
+    files: tuple[Path, ...],
+    runtime: list[str] | None,
+    max_error: float | None,
+    output: Path | None,
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    **given: Any,
+) -> None:
+    """Compare an engine's own benchmarks (CSV, or its result files) with predictions; runs nothing."""
+    if output is not None and output.suffix in (".json", ".jsonl"):
+        raise InputError(f"-o '{output}' must be a folder for ssdsim report, such as {output.stem}")
+    validated_rows = validate_rows(files, runtime=runtime, seed=seed, **by_column(given))
+    if output is not None:
+        _keep(output, validated_rows)
+    if as_json:
+        echo_json(validated_rows.as_json())
+    else:
+        _print(validated_rows)
+        _hint(validated_rows.caches)
+    sys.exit(0 if max_error is None or all(each.error <= max_error for each in validated_rows.overall) else 1)
+
+
+def _keep(folder: Path, validated_rows: ValidatedRows) -> None:
+    """Keep what ``ssdsim report`` shows; a run that lies in the folder keeps its config."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CONFIG).exists():
+        (folder / CONFIG).write_text(_CONFIG, encoding="utf-8")
+    write_whole(folder / MEASURED, json.dumps(validated_rows.as_json(), indent=1, allow_nan=False) + "\n")
+
+
+def _print(validated_rows: ValidatedRows) -> None:
+    out, checked = console(), validated_rows.checked
+    rows = len({id(one.row) for one in checked})
+    with_each = "each of the runtimes" if validated_rows.several else "the runtime"
+    echo(f"{rows} measured rows; predicted with {with_each} {', '.join(runtimes_of(checked))}")
+    out.print(_rows_table(checked))
+    out.print(_summaries_table(validated_rows.summaries))
+    for one in validated_rows.overall:
+        of = f"{one.value}: m" if validated_rows.several else "M"
+        echo(
+            f"{of}ean absolute error {one.error:.1%}, bias {one.bias:+.1%} (above 0: predicted too slow); "
+            f"{one.coverage:.0%} of the 95 % intervals hold the measured value."
+        )
+    for row in validated_rows.skipped:
+        echo(f"skipped {row}", stderr=True)
+
+
+def _hint(caches: Sequence[LikelierCache]) -> None:
+    for one in caches:
+        echo(
+            f"{one.series}: no row says the cache's dtype; with {one.kv_dtype} the mean error of {one.runtime} would be"
+            f" {one.error:.1%} instead of {one.error_as_taken:.1%}. Where the engine keeps that, say kv_dtype in the"
+            " rows."
+        )
+
+
+def _rows_table(checked: Sequence[Checked]) -> Table:
+    several = len({*runtimes_of(checked)}) > 1
+    named = ("runtime",) if several else ()
+    words, numbers = (*named, "model", "hardware"), ("TP", "batch", "K", "measured", "predicted", "95 % from", "to")
+    how: dict[str, Any] = {"names": 4 + len(named), "first": ("error",), "pad_edge": True}
+    table = Table(words, numbers, ("unit",), joined=("to",), **how)
+    table.add_column("error")
+    table.add_column("held", words=True)
+    for one in checked:
+        row = one.row
+        card = (one.card.name,) if several else ()
+        setting = (*card, row.model, row.hardware, str(row.tp), str(row.batch), str(row.k or "-"))
+        values = (f"{value:.4g}" for value in (row.value, one.predicted, one.low, one.high))
+        held = "yes" if one.holds else "no"
+        table.add_row(*setting, *values, _UNITS[row.metric], f"{one.error:+.1%}", held)
+    return table
+
+
+def _summaries_table(summaries: Sequence[Summary]) -> Table:
+    table = Table(("by", ""), ("rows", "mean error", "bias", "intervals that hold"), names=2, pad_edge=True)
+    for one in summaries:
+        errors = (f"{one.error:.1%}", f"{one.bias:+.1%}", f"{one.coverage:.0%}")
+        table.add_row(one.axis or "all", one.value, str(one.rows), *errors)
+    return table

@@ -1,0 +1,136 @@
+"""Devices by name: ``cpu:0`` is a pinned core with one thread, ``cuda:0`` a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from calibration.machine.device_names import named_devices
+from ssdsim.base.errors import InputError
+
+_PR_SET_PDEATHSIG = 1
+COLLECTIVE_S = 20.0  # a collective that waits longer for another rank fails by itself
+LOOPBACK = "lo" if sys.platform == "linux" else "lo0"  # the network interface of a machine to itself
+
+
+def parse_devices(text: str) -> list[str]:
+    """``cuda:0-3`` -> four names; ``cpu`` -> the first core that this process may use.
+
+    Raises
+    ------
+    InputError : not a device, or one that this machine lacks.
+    """
+    names = named_devices(text)
+    check_devices(names)
+    return names
+
+
+def check_devices(names: Sequence[str]) -> None:
+    """Raise :class:`InputError` for a GPU that is not there. More ranks than cores are allowed (they take turns)."""
+    wanted = [int(name.split(":")[1]) for name in names if name.startswith("cuda")]
+    device_count = torch.cuda.device_count() if wanted else 0
+    for index in wanted:
+        if index >= device_count:
+            have = f"torch sees {device_count} GPUs" if device_count else "torch sees no CUDA GPU"
+            raise InputError(f"cuda:{index} is not there: {have}; --device cpu calibrates pinned cores")
+
+
+def draft_devices(named: str | None, target: Sequence[str]) -> list[str]:
+    """The draft's: those that are named, else the one after the target's last; none where there is no such GPU.
+
+    Raises
+    ------
+    InputError : not a device, or one that this machine lacks.
+    """
+    if named is not None:
+        return parse_devices(named)
+    kind, last = target[-1].split(":")
+    if kind == "cuda" and int(last) + 1 >= torch.cuda.device_count():
+        return []
+    return [f"{kind}:{int(last) + 1}"]
+
+
+def backend_of(names: Sequence[str]) -> str:
+    """Nccl where every rank has a GPU, gloo otherwise.
+
+    Raises
+    ------
+    InputError : two ranks on one GPU, which NCCL refuses.
+    """
+    on_gpu = [name for name in names if name.startswith("cuda")]
+    if len(set(on_gpu)) < len(on_gpu):
+        raise InputError(f"two ranks share a GPU ({', '.join(names)}); NCCL needs one device a rank")
+    return "nccl" if len(on_gpu) == len(names) else "gloo"
+
+
+def group_of(ranks: Sequence[int], device: torch.device, collective_s: float = COLLECTIVE_S) -> dist.ProcessGroup:
+    """The group of some ranks; every rank makes it, those outside cannot use it.
+
+    A collective fails after ``collective_s``: torch would give a group of its own half an hour, whatever the default
+    group has.
+
+    Beside a draft on a CPU all ranks speak gloo, which gathers nothing that lies on a GPU: among themselves, the
+    target's ranks on GPUs then speak NCCL for what lies there.
+    """
+    mixed = device.type == "cuda" and dist.get_backend() == "gloo"
+    group: dist.ProcessGroup = dist.new_group(
+        list(ranks), timeout=timedelta(seconds=collective_s), backend="cpu:gloo,cuda:nccl" if mixed else None
+    )
+    return group
+
+
+def messages_lie_on(device: torch.device) -> torch.device:
+    """The device of a rank's point-to-point messages: its own memory, but gloo sends none from a GPU's."""
+    return device if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def busy(seconds: float) -> None:
+    """Keep the core at work for so long."""
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def synchronised(action: Callable[[], object], device: torch.device) -> Callable[[], object]:
+    """``action`` that ends when the device is done: on a GPU not when it is launched."""
+    if device.type != "cuda":
+        return action
+
+    def run() -> None:
+        action()
+        torch.cuda.synchronize()
+
+    return run
+
+
+def occupy(name: str) -> torch.device:
+    """Make this process's own: pin it to the core, with one thread, or select the GPU.
+
+    Call it before any tensor is made: large ones on a CPU then get huge pages. With small pages a weight streams up
+    to a tenth slower or faster by where they happen to lie, and a matrix timed alone does not tell its time in a pass.
+    """
+    kind, index = name.split(":")
+    if kind == "cuda":
+        torch.cuda.set_device(int(index))
+        return torch.device(name)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if cores:
+        os.sched_setaffinity(0, {cores[int(index) % len(cores)]})
+    torch.set_num_threads(1)
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch reads it at its first large allocation
+    return torch.device("cpu")
+
+
+def belong_to_parent() -> None:
+    """Leave Ctrl-C to the parent, and ask the kernel to kill this process when the parent dies (Linux)."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

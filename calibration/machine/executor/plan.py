@@ -1,0 +1,143 @@
+"""The plan that ranks run: a scenario without its prices and profiles, small enough for a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+from ssdsim.base.record import Record, field
+from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.repeated import Repeats
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.step import HostWork, Message, Pass, Step
+from ssdsim.question.scenario import Scenario
+from ssdsim.rounds.actor import Program, alike, kind_of
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.transformer.forward import ForwardPass
+
+
+class RankPass(Record):
+    """A forward pass of a model on ``tp`` ranks."""
+
+    model: Model
+    forward: ForwardPass
+    tp: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for equal passes, wherever they were unpickled."""
+        forward = self.forward
+        return self.model, self.tp, forward.before, forward.blocks, forward.after
+
+
+class RankPiece(Record):
+    """Work that runs ``times`` in a row, or, where this is ``drawn``, as often as a round happens to need."""
+
+    name: str
+    times: int
+    work: RankPass | HostWork
+    drawn: Repeats | None = None
+
+
+class RankStep(Record):
+    """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is.
+
+    ``by_rows`` has its pieces by the rows of the batch, where rounds differ in these.
+    """
+
+    pieces: tuple[RankPiece, ...]
+    devices: int
+    message: Message | None
+    by_rows: Mapping[int, tuple[RankPiece, ...]] = field(default_factory=dict)
+
+    def over(self, rows: int | None) -> tuple[RankPiece, ...]:
+        """Pieces that run in a round of so many rows."""
+        return self.pieces if rows is None else self.by_rows.get(rows, self.pieces)
+
+    @property
+    def every_piece(self) -> Iterator[RankPiece]:
+        yield from self.pieces
+        for pieces in self.by_rows.values():
+            yield from pieces
+
+
+class RankPlan(Record):
+    """A strategy's programs with their steps. The strategy and the drafter are pickled by where their classes lie."""
+
+    strategy: Strategy
+    drafter: Drafter
+    options: Mapping[str, Any]
+    batch: int
+    tokens: Tokens
+    steps: Mapping[str, RankStep]
+    devices: Devices
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> RankPlan:
+        """The scenario's plan."""
+        return cls(
+            scenario.strategy,
+            scenario.drafter,
+            dict(scenario.settings),
+            scenario.batch,
+            scenario.drawn_from,
+            {name: _step(step) for name, step in scenario.steps.items()},
+            scenario.devices,
+        )
+
+    @cached_property
+    def programs(self) -> Mapping[str, Program]:
+        """Each role's program; the first role leads."""
+        return self.strategy.programs(self.options, self.drafter)
+
+    @property
+    def leader(self) -> str:
+        return next(iter(self.programs))
+
+    def ranks(self, role: str) -> int:
+        """Ranks of a role; a role without a device runs on a core of its own."""
+        return max(1, self.devices.of_all(kind_of(role)) // len(alike(role, self.programs)))
+
+    @property
+    def messages(self) -> dict[str, Message]:
+        """Messages by their names."""
+        return {name: step.message or Message(0) for name, step in self.steps.items() if not step.pieces}
+
+
+def role_of(model: Model, roles: Iterable[str]) -> str:
+    """The role whose ranks hold a model, the first of several: its own, or the first one, which then holds both."""
+    roles = list(roles)
+    return next((role for role in roles if kind_of(role) == model), roles[0])
+
+
+def _step(step: Step) -> RankStep:
+    """Pieces that cost nothing, or that stand for work which ranks do not have, are left out."""
+    pieces = tuple(
+        RankPiece(piece.name, 0 if piece.drawn else int(piece.times), work, piece.drawn)
+        for piece in step.pieces
+        if (work := _work(piece.work)) is not None
+    )
+    return RankStep(pieces, step.devices, step.message, _by_rows(step))
+
+
+def _by_rows(step: Step) -> dict[int, tuple[RankPiece, ...]]:
+    table = step.by_rows
+    if table is None or table.work is None:
+        return {}
+    pieces = {}
+    for width in table.widths:
+        work = table.work(width)
+        pieces[width] = (RankPiece(f"{work.name} {width} rows", 1, RankPass(work.model, work.forward, work.tp)),)
+    return {rows: pieces[table.width(rows)] for rows in range(table.least, table.most + 1)}
+
+
+def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:
+    match work:
+        case Pass(model=model, forward=forward, tp=tp):
+            return RankPass(model, forward, tp)
+        case HostWork(seconds=seconds) if seconds > 0.0:
+            return work
+    return None

@@ -1,0 +1,1 @@
+"""Makes pair files: real models measured, engines' records analysed."""

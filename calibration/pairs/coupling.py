@@ -1,0 +1,138 @@
+"""The retrospective coupling: what rounds of speculative decoding would have written a given answer.
+
+Speculative decoding's output is distributed as the target's. Given the output y, a drafted position t was accepted
+with probability u_t = min(1, q_t(y_t) / p_t(y_t)), independently over t: a token is accepted with probability
+min(p, q) in all, and comes with probability p. So no coin is thrown: the probability that a round starts at t follows
+from those before it. Where ``b_t`` is the probability that t is the bonus after K accepted tokens and ``alive_t`` that
+a round under way reaches t,
+
+    start_(t+1) = (alive_t - b_t) (1 - u_t) + b_t,     b_t = start_(t-K) u_(t-K) ... u_(t-1).
+
+Only rounds count that have K + 1 positions left: the others may have been cut by the answer's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from calibration.pairs.table import Table
+from ssdsim.base.checks import Floats, whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
+
+Starts = Literal["first", "offsets"]
+"""Rounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
+
+FIRST = 1
+"""The position where a first round starts: position 0 is the prompt pass's token."""
+
+
+class Rounds(Record):
+    """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
+
+    ``starts`` of rounds that count, ``tested`` of positions that they drafted, ``bonus`` of positions that came after
+    all K were accepted.
+    """
+
+    k: int
+    accept: Floats
+    starts: Floats
+    tested: Floats
+    bonus: Floats
+
+    @property
+    def rejected(self) -> Floats:
+        """Weight of positions that replaced a rejected token."""
+        return self.tested * (1.0 - self.accept)
+
+    @property
+    def count(self) -> Floats:
+        """Rounds of each request, shape ``(R, ...)``."""
+        return np.asarray(self.starts.sum(axis=0))
+
+    @property
+    def tokens(self) -> Floats:
+        """Tokens that they yielded, bonus included."""
+        return np.asarray((self.tested + self.bonus).sum(axis=0))
+
+    @property
+    def accepted(self) -> Floats:
+        return np.asarray((self.tested * self.accept).sum(axis=0))
+
+    @property
+    def drafted(self) -> Floats:
+        """Drafted tokens that were looked at: those after a rejection were not."""
+        return np.asarray(self.tested.sum(axis=0))
+
+    def by_length(self) -> Floats:
+        """Rounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
+        reached, ended = self.starts.copy(), []
+        for j in range(self.k):
+            accept = _ahead(self.accept, j)
+            ended.append((reached * (1.0 - accept)).sum(axis=0))
+            reached = reached * accept
+        return np.stack([*ended, reached.sum(axis=0)])
+
+    def rejected_after(self, j: int) -> Floats:
+        """Weight of positions that replaced the drafted token ``j``, those before it being accepted."""
+        reached = self.starts.copy()
+        for i in range(j):
+            reached = reached * _ahead(self.accept, i)
+        at = np.zeros_like(reached)
+        at[j:] = (reached * (1.0 - _ahead(self.accept, j)))[: len(at) - j]
+        return at
+
+
+def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | None = None) -> Rounds:
+    """The rounds of every answer with a lookahead of ``k``.
+
+    ``accept``, shape ``(T, R, ...)``, replaces the table's own where the draft's tokens are drawn otherwise.
+
+    Raises
+    ------
+    InputError : no answer is long enough for a round of K + 1 tokens after its first.
+    """
+    u = table.accept if accept is None else accept
+    start, tested, bonus = (np.zeros_like(u) for _ in range(3))
+    for t, *at in each_position(table, k, starts, u):
+        start[t], tested[t], bonus[t] = at
+    return Rounds(k, u, start, tested, bonus)
+
+
+def each_position(table: Table, k: int, starts: Starts, u: Floats) -> Iterator[tuple[int, Floats, Floats, Floats]]:
+    """The programme over starts: a position and its weights of starts, tests and bonuses, shape ``(R, ...)`` each.
+
+    They hold until the next position is asked for.
+
+    Raises
+    ------
+    InputError : as of :func:`rounds_of`.
+    """
+    whole("k", k, 1)
+    last = (table.lengths - 1 - k).reshape(-1, *[1] * (u.ndim - 2))  # the last start that counts, of each request
+    if last.max() < FIRST:
+        raise InputError(f"no answer has the {k + 2} tokens that a round of --k {k} needs")
+    first = {FIRST: 1.0} if starts == "first" else {FIRST + i: 1.0 / (k + 1) for i in range(k + 1)}
+    ages = np.zeros((k + 1, *u.shape[1:]), dtype=u.dtype)  # rounds under way, by how many tokens were accepted
+    alive = ended = tested = bonus = np.zeros(u.shape[1:], dtype=u.dtype)
+    for t in range(FIRST, len(u)):
+        if t > FIRST:
+            alive = tested * u[t - 1]
+            ended = tested - alive + bonus
+            ages[1:] = ages[:-1] * u[t - 1]
+        ages[0] = start = np.where(t <= last, ended + u.dtype.type(first.get(t, 0.0)), u.dtype.type(0.0))
+        bonus = ages[k].copy()
+        tested = np.maximum(alive + start - bonus, 0.0)  # rounding leaves less than nothing where all was bonus
+        yield t, start, tested, bonus
+
+
+def _ahead(u: Floats, j: int) -> Floats:
+    """``u_(t+j)`` at t, 0 past the end."""
+    if j == 0:
+        return u
+    moved = np.zeros_like(u)
+    moved[:-j] = u[j:]
+    return moved

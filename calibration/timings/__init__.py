@@ -1,0 +1,1 @@
+"""Times this machine and fits a hardware profile to it."""

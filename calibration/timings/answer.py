@@ -1,0 +1,213 @@
+"""Time this machine and fit a profile to it: all that ``ssdsim calibrate`` does but print."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from calibration.machine.device_names import named_devices
+from calibration.machine.smi import torch_missing
+from ssdsim.base.checks import whole, within
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import OneOf, Text, Whole
+from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.progress import Told, nobody
+from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.question.options import ALL, refuse_others
+from ssdsim.transformer.operations import DTYPES
+
+if TYPE_CHECKING:
+    from calibration.timings.build import PassCheck
+    from calibration.timings.log import Log
+    from calibration.timings.points import Point, Workload
+
+_STRATEGIES = ALL["strategies"]
+
+
+class Timed(OptionRecord):
+    """The rounds whose passes are timed, and the devices: ``device`` cpu, or ``gpus`` such as 0-4."""
+
+    device: str | None = asked(OneOf(("cpu",)), "cpu: two pinned cores with gloo", otherwise="--gpus")
+    gpus: str | None = asked(Text(), "GPUs such as 0-4: target ranks first, the draft last")
+    tp: int | None = asked(Whole(), "target ranks", otherwise="all but the draft's", spellings=ALL["tp"].spellings)
+    draft_gpu: int | None = asked(Whole(0), "the draft's GPU", otherwise="the last")
+    target: str = asked(Text(), "transformer card", "llama-3.1-70b")
+    draft: str = asked(Text(), "the draft's card", "llama-3.2-1b")
+    b: int = asked(Whole(), "sequences decoded together", 4, spellings=ALL["b"].spellings)
+    k: int = asked(Whole(), "draft tokens verified in a round", 5)
+    budget: int | None = asked(Whole(), "branches a sequence", otherwise="3 (k + 1)")
+    context: int = asked(Whole(), "cached tokens of a sequence", 512)
+    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="by device")
+    strategies: Sequence[str] = asked(
+        _STRATEGIES.kind, "whose passes are timed", _STRATEGIES.default, spellings=_STRATEGIES.spellings
+    )
+
+    def devices(self, described: HardwareProfile | None = None) -> list[str]:
+        """The target's, then the draft's; of a machine that is ``described`` where one is."""
+        gpus, tp, draft_gpu = self.gpus, self.tp, self.draft_gpu
+        if (self.device is None) == (gpus is None):
+            of_it = f" ({described.name} has 0-{described.device.count - 1})" if described else ""
+            raise InputError(f"give either --device cpu or --gpus 0-4{of_it}")
+        if self.device is not None:
+            if draft_gpu is not None:
+                raise InputError("--draft-gpu has no effect with --device cpu")
+            return [f"cpu:{core}" for core in range((tp or 1) + 1)]
+        if not re.fullmatch(r"\d+(-\d+)?", str(gpus)):
+            raise InputError(f"--gpus {gpus}: one GPU or a range of them, such as 0 or 0-4")
+        found = named_devices(f"cuda:{gpus}") if described else _here(f"cuda:{gpus}")
+        if described and max(int(name.split(":")[1]) for name in found) >= described.device.count:
+            raise InputError(
+                f"--gpus {gpus}: {described.name} has {described.device.count} GPUs, 0-{described.device.count - 1}"
+            )
+        draft = f"cuda:{draft_gpu}" if draft_gpu is not None else found[-1]
+        if draft not in found:
+            raise InputError(f"--draft-gpu {draft_gpu} is not among --gpus {gpus}")
+        targets = [name for name in found if name != draft][: tp or None]
+        if tp is not None and tp > max(1, len(targets)):
+            raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
+        return [*targets, draft]
+
+    def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
+        """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it.
+
+        Raises
+        ------
+        InputError : devices that do not compute the dtype, or of which torch has no kernels.
+        """
+        from calibration.timings.points import Workload
+
+        if described is None:
+            from calibration.machine.machine import check_dtype, check_kernels, natural_dtype
+
+            check_kernels(devices)
+            dtype = self.dtype or natural_dtype(devices)
+            check_dtype(dtype, devices)
+        else:
+            peaks, name = described.device.peak_flops, described.device.name
+            natural = next((dtype for dtype in ("bfloat16", "float16") if dtype in peaks), "float32")
+            dtype = self.dtype or natural
+            if dtype not in peaks:
+                raise InputError(f"--dtype {dtype}: a {name} has none; give --dtype {natural}")
+        workload = Workload(
+            target=find_transformer(self.target),
+            draft=find_transformer(self.draft),
+            batch=self.b,
+            lookahead=self.k,
+            branches=self.budget or 3 * (self.k + 1),
+            context=self.context,
+            tp=len(devices) - 1 if len(devices) > 1 else 1,
+            dtype=dtype,
+            strategies=tuple(self.strategies),
+        )
+        workload.target_passes()  # refuses a tp that does not divide the heads before anything starts
+        return workload
+
+
+def _here(names: str) -> list[str]:
+    from calibration.machine.devices import (
+        parse_devices,  # here, as below: a plan for a described machine needs no torch
+    )
+
+    return parse_devices(names)
+
+
+class Calibration(Record):
+    """A profile, whose passes it was planned for, those that check it, how steady the machine was, and ``doubts``."""
+
+    profile: HardwareProfile
+    strategies: Sequence[str]
+    checks: Sequence[PassCheck]
+    figures: Mapping[str, float]
+    doubts: Sequence[str]
+    interrupted: bool
+
+
+def calibrate(
+    output: str | Path, *, minutes: float = 5.0, seed: int = 0, told: Told = nobody, **options: Any
+) -> Calibration:
+    """Time this machine and fit a hardware profile to it, which is written with its runtime.
+
+    Measurements are kept beside the output (.jsonl) as they come; a later call goes on with them.
+
+    Parameters
+    ----------
+    output : the profile to write, such as ``mine.json``.
+    minutes : after which no more is timed.
+    told : who hears how far it is.
+    options : those of ``ssdsim calibrate``: ``device="cpu"`` or ``gpus="0-4"``, ``target``, ``draft``, ``b``, ...
+
+    Raises
+    ------
+    InputError : an option or a file that is none, or ranks that died.
+    """
+    refuse_others("calibrate", options, options_of(Timed))
+    timed = Timed(**options)
+    check_torch()
+    return calibrate_on(Path(output), timed.devices(), timed, minutes=minutes, seed=seed, told=told)
+
+
+def check_torch() -> None:
+    """Raise :class:`InputError` where there is none."""
+    if find_spec("torch") is None:
+        raise InputError(torch_missing("calibrate"))
+
+
+def calibrate_on(
+    output: Path, devices: list[str], timed: Timed, *, minutes: float, seed: int, told: Told
+) -> Calibration:
+    """Time what the log beside ``output`` lacks on these devices, the target's and then the draft's."""
+    from calibration.timings.build import build_profile, build_runtime, check_passes, summary
+    from calibration.timings.calibrate import machine_of
+    from calibration.timings.doubts import doubts
+    from calibration.timings.log import Log
+    from calibration.timings.memory import check_memory
+    from calibration.timings.rank_links import check_rank_links
+    from calibration.timings.rows import rows_of
+    from ssdsim.hardware.runtime_card import KERNELS
+    from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
+
+    whole("--seed", seed, 0)
+    within("--minutes", minutes, 0.0)
+    if output.suffix == ".jsonl":
+        raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
+    workload = timed.workload(devices)
+    check_memory(workload, devices)
+    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload))
+    points, interrupted = _measured(workload, devices, log, minutes, seed, told)
+    driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
+    how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
+    rows = rows_of(log, points)
+    profile = build_profile(output.stem, workload, devices, points, rows, str(log.machine["device"]), how)
+    profile.save(output)
+    runtime = build_runtime(output.stem, rows)
+    if runtime is not None:
+        save_runtime(runtime, output.with_suffix(SUFFIX))
+    else:  # one of before is no longer this profile's
+        output.with_suffix(SUFFIX).unlink(missing_ok=True)
+    checks = [*check_passes(profile, runtime or KERNELS, workload, rows), *check_rank_links(profile, rows)]
+    doubtful = doubts(profile.device.topology, rows, devices)
+    return Calibration(profile, workload.strategies, checks, summary(checks, rows), list(doubtful), interrupted)
+
+
+def _measured(
+    workload: Workload, devices: list[str], log: Log, minutes: float, seed: int, told: Told
+) -> tuple[list[Point], bool]:
+    """The points of the plan, which the log has; and whether somebody interrupted it."""
+    from calibration.machine.ranks import RankError
+    from calibration.timings.calibrate import measure
+    from calibration.timings.points import plan
+    from ssdsim.runs.lock import locked
+
+    lock = log.path.with_name(f".{log.path.name}.lock")
+    try:
+        with locked(lock, log.path, "calibration"), told("calibrate", "timings") as progress:
+            return measure(workload, devices, log.open(), minutes=minutes, seed=seed, progress=progress), False
+    except KeyboardInterrupt:
+        return plan(workload, len(devices)), True
+    except RankError as error:
+        raise InputError(f"{error}; what was timed is kept in {log.path}, run again to resume") from None

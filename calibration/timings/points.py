@@ -1,0 +1,235 @@
+"""Points that a calibration times: each a benchmark with its parameters, known by one key."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from calibration.timings.planned import planned_passes
+from ssdsim import strategies
+from ssdsim.base.plain import picked
+from ssdsim.base.record import Record
+from ssdsim.pricing.step import Pass
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
+
+_TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+_FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
+_MOST_BETWEEN = 8
+
+OPERATIONS = ("gemm", "attention", "experts", "elementwise")
+"""Benchmarks of single operations, which the first rank times alone."""
+
+Matrix = tuple[int, int]
+"""n and k of a GEMM's weights."""
+Shape = tuple[int, int, bool]
+"""Sequences of a pass, tokens of each, and whether they are branches under a mask."""
+
+
+class Point(Record):
+    """One thing to time. ``fitted`` says whether the fit may see it (whole layers and passes only check it)."""
+
+    benchmark: str
+    parameters: tuple[tuple[str, Any], ...]
+    fitted: bool = True
+
+    @classmethod
+    def of(cls, benchmark: str, *, fitted: bool = True, **parameters: Any) -> Point:
+        return cls(benchmark, tuple(sorted(parameters.items())), fitted)
+
+    @property
+    def key(self) -> str:
+        return f"{self.benchmark} {json.dumps(dict(self.parameters), sort_keys=True)}"
+
+    def request(self) -> dict[str, Any]:
+        return {"benchmark": self.benchmark, **dict(self.parameters)}
+
+
+class Workload(Record):
+    """The pair and the rounds that a calibration is for."""
+
+    target: Transformer
+    draft: Transformer
+    batch: int
+    lookahead: int
+    branches: int
+    context: int
+    tp: int
+    dtype: str
+    strategies: tuple[str, ...] = strategies.default()
+    """Whose rounds; their passes are timed."""
+
+    @cached_property
+    def passes(self) -> list[Pass]:
+        """The planned passes of the target, then of the draft."""
+        sizes = picked(self, "batch", "lookahead", "branches", "context", "tp", "dtype")
+        return planned_passes(self.target, self.draft, **sizes, names=self.strategies)
+
+    def target_passes(self) -> list[tuple[str, ForwardPass]]:
+        """The target's passes by name."""
+        return [(one.name, one.forward) for one in self.passes if one.model == "target"]
+
+    def draft_passes(self) -> list[tuple[str, ForwardPass]]:
+        """The draft's passes on a device of its own."""
+        return [(one.name, one.forward) for one in self.passes if one.model == "draft" and one.tp == 1]
+
+
+def plan(workload: Workload, ranks: int) -> list[Point]:
+    """Every point, what a pass needs first; a few around them, so that a fit has a domain and rows to hold out."""
+    passes = [one.forward for one in workload.passes]
+    ops = [op for forward in passes for op, _ in forward.counted()]
+    points = [
+        *_checks(workload),
+        *(_interference(workload) if ranks > 1 else ()),
+        *_gemms(passes, workload),
+        *_attentions([op for op in ops if isinstance(op, Attention)], workload),
+        *_experts(workload),
+        *_elementwise([op for op in ops if isinstance(op, Elementwise)]),
+        *_collectives([op for op in ops if isinstance(op, Collective)], workload),
+        *(_links(workload.tp) if ranks > 1 else ()),
+    ]
+    return list(dict.fromkeys(points))
+
+
+def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]:
+    """The real matrices at the real and at other numbers of tokens, and matrices of other shapes around them.
+
+    Each is timed after the matrix that comes before it in a pass: after its like it would take some percent less.
+    """
+    real = _predecessors(passes)
+    tokens = sorted({op.m for forward in passes for op, _ in forward.counted() if isinstance(op, Gemm)})
+    fewer = [m for m in _TOKENS if m <= tokens[-1]]
+    for (n, k), after in real.items():
+        for m in dict.fromkeys((*tokens, *fewer)):
+            yield Point.of("gemm", m=m, n=n, k=k, after=after, dtype=workload.dtype)
+    few = [m for m in fewer if m <= _FEW_TOKENS]
+    for n, k in _between(list(real)):
+        for m in dict.fromkeys((*few, *tokens)):
+            yield Point.of("gemm", m=m, n=n, k=k, after=(k, n), dtype=workload.dtype)
+
+
+def _predecessors(passes: Sequence[ForwardPass]) -> dict[Matrix, Matrix]:
+    """Every matrix of the passes with the one that comes before it, the last of a layer before its first."""
+    matrices: dict[Matrix, Matrix] = {}
+    for forward in passes:
+        layer, after = ([(op.n, op.k) for op in ops if isinstance(op, Gemm)] for ops in (forward.layer, forward.after))
+        for before, matrix in pairwise([layer[-1], *layer, *after]):
+            matrices.setdefault(matrix, before)
+    return matrices
+
+
+def _between(matrices: Sequence[Matrix]) -> list[Matrix]:
+    """Matrices of the same sizes otherwise combined, within the range of the real ones, largest first."""
+    sizes = sorted({size for matrix in matrices for size in matrix})
+    elements = [n * k for n, k in matrices]
+    matrices_between = [
+        (n, k) for n in sizes for k in sizes if (n, k) not in matrices and min(elements) <= n * k <= max(elements)
+    ]
+    return sorted(matrices_between, key=lambda matrix: -matrix[0] * matrix[1])[:_MOST_BETWEEN]
+
+
+def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]:
+    for op in ops:
+        alike = picked(op, "heads", "kv_heads", "head_dim", "masked")
+        for context in (op.context // 4, op.context // 2, op.context, 2 * op.context):
+            for queries in dict.fromkeys((1, max(1, op.queries // 2), op.queries)):
+                for batch in dict.fromkeys((1, max(1, op.batch // 2), op.batch)):
+                    sizes = {"batch": batch, "queries": queries, "context": max(context, 1)}
+                    yield Point.of("attention", **alike | sizes, dtype=workload.dtype)
+
+
+def _experts(workload: Workload) -> Iterator[Point]:
+    """The experts of either model on the real choices of its passes, and on those of fewer sequences and tokens."""
+    for role, passes in (("target", workload.target_passes()), ("draft", workload.draft_passes())):
+        for forward in (forward for _, forward in passes):
+            mlp = next((op for op in forward.layer if isinstance(op, ExpertMlp)), None)
+            if mlp is None:
+                continue
+            batch, queries, masked = shape_of(forward)
+            for sequences in _halved(batch):
+                for tokens in _halved(queries):
+                    yield Point.of(
+                        "experts",
+                        role=role,
+                        batch=sequences,
+                        queries=tokens,
+                        masked=masked and tokens > 1,
+                        width=mlp.width,
+                        after=(mlp.count, mlp.hidden),
+                        dtype=workload.dtype,
+                    )
+
+
+def _halved(size: int) -> list[int]:
+    """A size, its half, and so on to 1."""
+    sizes = [size]
+    while sizes[-1] > 1:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
+
+
+def _elementwise(ops: Sequence[Elementwise]) -> Iterator[Point]:
+    if not ops:
+        return
+    sizes = [op.moved_bytes for op in ops]
+    for size in np.geomspace(min(sizes) / 2, max(sizes) * 2, 12):
+        yield Point.of("elementwise", moved_bytes=int(size) // 16 * 16 + 16)
+
+
+def _collectives(ops: Sequence[Collective], workload: Workload) -> Iterator[Point]:
+    for kind in dict.fromkeys(op.kind for op in ops):
+        sizes = [op.message_bytes for op in ops if op.kind == kind]
+        for size in np.geomspace(min(min(sizes), 1 << 10), max(max(sizes), 1 << 20), 16):
+            message_bytes = int(size) // 64 * 64 + 64
+            yield Point.of(kind, message_bytes=message_bytes, ranks=workload.tp)
+            yield Point.of(f"{kind} with messages", fitted=False, message_bytes=message_bytes, ranks=workload.tp)
+
+
+def _links(tp: int) -> Iterator[Point]:
+    """The first rank's messages, which the fit sees, and a few sizes of every other target rank's."""
+    sizes = [int(size) // 16 * 16 for size in np.geomspace(64, 1 << 24, 16)]
+    for size in sizes:
+        yield Point.of("link", message_bytes=size)
+    for rank in range(1, tp):
+        for size in sizes[::5]:
+            yield Point.of("rank link", rank=rank, message_bytes=size, fitted=False)
+    yield Point.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
+
+
+def _interference(workload: Workload) -> Iterator[Point]:
+    """Points of passes that stream beside passes that compute: each side's of fewest and most tokens."""
+    sides = (
+        sorted(side, key=lambda named: named[1].tokens) for side in (workload.target_passes(), workload.draft_passes())
+    )
+    # a strategy that drafts nothing leaves one side empty
+    for (target, on_target), (draft, on_draft) in itertools.product(*(side[:1] + side[-1:] for side in sides)):
+        yield Point.of(
+            "interference",
+            target=target,
+            draft=draft,
+            target_shape=shape_of(on_target),
+            draft_shape=shape_of(on_draft),
+        )
+
+
+def _checks(workload: Workload) -> Iterator[Point]:
+    """Whole passes, which the fit never sees, and the host's gaps."""
+    yield Point.of("host gap", role="target")
+    for name, forward in workload.target_passes():
+        yield Point.of("pass", role="target", name=name, shape=shape_of(forward), fitted=False)
+        yield Point.of("layer", role="target", name=name, shape=shape_of(forward), fitted=False)
+    for name, forward in workload.draft_passes():
+        yield Point.of("pass", role="draft", name=name, shape=shape_of(forward), fitted=False)
+
+
+def shape_of(forward: ForwardPass) -> Shape:
+    """Sizes of a pass that a rank needs to know."""
+    attention = forward.attention
+    return attention.batch, attention.queries, attention.masked

@@ -1,0 +1,286 @@
+"""Measured rows of whole engines against what a runtime predicts for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.plain import document, picked
+from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of, runtime_of_version
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.readers.files import rows_of_files
+from ssdsim.readers.price import each_row, name_of, seconds_of, value_of, work_of
+from ssdsim.readers.row import Row
+from ssdsim.transformer.operations import QUANTISED_BYTES
+
+DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
+_MUCH_BETTER = 0.6  # of the error: below it the cache's dtype explains more than chance does
+
+OF_ENGINE = "engine"
+"""The word for the card that is called as the engine of a row."""
+
+Chosen = Callable[[Row], Runtime]
+"""Which card a row is predicted with."""
+
+
+class Checked(Record):
+    """A row, its prediction in the row's own metric, and the 95 % interval that the timings' errors give it.
+
+    ``error`` is of seconds, whatever the metric: above 0 the prediction is too slow. ``cache`` is the dtype taken for
+    the keys and values.
+    """
+
+    row: Row
+    card: Runtime
+    cache: str
+    predicted: float
+    low: float
+    high: float
+    error: float
+
+    @property
+    def holds(self) -> bool:
+        """Say whether the interval holds the measured value."""
+        return self.low <= self.row.value <= self.high
+
+    def shown(self) -> dict[str, Any]:
+        """The JSON form: the row's fields that are not empty, and the prediction."""
+        row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
+        own = picked(self, "predicted", "low", "high", "error", "holds")
+        return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
+
+
+AXES: Mapping[str, Callable[[Checked], str | int]] = {
+    "runtime": lambda one: one.card.name,
+    "model": lambda one: one.row.model,
+    "hardware": lambda one: one.row.hardware,
+    "tp": lambda one: one.row.tp,
+    "batch": lambda one: one.row.batch,
+}
+"""What the summaries are by."""
+
+
+class Skipped(Record):
+    """A row that cannot be predicted: its number among all rows, from 1, and why not."""
+
+    number: int
+    row: Row
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{name_of(self.number, self.row)}: {self.reason}"
+
+    def shown(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
+
+
+class Summary(Record):
+    """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
+
+    axis: str
+    value: str
+    rows: int
+    error: float
+    bias: float
+    coverage: float
+
+
+def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 0) -> list[Checked]:
+    """Predict each row.
+
+    Parameters
+    ----------
+    rows : measured; all of them share the draws of a timing's error.
+    runtime : that of the rows; None for what belongs to each row's hardware, as ``predict`` takes it.
+    seed : of the draws of the timings' errors.
+
+    Raises
+    ------
+    InputError : a row's card, profile or timing is missing, by the row's number.
+    """
+    errors, card_of = TimingErrors(DRAWS, seed), always(runtime) if runtime is not None else of_hardware
+    return each_row(rows, lambda row: _checked(row, card_of(row), errors))
+
+
+def check_what_can_be(
+    rows: Sequence[Row], chosen: Sequence[Chosen], seed: int = 0
+) -> tuple[list[Checked], list[Skipped]]:
+    """Predict each row with each of the ``chosen`` runtimes, as :func:`check_rows`; and the rows that no one can.
+
+    A row that one of them cannot predict is left out of all, so that their errors are over the same rows.
+
+    Raises
+    ------
+    InputError : no row can be predicted; the message is the first one's.
+    """
+    errors = TimingErrors(DRAWS, seed)
+    checked: list[list[Checked]] = [[] for _ in chosen]
+    skipped = []
+    for number, row in enumerate(rows, 1):
+        try:
+            checked_rows = [_checked(row, card_of(row), errors) for card_of in chosen]
+        except InputError as error:
+            skipped.append(Skipped(number, row, str(error)))
+            continue
+        for of_one, one in zip(checked, checked_rows, strict=True):
+            of_one.append(one)
+    if len(skipped) == len(rows):
+        raise InputError(f"no row can be predicted: {skipped[0]}")
+    return [one for of_one in checked for one in of_one], skipped
+
+
+def always(card: Runtime) -> Chosen:
+    """Choose the same card for every row."""
+    return lambda row: card
+
+
+def of_hardware(row: Row) -> Runtime:
+    """The card that belongs to a row's hardware, as ``predict`` takes it."""
+    return runtime_of(find_hardware(row.hardware), row.hardware)[0]
+
+
+def of_engine(row: Row) -> Runtime:
+    """The card of the engine and the version that ran a row.
+
+    Raises
+    ------
+    InputError : the row names no engine, or there is no such card.
+    """
+    if not row.engine:
+        raise InputError("names no engine, and --runtime engine takes its card")
+    return runtime_of_version(row.engine, row.stated_version)
+
+
+def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
+    work = work_of(row, runtime)
+    cost = work.cost
+    ends = sorted(value_of(row, float(end)) for end in bounds_95(cost.sample(errors)))
+    return Checked(
+        row=row,
+        card=runtime,
+        cache=work.site.precision_of("target").kv,
+        predicted=value_of(row, cost.seconds),
+        low=ends[0],
+        high=ends[1],
+        error=cost.seconds / seconds_of(row) - 1.0,
+    )
+
+
+def summarise(checked: Sequence[Checked]) -> list[Summary]:
+    """All rows first, then those of each value along each of :data:`AXES`."""
+    summaries = [_summary("", "", checked)]
+    for axis, value_on in AXES.items():
+        for value in sorted({value_on(one) for one in checked}, key=lambda v: (isinstance(v, str), v)):
+            summaries.append(_summary(axis, str(value), [one for one in checked if value_on(one) == value]))
+    return summaries
+
+
+def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
+    errors = np.array([one.error for one in checked])
+    held = float(np.mean([one.holds for one in checked]))
+    return Summary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
+
+
+class LikelierCache(Record):
+    """A series that does not say its cache's dtype and that ``runtime`` predicts much better with ``kv_dtype``."""
+
+    series: str
+    runtime: str
+    rows: int
+    kv_dtype: str
+    error: float
+    error_as_taken: float
+
+
+def likelier_caches(checked: Sequence[Checked]) -> list[LikelierCache]:
+    """Series with quantised weights that seem to keep another cache than was taken for them.
+
+    Engines keep one of 8 bits beside such weights or one of 16, which their benchmarks seldom say; at long contexts it
+    halves a step. The predictions stay as they are: who knows the dtype says it in the rows.
+    """
+    series: dict[tuple[str, str], list[Checked]] = {}
+    for one in checked:
+        if one.row.kv_dtype is None and one.row.dtype in QUANTISED_BYTES:
+            series.setdefault((one.row.series_name, one.card.name), []).append(one)
+    likelier = (_likelier(name, own) for (name, _), own in series.items())
+    return [one for one in likelier if one is not None]
+
+
+def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
+    taken = own[0].cache
+    other = next(dtype for dtype in ("float8", "bfloat16") if dtype != taken)
+    stated = [one.row.model_copy(update={"kv_dtype": other}) for one in own]
+    pairs = [(one, work_of(row, one.card).cost) for one, row in zip(own, stated, strict=True)]
+    error = float(np.mean([abs(cost.seconds / seconds_of(one.row) - 1.0) for one, cost in pairs]))
+    as_taken = float(np.mean([abs(one.error) for one in own]))
+    return (
+        LikelierCache(name, own[0].card.name, len(own), other, error, as_taken)
+        if error < _MUCH_BETTER * as_taken
+        else None
+    )
+
+
+class ValidatedRows(Record):
+    """Rows that were predicted with one runtime or with ``several``, and those that could not be."""
+
+    checked: Sequence[Checked]
+    skipped: Sequence[Skipped] = ()
+    several: bool = False
+
+    @cached_property
+    def summaries(self) -> Sequence[Summary]:
+        return summarise(self.checked)
+
+    @cached_property
+    def caches(self) -> Sequence[LikelierCache]:
+        return likelier_caches(self.checked)
+
+    @property
+    def overall(self) -> Sequence[Summary]:
+        """Summary of all rows, or of each of several runtimes."""
+        return [each for each in self.summaries if each.axis == "runtime"] if self.several else self.summaries[:1]
+
+    def as_json(self) -> dict[str, Any]:
+        """Record that is printed and kept in a run folder."""
+        parts = {"schema": 1, "rows": self.checked, "skipped": self.skipped}
+        parts |= {"summaries": self.summaries, "likelier_caches": self.caches}
+        return document(parts, {Checked: Checked.shown, Skipped: Skipped.shown})
+
+
+def validate_rows(
+    files: Iterable[str | Path], *, runtime: str | Sequence[str] | None = None, seed: int = 0, **given: Any
+) -> ValidatedRows:
+    """Compare what engines measured with what is predicted of the same settings; nothing is run.
+
+    Parameters
+    ----------
+    files : rows (CSV), or the result files of engines' benchmarks.
+    runtime : a card, or several; ``engine`` is that of each row's engine; None is what ``predict`` takes.
+    seed : of the draws of the timings' errors.
+    given : what the files may not say: ``hardware``, ``model``, ``tp``, ``batch``, ``dtype``, ...
+
+    Raises
+    ------
+    InputError : a file that cannot be read, lacks what is not given, or has no row that can be predicted.
+    """
+    whole("--seed", seed, 0)
+    names = [runtime] if isinstance(runtime, str) else list(runtime or ())
+    chosen = [of_engine if name == OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
+    rows = rows_of_files(files, given)
+    return ValidatedRows(*check_what_can_be(rows, chosen, seed), several=len(names) > 1)
+
+
+def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:
+    """The runtimes that the rows were predicted with, each once."""
+    yield from dict.fromkeys(one.card.name for one in checked)

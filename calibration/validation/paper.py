@@ -1,0 +1,210 @@
+"""Replay published results: fit the few numbers that a paper leaves out, predict the rest, and show the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from calibration.validation.drafted import PublishedRows
+from calibration.validation.tree_paper import PublishedTrees
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.record import Record
+from ssdsim.base.records import FROM_LIST, Card, of_one_length
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
+from ssdsim.rounds.states import Always
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ssd import SSD
+from ssdsim.tokens.acceptance import expected_tokens, rate_of
+from ssdsim.transformer.forward import forward_pass
+
+Speed = Annotated[float, Field(ge=1e-3, le=1e6)]  # tokens/s
+Lookahead = Annotated[int, Field(ge=1, le=1000)]
+
+
+class Family(Card):
+    """A target and a draft with their speeds on some data sets (tokens/s of one sequence)."""
+
+    target: str
+    draft: str
+    ar_tokens_per_s: Speed
+    datasets: Annotated[tuple[str, ...], FROM_LIST] = Field(min_length=1)
+    sd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+    ssd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+
+    _a_speed_a_data_set = of_one_length("datasets", "sd_tokens_per_s", "ssd_tokens_per_s")
+
+
+class Sweep(Card):
+    """Speeds of one engine over the lookahead K."""
+
+    engine: str
+    method: str
+    target: str
+    k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=1)
+    tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+
+    _a_speed_a_lookahead = of_one_length("k", "tokens_per_s")
+
+
+class Published(Card):
+    """A paper's results and the setting in which they were measured."""
+
+    name: str
+    citation: str
+    setting: str
+    context: int
+    tp: int
+    sd_k: Lookahead
+    ssd_k: Lookahead
+    fan_out: int
+    families: Annotated[tuple[Family, ...], FROM_LIST] = Field(min_length=1)
+    sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
+
+
+class FamilyReplay(Record):
+    """Fitted: an acceptance rate per data set (from its SD row), the runtime's cost of a draft step, a hit rate.
+
+    Predicted: the SSD speeds, with their relative errors. The hit model is one rate: with the paper's uniform fan-out
+    every outcome has the same number of guesses.
+    """
+
+    family: Family
+    alpha: Array
+    draft_step_s: float
+    p_hit: float
+    ar_tokens_per_s: float
+    ssd_tokens_per_s: Array
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.ssd_tokens_per_s / np.array(self.family.ssd_tokens_per_s) - 1.0)
+
+
+class SweepReplay(Record):
+    """Fitted: an acceptance rate, a cost a round and a cost a draft step of the engine. Predicted: the shape over K."""
+
+    sweep: Sweep
+    alpha: float
+    round_extra_s: float
+    draft_step_s: float
+    tokens_per_s: Array
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.tokens_per_s / np.array(self.sweep.tokens_per_s) - 1.0)
+
+    @property
+    def best_k(self) -> tuple[int, int]:
+        """The best K as published and as predicted."""
+        k, seen = self.sweep.k, self.sweep.tokens_per_s
+        return k[int(np.argmax(seen))], k[int(np.argmax(self.tokens_per_s))]
+
+
+def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
+    data = read_toml(path, "card")
+    if "rows" in data:
+        return as_record(PublishedRows, data, path, "card")
+    if "trees" in data:
+        return as_record(PublishedTrees, data, path, "card")
+    return as_record(Published, data, path, "card")
+
+
+PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
+
+
+def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
+    """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables.
+
+    Raises
+    ------
+    InputError : no such card, or not a valid one.
+    """
+    return PAPERS.find(name)
+
+
+def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:
+    """Fit what the paper does not give, and predict its SSD rows."""
+    from scipy.optimize import least_squares
+
+    scenarios = configure(
+        target=family.target,
+        draft=family.draft,
+        hardware=hardware,
+        tp=paper.tp,
+        context=paper.context,
+        k=paper.ssd_k,
+        sd_k=paper.sd_k,
+        f=paper.fan_out,
+        fan_out_policy="uniform",
+        backup="jit",
+    ).scenarios
+    ar, sd, ssd = (scenarios[strategy.name] for strategy in (Autoregressive, Speculative, SSD))
+    assert sd.site is not None  # a paper's results are of real hardware
+    known_s = sd.site.runtime.host.per_draft_step_s
+    sd_seen, ssd_seen = np.array(family.sd_tokens_per_s), np.array(family.ssd_tokens_per_s)
+
+    def predicted(free: Sequence[float]) -> tuple[Array, Array]:
+        extra_s, p_hit = free
+        tokens = sd_seen * (sd.seconds["verify"] + sd.seconds["sample"] + sd.seconds["draft"] + paper.sd_k * extra_s)
+        alpha = np.array([rate_of(float(each), paper.sd_k) for each in tokens])
+        return alpha, expected_tokens(alpha, paper.ssd_k) / _ssd_round(ssd, paper.ssd_k, extra_s, p_hit)
+
+    fit = least_squares(
+        lambda free: np.log(predicted(free)[1] / ssd_seen),
+        x0=(0.5e-3, 0.9),
+        bounds=((-known_s, 0.0), (20e-3, 1.0)),
+        x_scale=(1e-3, 0.1),
+    )
+    alpha, ssd_tokens_per_s = predicted(fit.x)
+    ar_tokens_per_s = 1.0 / sum(ar.seconds.values())
+    step_s = known_s + float(fit.x[0])
+    return FamilyReplay(family, alpha, step_s, float(fit.x[1]), ar_tokens_per_s, ssd_tokens_per_s)
+
+
+def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
+    """The event-level round with a draft step that costs ``extra_s`` more (K + 1 passes in pre-speculation)."""
+    slower = {"pre-speculate": (k + 1) * extra_s, "fallback": k * extra_s}
+    seconds = {name: step_s + slower.get(name, 0.0) for name, step_s in ssd.seconds.items()}
+    return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss), 1.0 - p_hit)).values()))
+
+
+def replay_sweep(paper: Published, sweep: Sweep, hardware: str) -> SweepReplay:
+    """Fit one acceptance rate and the engine's two fixed costs to a row, and show its shape over K.
+
+    The fit is to the least mean absolute error, which one odd point does not rule. Only what every engine must do is
+    priced (GEMMs, attention, collectives); element-wise kernels, which some engines fuse, and host work are part of
+    the engine's fixed cost of a round.
+    """
+    from scipy.optimize import differential_evolution
+
+    ks, seen = np.array(sweep.k), np.array(sweep.tokens_per_s)
+    verify_s = np.array([_unavoidable_s(paper, sweep.target, hardware, k) for k in sweep.k])
+
+    def predicted(free: Sequence[float]) -> Array:
+        alpha, round_extra_s, step_s = free
+        return np.asarray(expected_tokens(alpha, ks) / (verify_s + round_extra_s + ks * step_s))
+
+    fit = differential_evolution(
+        lambda free: float(np.abs(predicted(free) / seen - 1.0).mean()),
+        bounds=((0.0, 0.999), (0.0, 20e-3), (0.0, 20e-3)),
+        rng=0,
+        tol=1e-8,
+    )
+    alpha, round_extra_s, step_s = map(float, fit.x)
+    return SweepReplay(sweep, alpha, round_extra_s, step_s, predicted(fit.x))
+
+
+def _unavoidable_s(paper: Published, target: str, hardware: str, k: int) -> float:
+    forward = forward_pass(find_transformer(target), batch=1, queries=k + 1, context=paper.context, tp=paper.tp)
+    by_kind = cost_of_pass(forward, find_hardware(hardware)).by_kind()
+    return sum(seconds for kind, seconds in by_kind.items() if kind not in ("elementwise", "fixed"))

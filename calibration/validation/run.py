@@ -1,0 +1,232 @@
+"""Run strategies here for real and compare them with predictions: all that ``ssdsim validate run`` does but print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibration.machine.smi import torch_missing
+from calibration.timings.answer import Timed, calibrate_on
+from calibration.validation.comparison import Comparison
+from calibration.validation.grid import GRIDS, GridPoint, grid_of
+from ssdsim.answers.simulation.trace import Trace
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import OneOf, Text, Whole
+from ssdsim.base.kinds_of_lists import ListOf
+from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.plain import picked
+from ssdsim.base.progress import Told, nobody
+from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.question.options import ALL, files, refuse_others
+from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION
+from ssdsim.runs.lock import locked
+from ssdsim.runs.named_files import keep, names_in_folder, renamed
+from ssdsim.strategies.protocols.alternate import PLACES
+from ssdsim.transformer.operations import DTYPES
+
+if TYPE_CHECKING:
+    from calibration.validation.bench import Bench
+
+_CALIBRATION_MINUTES = 5.0
+_STRATEGIES = ALL["strategies"]
+
+
+class Real(OptionRecord):
+    """Runs on devices of this machine.
+
+    Raises
+    ------
+    InputError : devices that are not here or cannot be shared, or strategies that real ranks cannot run.
+    """
+
+    hardware: str | None = asked(Text(), "a profile measured here", otherwise="calibrate now")
+    draft_hardware: str | None = asked(
+        Text(), "profile of the draft's device, where it is of another kind", otherwise="--hardware"
+    )
+    target: str = asked(Text(), "the target's card", "transformer-shaped-1536x4", spellings=("--model",))
+    draft: str = asked(Text(), "the draft's card", "transformer-shaped-768x2")
+    target_device: str = asked(Text(), "cpu:0, cuda:0 or cuda:0-3", "cpu:0")
+    draft_device: str | None = asked(
+        Text(), "the draft's own device", otherwise="the one after the target's; none where there is no other"
+    )
+    ep: int = asked(Whole(), "groups of the target's ranks that hold different experts", 1)
+    targets: int = asked(
+        Whole(),
+        "that share the draft and the target's ranks evenly: SD's, with --sd-draft separate, one after the other",
+        1,
+    )
+    context: int = asked(Whole(), "cached tokens of a sequence", 256)
+    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="the profile's")
+    strategies: Sequence[str] = asked(
+        _STRATEGIES.kind, _STRATEGIES.about, _STRATEGIES.default, spellings=_STRATEGIES.spellings
+    )
+    grid: str = asked(OneOf(tuple(GRIDS)), "the settings", "short")
+    sd_draft: str | None = asked(
+        OneOf(PLACES.words),
+        "SD's draft on the target's devices, or on its own as in SSD, at every point",
+        otherwise="some points each",
+    )
+    fl: Sequence[int] | None = asked(
+        ListOf(Whole(0)),
+        "K+1 fan-outs for every point, which set its K and, by predict's hit curve, its p_hit",
+        otherwise="the grid's",
+    )
+    rounds: int = asked(Whole(), "of each strategy and repeat", 12)
+    repeats: int = asked(Whole(2), "runs of each strategy at a point", 5)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("--seed", self.seed, 0)
+
+    @cached_property
+    def points(self) -> tuple[GridPoint, ...]:
+        return grid_of(self.grid, self.sd_draft, tuple(self.fl) if self.fl else None)
+
+    @cached_property
+    def devices(self) -> tuple[list[str], list[str]]:
+        """The target's and the draft's."""
+        from calibration.machine.devices import draft_devices, parse_devices
+
+        target = parse_devices(self.target_device)
+        return target, draft_devices(self.draft_device, target)
+
+    def check(self) -> None:
+        """Raise :class:`InputError` for what cannot run here, before a calibration."""
+        from calibration.validation.bench import check_runs
+
+        ranks = len(self.devices[0])
+        if ranks % self.targets:
+            shared = f"--targets {self.targets} cannot share {ranks} target ranks evenly"
+            raise InputError(f"{shared}: --target-device cpu:0-1 has two")
+        check_runs(self.strategies, self.points, ranks, self.targets)
+
+    def bench(self, hardware: str) -> Bench:
+        """Bench of these runs with this profile."""
+        from calibration.validation.bench import Bench, check_profile
+
+        on_target, on_draft = map(tuple, self.devices)
+        profile = find_hardware(hardware)
+        if len({name.split(":")[0] for name in (*on_target, *on_draft)}) > 1 and not self.draft_hardware:
+            raise InputError("a draft on a device of another kind needs --draft-hardware, a profile of that device")
+        check_profile(profile, on_target)
+        check_profile(find_hardware(self.draft_hardware or hardware), on_draft)
+        return Bench(
+            strategies=tuple(self.strategies),
+            target_devices=on_target,
+            draft_devices=on_draft,
+            hardware=hardware,
+            dtype=self.dtype or next(iter(profile.gemm)),
+            **picked(
+                self, *("target", "draft", "draft_hardware", "context", "rounds", "repeats", "seed", "ep", "targets")
+            ),
+        )
+
+    def calibrated(self, log: Path, told: Told) -> str:
+        """The profile beside the measurements, of the grid's passes on this machine; it is resumed as they are.
+
+        Where rounds were measured beside it already it is done: they are predicted with what it was then.
+        """
+        ranks, draft = self.devices
+        target = ranks[: len(ranks) // self.targets]
+        devices = [*target, *draft[:1]]
+        if len(target) > 1 and not draft:
+            raise InputError("several GPUs of a target and none of a draft need --hardware, from ssdsim calibrate")
+        if len({name.split(":")[0] for name in devices}) > 1:
+            raise InputError("devices of two kinds need --hardware and --draft-hardware, each from ssdsim calibrate")
+        output = log.with_name(f"{log.stem}-profile.json")
+        if log.exists() and output.exists():
+            return str(output)
+        timed = Timed(
+            b=max(point.b for point in self.points),
+            k=max(point.k for point in self.points),
+            budget=max(point.branches for point in self.points),
+            **picked(self, "target", "draft", "context", "dtype", "strategies"),
+        )
+        done = calibrate_on(output, devices, timed, minutes=_CALIBRATION_MINUTES, seed=self.seed, told=told)
+        if done.interrupted:
+            raise KeyboardInterrupt
+        return str(output)
+
+
+class Validated(Record):
+    """The comparisons of each grid point, one a strategy, and what makes them doubtful."""
+
+    points: Sequence[Sequence[Comparison]]
+    warnings: Sequence[str]
+
+    @property
+    def errors(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The absolute ones, of every comparison."""
+        return np.abs([each.error for comparisons in self.points for each in comparisons])
+
+
+def validate(
+    output: str | Path = "validation", *, trace: str | Path | None = None, told: Told = nobody, **options: Any
+) -> Validated:
+    """Run strategies here for real, and compare with what is predicted from microbenchmarks alone.
+
+    Parameters
+    ----------
+    output : a run folder for ``ssdsim report``, or a .jsonl file; a later call goes on with what it holds.
+    trace : rounds of the first point in one file: measured, and simulated ones of the strategy asked about.
+    told : who hears how far it is.
+    options : those of ``ssdsim validate run``: ``hardware`` (a profile measured here; else one is made), ``grid``, ...
+
+    Raises
+    ------
+    InputError : an option that is none, devices that are not here, or ranks that died.
+    """
+    refuse_others("validate", options, [*options_of(Real), "seed"])
+    if find_spec("torch") is None:
+        raise InputError(torch_missing("validate"))
+    real = Real(**options)
+    output = Path(output)
+    log, where = output, None if trace is None else Path(trace)
+    if output.suffix == ".jsonl" and not output.parent.is_dir():
+        raise InputError(f"-o '{output}' cannot be written: there is no folder {output.parent}")
+    if output.suffix != ".jsonl":
+        output.mkdir(parents=True, exist_ok=True)
+        log, where = output / VALIDATION, where or output / MEASURED_TRACE
+    real.check()
+    return _run(real.bench(real.hardware or real.calibrated(log, told)), real.points, log, where, told)
+
+
+def _run(bench: Bench, points: Sequence[GridPoint], log: Path, where: Path | None, told: Told) -> Validated:
+    from calibration.machine.ranks import RankError
+    from calibration.validation.bench import run_grid
+
+    if log.name == VALIDATION:
+        _write_config(log.with_name(CONFIG), bench.options(points[0]))
+    trace = Trace("ssdsim validate") if where else None
+    warnings = ["ranks share a device; predictions, for which each has its own, do not hold"] if bench.shared else []
+    try:
+        lock = log.with_name(f".{log.name}.lock")
+        with locked(lock, log, "validation"), told("validate", "grid points") as progress:
+            listed = list(run_grid(bench, points, log, progress, trace))
+    except RankError as error:
+        raise InputError(f"{error}; what was measured is kept in {log}, run again to resume") from None
+    if trace is not None and where is not None and trace.tracks:
+        trace.save(where)
+    elif where is not None and not where.exists():
+        warnings.append("no trace: its point was measured by an earlier run; use another -o")
+    return Validated(listed, warnings)
+
+
+def _write_config(path: Path, options: dict[str, object]) -> None:
+    """Write the first grid point's scenario for the report; a sweep's own is left alone."""
+    import tomli_w
+
+    if path.exists():
+        return
+    names = names_in_folder(path.parent, (options.get(name) for name in files()))
+    keep(path.parent, names)
+    config = {"schema": 1, "verb": "validate", "options": renamed(options, names)}
+    path.write_text(tomli_w.dumps(config), encoding="utf-8")

@@ -1,0 +1,193 @@
+"""Every strategy at its best on as many GPUs, and how likely each is to be the fastest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from ssdsim.advise.recommend.answer import Apart, apart_from
+from ssdsim.advise.recommend.choice import best
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.equal_count import Errors, basis_of, held_against
+from ssdsim.advise.recommend.request import Request, make_request
+from ssdsim.advise.recommend.search import Search
+from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
+from ssdsim.answers.doubts import Basis, Doubt
+from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.workers import Workers
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.kinds_of_lists import EVERY
+from ssdsim.base.option import spelled
+from ssdsim.base.record import Record, field
+from ssdsim.base.told import Shown, Told
+from ssdsim.pricing.room import NoRoom
+from ssdsim.question.place import runtime_for
+from ssdsim.question.standing import Standing, TokenInput, by_standing
+
+if TYPE_CHECKING:
+    from ssdsim.question.typed_options import Searched
+
+QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
+
+
+class Compared(Record):
+    """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
+
+    ``rests_on`` are the inputs that its acceptance and hits rest on, by their standing; of AR there are none.
+    """
+
+    deployment: Deployment
+    low: float
+    high: float
+    quantiles: Mapping[str, float]
+    probability_fastest: float
+    rests_on: Mapping[Standing, Sequence[str]]
+
+
+class Comparison(Shown, Record):
+    """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
+
+    ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
+    its ratio to the closest may be off, in one line ``doubts_told``. ``impossible`` says why others have no room;
+    ``apart`` are those that the engine cannot run.
+    """
+
+    request: Request
+    batch: int
+    compared: Mapping[str, Compared]
+    inputs: Sequence[TokenInput]
+    impossible: Mapping[str, str]
+    winner: str | None
+    likeliest: str
+    over: Mapping[str, Versus]
+    sentence: str
+    doubts: Sequence[Doubt]
+    doubts_told: str
+    runtime: str
+    warnings: Sequence[str]
+    apart: Mapping[str, Apart] = field(default_factory=dict)
+
+    @property
+    def told(self) -> Told:
+        header = ("", "deployment", "per user", "95 %", "P(fastest)")
+        rows = [
+            (each.deployment.title, each.deployment.name, f"{each.deployment.per_user:.1f}",
+             f"{each.low:.4g}-{each.high:.4g}", f"{each.probability_fastest:.2f}")
+            for each in self.compared.values()
+        ]  # fmt: skip
+        return Told(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
+
+
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:
+    """Compare strategies: which serves ``b`` sequences fastest on at most ``gpus`` GPUs, and how sure that is.
+
+    Parameters
+    ----------
+    gpus, b : the budget, and sequences in flight over all copies.
+    seed : of the draws.
+    options : as :func:`ssdsim.recommend` takes them; ``strategies`` are by default all.
+
+    Returns
+    -------
+    Every strategy's best settings, as :func:`ssdsim.recommend` finds them at the inputs' values, under the same draws
+    of timings and tokens. Its settings, and the outcomes that it caches, are held.
+
+    Raises
+    ------
+    InputError : an unknown option or value, or one without effect here; nothing fits.
+    """
+    whole("b", b, 1)
+    workers = Workers()
+    if options.get("strategies") is None:
+        options["strategies"] = EVERY
+    request = make_request(gpus=gpus, b=b, rank="user", gpu_hour=None, at_least=None, seed=seed, **options)
+    search = Search(request)
+    search.run(workers)
+    deployments = _best_of_each(search, b)
+    impossible = search.why_not(b)
+    if not deployments:
+        raise NoRoom(impossible[request.ranked[0]])
+    errors = Errors(request)
+    rates = {name: errors.per_user(deployment).joint for name, deployment in deployments.items()}
+    ends = {name: bounds_95(rates[name]) for name in deployments}
+    compared = {
+        name: Compared(
+            deployment=deployment,
+            low=float(ends[name][0]),
+            high=float(ends[name][1]),
+            quantiles={p: float(np.quantile(rates[name], q)) for p, q in QUANTILES.items()},
+            probability_fastest=float(share_fastest(rates[name], [rates[o] for o in deployments if o != name])),
+            rests_on=by_standing(deployment.scenario.known.inputs),
+        )
+        for name, deployment in deployments.items()
+    }
+    likeliest = max(compared, key=lambda name: compared[name].probability_fastest)
+    first, others = (
+        deployments[likeliest],
+        [deployment for name, deployment in deployments.items() if name != likeliest],
+    )
+    held = held_against(first, others, errors)
+    basis = basis_of(first, held.closest, held) if others else Basis(inputs_of(first.scenario))
+    inputs = inputs_of(*(deployment.scenario for deployment in deployments.values()))
+    check_ranges(request.options, inputs)
+    return Comparison(
+        request=request,
+        batch=b,
+        compared=compared,
+        inputs=inputs,
+        impossible=impossible,
+        winner=likeliest if held.outcome == "wins" else None,
+        likeliest=likeliest,
+        over={deployment.shape.strategy: versus for deployment, versus in held.over.items()},
+        sentence=_sentence(compared, held, basis, first, request.gpus, b),
+        doubts=basis.doubts,
+        doubts_told=basis.told,
+        runtime=runtime_for(request.options).summary,
+        warnings=(*request.warnings, *sorted(search.warnings)),
+        apart=apart_from(search, b, next(iter(deployments.values()))),
+    )
+
+
+def check_ranges(options: Mapping[str, Any], inputs: Sequence[TokenInput]) -> None:
+    """Raise :class:`InputError` at a range of what no strategy rests on."""
+    read = {each.name for each in inputs}
+    for name, _, _ in options.get("ranges", ()):
+        if name not in read:
+            raise InputError(f"--ranges {name} has no effect: no strategy that is compared reads {spelled(name)}")
+
+
+def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
+    """The best deployment of each strategy, the fastest first."""
+    deployments = search.deployments(batch)
+    best_by_name = {
+        name: best((d for d in deployments if d.shape.strategy == name), "user") for name in search.request.strategies
+    }
+    fitting = [(name, d) for name, d in best_by_name.items() if d is not None]
+    return dict(sorted(fitting, key=lambda pair: -pair[1].per_user))
+
+
+def _sentence(
+    compared: Mapping[str, Compared], held: Contest[Deployment], basis: Basis, first: Deployment, gpus: int, batch: int
+) -> str:
+    """The verdict: who wins, or who may, and how the likeliest stands against its closest rival."""
+    where = f" at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
+    sure = f"P {compared[first.shape.strategy].probability_fastest:.2f} that it is the fastest"
+    if not held.over:
+        return f"{first.title}{where}: {first.name}, {sure}."
+    closest = held.closest
+    versus = held.over[closest]
+    bounds = f"(95 %: {versus.low:.2f}-{versus.high:.2f})"
+    clause = f"{first.name} is {versus.ratio:.2f}x {closest.name} {bounds}, {sure}"
+    if held.outcome == "loses":  # in which the likeliest is as fast as another
+        clause += f"; as fast: {', '.join(rival.title for rival, versus in held.over.items() if versus.as_fast)}"
+    if not held.decided:
+        names = sorted(compared, key=lambda name: -compared[name].probability_fastest)
+        likely = [name for name in names if compared[name].probability_fastest > 1.0 - DECIDED]
+        titles = [compared[name].deployment.title for name in likely]
+        others = [f"one of {len(titles) - 2} others"] if len(titles) > 3 else titles[2:]
+        where = f"{where}, {' or '.join([*titles[:2], *others])}"
+    return basis.sentence(held, [closest], (first.title, ""), clause, where)

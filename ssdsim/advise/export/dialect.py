@@ -1,0 +1,234 @@
+"""Shared by the engines' dialects: what each can say, and the notes on what it cannot."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, pairwise
+from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.advise.schedule.candidates import Candidates
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.engines import Engine, titles
+from ssdsim.question.options import DEFAULTS
+from ssdsim.serving.schedule_file import Cell
+from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.drafters.model import ModelDrafter
+from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.tree import TreeSpeculative
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
+
+Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
+"""The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
+
+
+class Dialect(Record):
+    """An engine's words. ``name`` is the format's, ``runtime`` the bundled card of the engine.
+
+    What the engine runs is that card's to say, or that of another runtime of the same engine which a user names
+    (``named``, by :meth:`priced_on`). ``drafters`` are those that the words can say. ``check`` raises
+    :class:`InputError` where the engine cannot run what the options ask for, whichever strategy is best. ``one`` is the
+    command of a single cell, of an engine that takes nothing over batch sizes.
+    """
+
+    name: str
+    runtime: str
+    write: Write
+    drafters: Sequence[str] = (ModelDrafter.name,)
+    check: Callable[[Mapping[str, Any]], None] | None = None
+    one: Callable[[Cell, Mapping[str, Any]], str] | None = None
+    named: Runs | None = None
+
+    @property
+    def runs(self) -> Runs:
+        """The strategies and drafters that the engine runs."""
+        runs = self.named or find_runtime(self.runtime).runs
+        assert runs is not None  # every bundled engine says what it runs
+        return runs
+
+    @property
+    def title(self) -> str:
+        return self.runs.called
+
+    def priced_on(self, options: Mapping[str, Any]) -> Dialect:
+        """Copy the words for the engine of the runtime that the options name, where it is the same engine's."""
+        named = options.get("runtime")
+        other = None if named is None else find_runtime(named)
+        if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
+            return self
+        return replace(self, named=other.runs)
+
+    def fixed(self) -> Mapping[str, tuple[Any, str]]:
+        """Options that the engine fixes: the value, and the note where another one was asked for."""
+        fixed_options: dict[str, tuple[Any, str]] = {}
+        if self.runs.draft_gpus is not None:
+            where = "drafts on the target's devices: SD's draft is priced there, not on a device of its own"
+            fixed_options["sd_draft"] = ("colocated", f"{self.title} {where}")
+        if self.runs.draft_gpus == 1:
+            fixed_options["draft_gpus"] = (1, f"{self.title} has one draft GPU: SSD is priced with one")
+        return fixed_options
+
+    def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
+        """The strategies of ``names`` that the engine runs.
+
+        Raises
+        ------
+        InputError : it runs none of them, or its words know no such drafter.
+        """
+        if drafter not in self.drafters:
+            raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
+        try:
+            return Engine(self.runs, drafter).runnable(names)
+        except InputError as error:
+            raise InputError(f"--format {self.name}: {error}") from None
+
+    def note_missing(self, candidates: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
+        """Note what each strategy that the engine lacks would have brought over ``best``, which is exported."""
+        all_of_them = candidates.best()
+        own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
+        for name in (name for name in candidates.strategies if name not in own):
+            cells = all_of_them[all_of_them["strategy"] == name]
+            if cells.empty:
+                continue
+            title = strategies.ALL.named(name).title
+            both = cells.merge(best, on=["b", "context"], suffixes=("", "_without"))
+            gain = (both["tokens_per_second"] / both["tokens_per_second_without"]).max()
+            more = ", with the draft's devices more" if (both["gpus"] > both["gpus_without"]).all() else ""
+            notes.append(
+                f"{self.title} has no {title}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
+                f"(up to {gain:.2f}x what is exported here{more}); "
+                f"the best of {titles(own)} is exported"
+            )
+
+    def tables(self, candidates: Candidates) -> bool:
+        """Say whether K follows the batch size: not where devices have own sequences, which may choose others."""
+        return self.runs.k_by_batch and not is_data_parallel(candidates)
+
+    def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
+        """The best candidate of each cell, with notes on what they share and what the engine lacks.
+
+        K follows the batch size where it can. No engine's table has an axis for the context: a batch size gets the K
+        of the best geometric mean over the contexts.
+        """
+        tabled = self.tables(candidates)
+        best = candidates.best(names, by=("b",) if tabled else ())
+        self.note_shared(best, "contexts" if tabled else "batch sizes and contexts", notes)
+        self.note_missing(candidates, best, notes)
+        return best
+
+    def note_table(self, candidates: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
+        """Note what a K of its own for each batch size brings over the best K that all share."""
+        one = candidates.best(names, by=())
+        both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
+        gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
+        most = both["b"].to_list()[int(np.argmax(gains))]
+        fixed = one.to_dict("records")[0]
+        alone = f"K {lookahead(fixed)}" if lookahead(fixed) else "no speculation"
+        mean = float(np.expm1(gains.mean()))
+        little = f": little, so that {alone} alone does nearly as well" if mean < LITTLE else ""
+        notes.append(
+            f"the table over batch sizes is worth {mean:.1%} over {alone} at all of them "
+            f"(at most {float(np.expm1(gains.max())):.1%}, at batch {most}){little}"
+        )
+
+    def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
+        """Note what it costs that cells share one choice."""
+        worst = best.sort_values("loss").to_dict("records")[-1]
+        if worst["loss"] > 0.0:
+            notes.append(
+                f"{self.title} takes one K over {axes}: at most {worst['loss']:.1%} of tokens/s lost "
+                f"(batch {worst['b']}, context {worst['context']})"
+            )
+
+
+LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k", TreeSpeculative.name: "k"}
+"""The option, of each strategy that engines serve, which is its number of speculative tokens."""
+
+
+def lookahead(row: Mapping[Any, Any]) -> int:
+    """Tokens drafted by a row of candidates; 0 where none are."""
+    option = LOOKAHEADS[row["strategy"]]
+    return 0 if option is None else int(row[option])
+
+
+def by_batch(best: pd.DataFrame, engines: int, notes: list[str]) -> dict[int, int]:
+    """The K of each batch size of ``best``, in their order.
+
+    Where devices have sequences of their own, each is an engine with its own batch size, a part of ours.
+    """
+    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
+    lookahead_by_batch = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
+    if len(lookahead_by_batch) < len(rows):
+        notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
+    return lookahead_by_batch
+
+
+def ranges(lookaheads: Mapping[int, int]) -> list[list[int]]:
+    """``[first, last, K]`` with both ends included, from 1 to the largest batch size, without gaps.
+
+    Ranges meet half way (in ratio) between two batch sizes.
+    """
+    batches = sorted(lookaheads)
+    ends = [max(low, math.ceil(math.sqrt(low * high)) - 1) for low, high in pairwise(batches)] + [batches[-1]]
+    ranges: list[list[int]] = []
+    for k, ends_of_k in groupby(zip(batches, ends, strict=True), key=lambda item: lookaheads[item[0]]):
+        first = ranges[-1][1] + 1 if ranges else 1
+        ranges.append([first, list(ends_of_k)[-1][1], k])
+    return ranges
+
+
+def card(options: Mapping[str, Any], role: str) -> Transformer:
+    """The transformer card of the target or the draft."""
+    if role == "draft":
+        return draft_by_options(options)
+    return find_transformer(options.get(role, DEFAULTS[role]))
+
+
+def drafter_of(candidates: Candidates) -> str:
+    """The name of what drafts."""
+    return str(candidates.options.get("drafter") or DEFAULTS["drafter"])
+
+
+def is_data_parallel(candidates: Candidates) -> bool:
+    """Say whether the target's devices have sequences of their own."""
+    return bool(candidates.options.get("attention") == DATA_PARALLEL)
+
+
+def checkpoint(candidates: Candidates, role: str, notes: list[str]) -> str:
+    """The checkpoint that the engine loads for a role, as :func:`loaded_name` has it."""
+    return loaded_name(str(candidates.options.get(role) or ""), card(candidates.options, role), notes)
+
+
+def loaded_name(named: str, known: Transformer, notes: list[str]) -> str:
+    """The hub's name or the folder that a user gave, else what the card says to serve.
+
+    Where no checkpoint is known a word stands in its place that no engine takes for one, and a note says so.
+    """
+    path = Path(expanduser(named))
+    if named and (isdir(path) or path.suffix == ".json"):
+        return str(path if isdir(path) else path.parent)
+    if _HUB_NAME.fullmatch(named) and not exists(path):
+        return named
+    if known.checkpoint:
+        return known.checkpoint
+    stand_in = f"PATH-OF-{known.name}"
+    notes.append(f"no checkpoint of {known.name} is known here: put its path in the place of {stand_in}")
+    return stand_in

@@ -1,0 +1,176 @@
+"""A schedule as a file, or in the words of an engine.
+
+Where an engine cannot say what the schedule says, the nearest that it can is exported, and a note tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ssdsim import strategies
+from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
+from ssdsim.advise.export.dialect import Dialect
+from ssdsim.advise.export.standing import standing_notes
+from ssdsim.advise.schedule.candidates import candidates
+from ssdsim.advise.schedule.schedule import inputs_behind, of_candidates
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import spelled
+from ssdsim.base.record import Record
+from ssdsim.base.told import Shown, Told
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
+from ssdsim.question.engines import titles
+from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.question.standing import TokenInput
+from ssdsim.question.typed_options import Axes
+from ssdsim.serving.k_table import KTable
+from ssdsim.serving.schedule_file import Schedule
+from ssdsim.transformer.operations import DTYPES
+
+if TYPE_CHECKING:
+    from ssdsim.advise.schedule.by_policy import PolicyOfK
+
+_FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
+_ENGINES: Mapping[str, Dialect] = {
+    each.name: each for each in (vllm.DIALECT, vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+}
+FORMATS = (*_FILES, *_ENGINES)
+_SHOWN = 12  # lines at the prompt
+
+
+class Exported(Shown, Record):
+    """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
+
+    ``inputs`` are what its tokens rest on.
+
+    Where nothing fits, ``refusal`` says why; an engine's text is then empty, a schedule holds the reason of each cell.
+    """
+
+    text: str
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+    inputs: tuple[TokenInput, ...]
+    refusal: str | None = None
+
+    @property
+    def told(self) -> Told:
+        """The first lines of the text, and how much there is to read beside it."""
+        first, more = self.text.splitlines()[:_SHOWN], self.text.count("\n") - _SHOWN
+        cut = [f"... {more} more lines in .text"] if more > 0 else []
+        beside = f"{len(self.notes)} in .notes, {len(self.warnings)} in .warnings"
+        return Told(self.refusal or "\n".join([*first, *cut]), sentence=beside)
+
+
+def export(
+    format: str,
+    *,
+    seed: int = 0,
+    k_table: KTable | str | Sequence[Sequence[int]] | None = None,
+    **options: Unpack[Axes],
+) -> Exported:
+    """The best strategy for every batch and context, as an engine takes it.
+
+    Parameters
+    ----------
+    format : ``json`` or ``csv``, the whole :class:`ssdsim.Schedule`; ``vllm``, the object of
+        ``--speculative-config`` with its table over batch sizes; ``vllm-serve``, ``sglang`` and ``trtllm``, the whole
+        command line of a server; ``ssd``, a ``bench.py`` command line of the SSD paper's engine for each batch and
+        context.
+    seed : of the draws behind the intervals.
+    k_table : of a schedule, that of a table or a policy of K in place of the best (:func:`ssdsim.schedule`).
+    options : those of :func:`ssdsim.advise.schedule.candidates.candidates`.
+
+    Returns
+    -------
+    Exported : the ``text``, with notes on what the engine cannot do; a ``refusal`` where nothing fits.
+
+    Raises
+    ------
+    InputError : an unknown format; an engine that has none of the strategies, or not the models or the drafter; what
+        the candidates raise.
+
+    >>> from ssdsim import export
+    >>> import json
+    >>> json.loads(export("vllm", b=[1, 64], k=[2, 4, 8], f=3, alpha=0.9).text)["num_speculative_tokens_per_batch_size"]
+    [[1, 7, 8], [8, 64, 4]]
+    """
+    if not isinstance(format, str) or format not in FORMATS:
+        raise InputError(f"unknown format '{format}'{nearest(format, FORMATS)} Allowed: {', '.join(FORMATS)}")
+    engine = _ENGINES.get(format)
+    if k_table is not None:
+        if engine is not None:
+            raise InputError(f"--k-table is for --format {' and '.join(_FILES)}: {format} is told the best table of K")
+        from ssdsim.advise.schedule.by_policy import policy_of_k  # here, since it stands on serving, and few ask
+
+        return _of_policy(_FILES[format], policy_of_k(k_table, **options), seed)
+    given: dict[str, Any] = {**options}
+    notes: list[str] = []
+    own: tuple[str, ...] = ()
+    names = ALL["strategies"].checked(given.get("strategies") or strategies.default())
+    if engine is not None:
+        engine = engine.priced_on(given)
+        given = _on_its_runtime(engine, _fixed(engine, given, notes))
+        own = engine.among(names, given.get("drafter") or DEFAULTS["drafter"])
+        if engine.check is not None:
+            engine.check(given)
+    possible = candidates(**given)
+    inputs = inputs_behind(possible)
+    if not possible.table.empty:
+        notes += standing_notes(possible, names if engine is None else own, inputs, seed)
+    if engine is not None:
+        notes += _formats(given)
+    for (b, context), reason in possible.impossible.items():
+        notes.append(f"nothing for batch {b}, context {context}: {reason}")
+    refusal = f"nothing fits: {next(iter(possible.impossible.values()))}" if possible.table.empty else None
+    if engine is None:
+        text = _FILES[format](of_candidates(possible, seed))
+    else:
+        if not refusal and not possible.table["strategy"].isin(own).any():
+            refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
+        text = "" if refusal else engine.write(engine, possible, own, notes, seed)
+    return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
+
+
+def _of_policy(write: Callable[[Schedule], str], policy: PolicyOfK, seed: int) -> Exported:
+    notes = [
+        f"nothing for batch {each.b}, context {each.context}: {each.reason}" for each in policy.cells if each.reason
+    ]
+    refusal = None if policy.configurations else f"nothing fits: {policy.cells[0].reason}"
+    return Exported(write(policy.schedule(seed)), tuple(notes), policy.warnings, policy.inputs, refusal)
+
+
+def engine_of(runtime: str) -> Dialect | None:
+    """The dialect of the engine that a runtime is of, for a command line; None where none is known."""
+    of = find_runtime(runtime).engine
+    commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
+    engine = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
+    return engine and engine.priced_on({"runtime": runtime})
+
+
+def _formats(options: Mapping[str, Any]) -> list[str]:
+    """A note where formats were asked for: an engine reads those of weights from its checkpoints."""
+    asked = [f"{spelled(name)} {options[name]}" for name in ("dtype", "kv_dtype", "draft_dtype") if options.get(name)]
+    said = f"priced with {', '.join(asked)}: name checkpoints in these formats, and give the engine the cache's dtype"
+    return (
+        [said] if any(options.get(name) not in (None, *DTYPES) for name in ("dtype", "kv_dtype", "draft_dtype")) else []
+    )
+
+
+def _on_its_runtime(engine: Dialect, options: dict[str, Any]) -> dict[str, Any]:
+    """Priced as the engine itself runs, unless a runtime is given or belongs to the profile."""
+    hardware = options.get("hardware") or DEFAULTS["hardware"]
+    if options.get("runtime") is not None or not isinstance(hardware, str):
+        return options
+    _, why = runtime_of(find_hardware(hardware), hardware)
+    return {**options, "runtime": engine.runtime} if why == BY_DEFAULT else options
+
+
+def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The options with those that the engine fixes, as far as they are given."""
+    fixed = dict(options)
+    for name, (value, note) in engine.fixed().items():
+        if options.get(name) not in (None, value):
+            fixed[name] = value
+            notes.append(note)
+    return fixed

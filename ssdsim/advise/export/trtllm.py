@@ -1,0 +1,83 @@
+"""TensorRT-LLM: the command line of ``trtllm-serve``, and the file that says how it speculates."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
+from ssdsim.advise.schedule.candidates import Candidates
+from ssdsim.question.options import DEFAULTS
+from ssdsim.strategies.drafters.model import ModelDrafter
+
+CONFIG = "speculative.yaml"
+DECODING: Mapping[str, str] = {
+    "model": "DraftTarget",
+    "eagle3": "Eagle",
+    "mtp": "MTP",
+    "pard": "PARD",
+    "dflash": "DFlash",
+    "ngram": "NGram",
+}
+"""The ``decoding_type`` of ssdsim's drafters (Eagle: of 1.0, and an alias of Eagle3 in later versions).
+
+DraftTarget is that of 1.0 and of the documentation; the checked configuration of 2026 spells it Draft_Target, as
+:mod:`calibration.bench.engines` does, which starts such versions.
+"""
+_NGRAM = 5  # tokens of a match, as vLLM's look-up is told
+_TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
+
+
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """A file by ``cat``, and the server that reads it; the server alone where nothing is drafted."""
+    tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    words = ["trtllm-serve", checkpoint(candidates, "target", notes), "--tp_size", str(tp)]
+    if ep > 1 or is_data_parallel(candidates):
+        words += ["--ep_size", str(tp if is_data_parallel(candidates) else ep)]
+    best = engine.exported(candidates, names, notes)
+    lookaheads = by_batch(best, 1, notes)
+    lines = ["enable_attention_dp: true"] if is_data_parallel(candidates) else []
+    if any(lookahead(row) for row in best.to_dict("records")):
+        lines += _speculative(candidates, lookaheads, notes)
+        if len(set(lookaheads.values())) > 1:
+            engine.note_table(candidates, names, best, notes)
+    else:
+        notes.append("AR is best everywhere: nothing is drafted")
+    if not lines:
+        return shlex.join(words) + "\n"
+    file = "".join(f"{line}\n" for line in lines)
+    words += ["--extra_llm_api_options", CONFIG]
+    return f"cat > {CONFIG} <<'END'\n{file}END\n{shlex.join(words)}\n"
+
+
+def _speculative(candidates: Candidates, lookaheads: Mapping[int, int], notes: list[str]) -> Iterator[str]:
+    """The lines of the file. Its table names the last batch size of each K; beyond all of them nothing is drafted.
+
+    No K may be larger than that of the smallest batch size.
+    """
+    drafter = drafter_of(candidates)
+    table = {last: k for _, last, k in ranges(lookaheads) if k > 0}
+    most = next(iter(table.values()))
+    if drafter == ModelDrafter.name:
+        notes.append("where TensorRT-LLM refuses DraftTarget, its documentation's name, say Draft_Target, its code's")
+    if drafter in _TWO_MODELS:
+        yield "disable_overlap_scheduler: true"
+    said: dict[str, Any] = {"decoding_type": DECODING[drafter], "max_draft_len": most}
+    if drafter == "mtp":
+        said["num_nextn_predict_layers"] = most
+    elif drafter == "ngram":
+        said["max_matching_ngram_size"] = _NGRAM
+    else:
+        said["speculative_model_dir"] = checkpoint(candidates, "draft", notes)
+    if len(set(lookaheads.values())) > 1:
+        said["draft_len_schedule"] = f"{{{', '.join(f'{last}: {min(k, most)}' for last, k in table.items())}}}"
+        notes.append("draft_len_schedule is read by versions of 2026; above its largest batch size nothing is drafted")
+    if max(table.values()) > most:
+        notes.append(f"draft_len_schedule begins with its largest number: K is at most {most}, that of the first batch")
+    yield "speculative_config:"
+    for key, value in said.items():
+        yield f"  {key}: {value}"
+
+
+DIALECT = Dialect(name="trtllm", runtime="trtllm", drafters=tuple(DECODING), write=command)

@@ -1,0 +1,157 @@
+"""vLLM: the object of ``--speculative-config``, and the whole command line of a server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
+from ssdsim.advise.schedule.candidates import Candidates
+from ssdsim.base.record import Record, field, replace
+from ssdsim.question.configuration import configure
+from ssdsim.question.options import DEFAULTS
+
+
+class Method(Record):
+    """VLLM's ``method`` of a drafter, and what else it takes (``vllm/config/speculative.py`` at 002e77c).
+
+    ``names_model``: of a checkpoint of its own. ``varies_k``: it documents the table over batch sizes as tested.
+    """
+
+    name: str
+    title: str
+    names_model: bool = True
+    has_layers: bool = True
+    varies_k: bool = False
+    more: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+_ARCTIC = "vLLM's suffix decoding needs arctic-inference; it proposes as many tokens as a match is long, K at most"
+
+METHODS: Mapping[str, Method] = {
+    "model": Method("draft_model", "draft models"),
+    "eagle": Method("eagle", "EAGLE", varies_k=True),
+    "eagle3": Method("eagle3", "EAGLE-3", varies_k=True),
+    "mtp": Method("mtp", "MTP", names_model=False, has_layers=False),
+    "medusa": Method("medusa", "Medusa", has_layers=False, note="vLLM verifies Medusa's guesses as a chain"),
+    "pard": Method("draft_model", "PARD", more={"parallel_drafting": True}),
+    "p-eagle": Method("eagle3", "P-EAGLE", more={"parallel_drafting": True}),
+    "dflash": Method("dflash", "DFlash", varies_k=True),
+    "ngram": Method(
+        "ngram", "n-grams", names_model=False, has_layers=False, more={"prompt_lookup_max": 5, "prompt_lookup_min": 2}
+    ),
+    "suffix": Method("suffix", "suffixes", names_model=False, has_layers=False, note=_ARCTIC),
+}
+"""VLLM's methods by ssdsim's drafters."""
+
+
+def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
+    made = speculative(engine, candidates, names, notes)
+    _note_experts(candidates, notes)
+    if made is None:
+        notes.append("AR is best everywhere: start vLLM without --speculative-config")
+    return json.dumps(made) + "\n"
+
+
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+    """The whole command line of a server."""
+    tp, ep = _degrees(candidates)
+    words = ["vllm", "serve", checkpoint(candidates, "target", notes)]
+    if is_data_parallel(candidates):
+        words += ["--data-parallel-size", str(tp), "--enable-expert-parallel"]
+        notes.append("all-to-alls are priced (--all2all-backend), not vLLM's default all-gather")
+    else:
+        words += ["--tensor-parallel-size", str(tp), *(["--enable-expert-parallel"] if ep > 1 else [])]
+    _note_groups(candidates, notes)
+    if candidates.options.get("kv_dtype") == "float8":
+        words += ["--kv-cache-dtype", "fp8"]
+    made = speculative(engine, candidates, names, notes)
+    if made is not None:
+        words += ["--speculative-config", json.dumps(made)]
+    return shlex.join(words) + "\n"
+
+
+def speculative(
+    engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]
+) -> dict[str, Any] | None:
+    """The object of vLLM's speculative config: a number of drafted tokens, by ranges of batch sizes where it can."""
+    best = engine.exported(candidates, names, notes)
+    degree = candidates.options.get("tp", DEFAULTS["tp"])
+    engines, tp = (degree, 1) if is_data_parallel(candidates) else (1, degree)
+    lookaheads = by_batch(best, engines, notes)
+    drafting = [row for row in best.to_dict("records") if lookahead(row)]
+    if not drafting:
+        return None
+    method = METHODS[drafter_of(candidates)]
+    draft = checkpoint(candidates, "draft", notes) if method.names_model else None
+    made = speculative_config(method, draft, max(lookaheads.values()), tp)
+    if method.has_layers:
+        _note_draft_devices(candidates.points[drafting[0]["point"]], notes)
+    if method.note:
+        notes.append(method.note)
+    if method.has_layers and candidates.options.get("temperature", 0.0) > 0.0:
+        made["draft_sample_method"] = "probabilistic"
+    if candidates.options.get("any_vocabulary") and method.name == "draft_model":
+        made["use_heterogeneous_vocab"] = True
+    if len(set(lookaheads.values())) > 1:
+        made["num_speculative_tokens_per_batch_size"] = ranges(lookaheads)
+        engine.note_table(candidates, names, best, notes)
+        if not method.varies_k:
+            notes.append(
+                f"vLLM documents the table over batch sizes as tested with EAGLE and DFlash only, not {method.title}"
+            )
+    return made
+
+
+def speculative_config(method: Method, draft: str | None, k: int, tp: int) -> dict[str, Any]:
+    """The object that starts a drafter, whose model (where it has one) is called ``draft``; ``tp`` is the target's."""
+    made: dict[str, Any] = {"method": method.name}
+    if method.names_model:
+        made["model"] = draft
+    made |= {"num_speculative_tokens": k, **method.more}
+    if method.has_layers:
+        made["draft_tensor_parallel_size"] = tp  # of a model it refuses any other
+    return made
+
+
+def _note_experts(candidates: Candidates, notes: list[str]) -> None:
+    """Note on expert parallelism: vLLM's degree is no number of its own, but all tensor-parallel devices, or none."""
+    tp, ep = _degrees(candidates)
+    if is_data_parallel(candidates):
+        notes.append(
+            f"start vLLM with --data-parallel-size {tp} --enable-expert-parallel and no tensor parallelism: its batch "
+            "sizes are of one device; all-to-alls are priced (--all2all-backend), not its default all-gather"
+        )
+    if ep > 1:
+        notes.append("start vLLM with --enable-expert-parallel: experts lie apart on the devices")
+    _note_groups(candidates, notes)
+
+
+def _note_groups(candidates: Candidates, notes: list[str]) -> None:
+    tp, ep = _degrees(candidates)
+    if 1 < ep < tp:
+        notes.append(f"vLLM spreads experts over all {tp} devices; they are priced in {ep} groups of {tp // ep}")
+
+
+def _degrees(candidates: Candidates) -> tuple[int, int]:
+    """Degrees of the target's tensor and expert parallelism."""
+    tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
+    return tp, ep
+
+
+def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
+    """Note on the draft's devices: vLLM shards the draft as it does the target."""
+    configuration = configure(**point)
+    tp = configuration.settings["tp"]
+    (scenario,) = configuration.scenarios.values()
+    passes = [each for step in scenario.steps.values() for each in step.passes if each.model == "draft"]
+    if any(each.tp != tp for each in passes):
+        notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")
+
+
+DIALECT = Dialect(name="vllm", runtime="vllm", drafters=tuple(METHODS), write=config)
+SERVE = replace(DIALECT, name="vllm-serve", write=command)

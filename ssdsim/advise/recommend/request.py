@@ -1,0 +1,253 @@
+"""The question: GPUs, workload, strategies, what counts, and what may be chosen."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from ssdsim import strategies
+from ssdsim.base.checks import few_enough, listed, whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import find_transformer, full_hardware_name
+from ssdsim.question.asked import effective
+from ssdsim.question.engines import Engine
+from ssdsim.question.given import checked
+from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
+from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
+from ssdsim.tokens.acceptance_models import load_acceptance
+from ssdsim.tokens.forced import is_forced
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
+
+Rank = Literal["user", "gpu", "cost"]
+RANKS = ("user", "gpu", "cost")
+Use = Literal["needed", "all"]
+USES = ("needed", "all")
+_COUNTED = re.compile(r"(\d{1,6})\s*[x×]\s*(\S+)")
+MOST_GPUS = 10_000
+MOST_VALUES = 1_000  # of a list: each is searched
+
+
+class Request(Record):
+    """A checked question about ``subject`` among ``strategies``.
+
+    A token's cost is that of the GPUs which ``use`` counts: those needed, or all ``gpus``.
+    ``engine`` is what the named runtime's engine runs: only that is ranked. ``options`` go to :func:`ssdsim.configure`
+    at every point; ``axes`` are what is searched of each strategy, with the values that may be chosen, in the
+    strategy's order. ``warnings`` say what was asked for and cannot be.
+    """
+
+    gpus: int
+    batches: tuple[int, ...]
+    rank: Rank
+    gpu_hour: float | None
+    use: Use
+    at_least: float
+    seed: int
+    strategies: tuple[str, ...]
+    subject: str
+    engine: Engine
+    options: Mapping[str, Any]
+    axes: Mapping[str, Mapping[Axis, Values]]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def ranked(self) -> tuple[str, ...]:
+        """Strategies that the engine runs."""
+        return self.engine.runnable(self.strategies)
+
+    @property
+    def searched(self) -> dict[str, Values]:
+        """Values that may be chosen, by option."""
+        return {axis.option: values for axes in self.axes.values() for axis, values in axes.items()}
+
+
+def axes_of(strategy: str) -> tuple[Axis, ...]:
+    """Everything that a search turns of a strategy."""
+    return (*PLACED, *strategies.ALL.named(strategy).searched)
+
+
+def every_axis() -> tuple[Axis, ...]:
+    """Axes of all strategies, those of one option once."""
+    by_option = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
+    return tuple(sorted(by_option.values(), key=lambda axis: tuple(ALL).index(axis.option)))
+
+
+def workload() -> tuple[str, ...]:
+    """Options that a recommendation takes as given."""
+    turned = {*varied_by("recommend"), *(axis.option for axis in every_axis()), *members(Group.GIVEN_DURATIONS)}
+    return tuple(name for name in DEFAULTS if name not in turned)
+
+
+def make_request(
+    *,
+    gpus: int | str,
+    b: int | Sequence[int],
+    rank: str,
+    gpu_hour: float | None,
+    use: str = "needed",
+    at_least: float | None,
+    seed: int,
+    **given: Any,
+) -> Request:
+    """Check the question and settle what is searched; what is ``given`` beside are options of the workload.
+
+    Raises
+    ------
+    InputError : a value out of its range, an option that is not of the workload, or one without effect.
+    """
+    options = with_ranges({name: value for name, value in given.items() if value is not None})
+    count, options = _counted(gpus, options)
+    names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
+    engine = Engine.of(options)
+    subject = engine.subject(names, options.pop("subject", None))
+    axes = {name: axes_of(name) for name in names}
+    turned = {axis.option for each in axes.values() for axis in each}
+    narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
+    _check_names(options, names)
+    _check_counted(rank, gpu_hour, at_least, use)
+    whole("--seed", seed, 0)
+    narrowed = {name: _several(name, value) for name, value in narrowed.items()}
+    checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
+    if "acceptance" in options and not is_forced(options["acceptance"]):
+        load_acceptance(Path(options["acceptance"]), 1)
+    effective({**options, **{name: values[0] for name, values in narrowed.items()}})  # which reads a pair
+    total = whole("--gpus", count, 1, MOST_GPUS)
+    scope = Scope(total, find_transformer(options.get("target", DEFAULTS["target"])), options)
+    warnings: dict[str, None] = {}
+    searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
+    _check_degrees(scope.target, searched)
+    for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
+        options = {**dict(axis.beside), **options}
+    return Request(
+        gpus=scope.gpus,
+        batches=whole_numbers("b", b),
+        rank=rank,  # type: ignore[arg-type]  # checked above
+        gpu_hour=gpu_hour,
+        use=use,  # type: ignore[arg-type]  # likewise
+        at_least=at_least or 0.0,
+        seed=seed,
+        strategies=names,
+        subject=subject,
+        engine=engine,
+        options=options,
+        axes=searched,
+        warnings=tuple(warnings),
+    )
+
+
+def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
+    """One or more whole numbers of at least 1, in increasing order, each once."""
+    numbers = listed(spelled(name), value)
+    for number in numbers:
+        ALL[name].checked(number)
+    few_enough(f"values of {spelled(name)}", [numbers], MOST_VALUES)
+    return tuple(sorted(set(numbers)))
+
+
+def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise :class:`InputError` at an option that is not of the workload."""
+    allowed = workload()
+    elsewhere = {axis.option for axis in every_axis()}
+    for name in options:
+        if name in elsewhere:
+            raise InputError(f"{spelled(name)} has no effect with --strategies {','.join(names)}")
+        if name not in allowed:
+            why = "is searched" if name in varied_by("recommend") else "is unknown here"
+            raise unknown(f"{spelled(name)} {why}", name, (*allowed, "b", *elsewhere))
+
+
+def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Number of GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
+    matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
+    if matched is None:
+        return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
+    hardware = full_hardware_name(matched[2])
+    if options.get("hardware", hardware) != hardware:
+        raise InputError(f"--gpus {gpus} names other hardware than --hardware {options['hardware']}")
+    return int(matched[1]), {**options, "hardware": hardware}
+
+
+def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, use: str) -> None:
+    if use not in USES:
+        raise InputError(f"--use must be one of {', '.join(USES)}, got '{use}'")
+    if not isinstance(rank, str) or rank not in RANKS:
+        raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    if rank == "cost" and gpu_hour is None:
+        raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
+    for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
+        if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
+            raise InputError(f"{name} must be above 0 and finite, got {number!r}")
+
+
+def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[Axis, Values]]) -> None:
+    """Raise :class:`InputError` where none of the target's degrees that are left go together."""
+    for axes in searched.values():
+        degrees, groups = axes[TARGET] or (), axes.get(EXPERTS)
+        pairs = [(tp, ep) for tp in degrees for ep in groups or (1, tp)]
+        if pairs and not any(ep in legal_expert_parallel(target, tp) for tp, ep in pairs):
+            check_tensor_parallel(target, *pairs[-1])
+
+
+def _several(name: str, value: Any) -> tuple[Any, ...]:
+    """The values that may be chosen, each once and checked, numbers in increasing order."""
+    values = [ALL[name].checked(each) for each in listed(spelled(name), value)]
+    numbers = all(isinstance(each, int | float) for each in values)
+    return tuple(sorted(set(values)) if numbers else dict.fromkeys(values))
+
+
+def _searched(
+    axes: Sequence[Axis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
+) -> dict[Axis, Values]:
+    """The axes that leave a choice, with what may be chosen; writes into ``warnings`` what is left out."""
+    values_by_axis: dict[Axis, Values] = {}
+    for axis in axes:
+        if axis.option in narrowed:
+            values_by_axis[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
+        elif axis.concerns(scope) and not axis.is_idle(scope.given):
+            values_by_axis[axis] = axis.unless_narrowed(scope)
+            if (stops := axis.stops(scope.given)) is not None:
+                warnings[stops] = None
+    return values_by_axis
+
+
+def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Keep those of ``values`` that do not go beyond what is known of the models.
+
+    Raises
+    ------
+    InputError : all of them do.
+    """
+    refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
+    if not refused:
+        return values
+    what = f"{spelled(axis.option)} {', '.join(map(str, refused))}: {next(iter(refused.values()))}"
+    if len(refused) == len(values):
+        raise InputError(what)
+    warnings[f"{what}; left out"] = None
+    return tuple(value for value in values if value not in refused)
+
+
+def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+    """Keep those of ``values`` that can be.
+
+    Raises
+    ------
+    InputError : none of them can.
+    """
+    possible = axis.possible(scope)
+    if not axis.bounded or possible is None:
+        return values
+    unfit = [value for value in values if value not in possible]
+    if not unfit:
+        return values
+    refused = f"{spelled(axis.option)} {', '.join(map(str, unfit))} cannot be used with --gpus {scope.gpus}"
+    allowed = f"allowed: {', '.join(map(str, possible)) or 'none'}"
+    if len(unfit) == len(values):
+        raise InputError(f"{refused}; {allowed}")
+    warnings[f"{refused} and is left out; {allowed}"] = None
+    return tuple(value for value in values if value in possible)

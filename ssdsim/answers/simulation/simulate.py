@@ -1,0 +1,314 @@
+"""Replay rounds: as events in SimPy, or as vectorised Monte Carlo without a clock. Both read the same scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from ssdsim.answers.simulation.actor import Run
+from ssdsim.answers.simulation.recorder import Recorder
+from ssdsim.answers.simulation.shared_draft import shared_rounds
+from ssdsim.answers.simulation.statistics import Histogram
+from ssdsim.answers.simulation.steps import Steps
+from ssdsim.answers.simulation.stopping import MOST_ROUNDS, Stopping
+from ssdsim.answers.simulation.trace import Trace
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.intervals import Measured
+from ssdsim.base.plain import document, picked
+from ssdsim.base.progress import Progress
+from ssdsim.base.record import Record, replace
+from ssdsim.base.told import Shown, Told
+from ssdsim.question.scenario import Scenario
+from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.kernel import Mix
+from ssdsim.rounds.outcomes import (
+    MOST_TOKENS_A_ROUND,
+    OutcomeSource,
+    ReplayedOutcomes,
+    outcomes_until,
+    steps_one_by_one,
+)
+from ssdsim.rounds.source import long_run_source, outcome_source
+from ssdsim.rounds.states import Always
+
+Engine = Literal["des", "mc"]
+QUANTILES = (0.5, 0.9, 0.99)
+_MEANS = ("tokens_per_second", "tokens_per_round", "round_s", "p_hit", "p_all_hit")
+_MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
+_MC_FEW = 1024  # rounds of a lane in the first blocks of a run that may end early
+_MC_FEW_SHARED = 4096  # the same where several targets share a draft, whose queue takes rounds to forget its start
+_MC_SHARED_BATCHES = 16  # blocks of such a run
+_MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
+
+
+class SimulatedRounds(Shown, Record):
+    """Figures of a strategy over its rounds; every mean has its interval (seconds; rates in tokens a second).
+
+    ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means
+    over the rounds without and with a miss (nan where none is).
+    """
+
+    strategy: str
+    batch: int
+    gpus: float
+    rounds: int
+    tokens_per_second: Measured
+    tokens_per_round: Measured
+    round_s: Measured
+    p_hit: Measured | None
+    p_all_hit: Measured | None
+    clean_round_s: float
+    missed_round_s: float
+    breakdown_s: Mapping[str, float]
+    utilisation: Mapping[str, float]
+    round_histogram: Histogram
+
+    @property
+    def told(self) -> Told:
+        """A row a mean."""
+        means = {name: getattr(self, name) for name in _MEANS}
+        rows = [
+            (name, f"{mean.value:.4g}", f"{mean.low:.4g}-{mean.high:.4g}")
+            for name, mean in means.items()
+            if mean is not None
+        ]
+        title = f"{self.strategy}: {self.rounds} rounds, batch {self.batch}, {self.gpus:g} GPUs"
+        return Told(title, ("", "mean", "95 %"), rows)
+
+    @property
+    def tpot_s(self) -> float:
+        """Time per output token of a sequence."""
+        return self.round_s.value / self.tokens_per_round.value
+
+    @property
+    def burst_share(self) -> float:
+        """Share of a user's gaps between tokens that are zero, because a round's tokens arrive together."""
+        return 1.0 - 1.0 / self.tokens_per_round.value
+
+    def gap_quantile_s(self, q: float) -> float:
+        """Quantile of a user's gaps between tokens: zero inside a burst, a round's time between bursts."""
+        if q <= self.burst_share:
+            return 0.0
+        return self.round_histogram.quantile((q - self.burst_share) / (1.0 - self.burst_share))
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    engine: Engine = "des",
+    rounds: int | None = None,
+    precision: float | None = None,
+    seed: int = 0,
+    trace: Trace | None = None,
+    confidence: float = 0.95,
+    most: int = MOST_ROUNDS,
+    progress: Progress | None = None,
+) -> SimulatedRounds:
+    """Simulate a strategy's rounds in their stationary state.
+
+    Parameters
+    ----------
+    scenario : of :func:`ssdsim.configure`, one a strategy.
+    engine : ``des`` replays events on SimPy's clock, ``mc`` draws rounds without one.
+    rounds, precision : the run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within
+        ``precision`` of it.
+    seed : the same seed gives the same run, and both engines see the same stream of outcomes.
+    trace : filled with what each device does (``des`` only).
+    confidence : of the intervals.
+    most : rounds that end a run which is not as precise by then.
+    progress : hears how far it is.
+
+    Returns
+    -------
+    Means with their intervals, and the histogram of rounds.
+
+    Raises
+    ------
+    InputError : an engine that is not there, or a trace of one that has no clock.
+    """
+    if engine not in ("des", "mc"):
+        raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
+    if trace is not None and engine == "mc":
+        raise InputError("a trace needs engine des (Monte Carlo has no clock)")
+    recorder = Recorder(scenario.batch, scenario.strategy.miss)
+    busy_s: Mapping[str, float] = {}
+    if engine == "des":
+        stopping = Stopping(rounds, precision, most=most, progress=progress)
+        busy_s = _replayed(scenario, seed, stopping, recorder, trace)
+    else:
+        _check_countable(scenario)
+        outcome_seed, step_seed, *_ = _seeds(scenario, seed)
+        tokens = scenario.drawn_from
+        lanes = _MC_LANES if steps_one_by_one(tokens) else 1
+        outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
+        steps = Steps(scenario.steps, scenario.spread, step_seed)
+        several = scenario.devices.targets > 1
+        make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
+        # free-running rounds, and those of several targets, start anew with a block: short ones would be of the start
+        early = precision is not None and not scenario.strategy.free_running
+        first = min(_MC_BLOCK, lanes * (_MC_FEW_SHARED if several else _MC_FEW)) if early else _MC_BLOCK
+        batches = _MC_SHARED_BATCHES if several else 64
+        stopping = Stopping(rounds, precision, _MC_BLOCK, batches, first, most=most, progress=progress)
+        for size in stopping.blocks(recorder):
+            block = outcomes.block(size)
+            recorder.add(make(block, steps.block(block)))
+    return _summary(scenario, recorder, busy_s, confidence)
+
+
+def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
+    """Fill a trace as :func:`simulate` does; it works out no means, whose intervals would load scipy."""
+    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss), trace)
+
+
+def _replayed(
+    scenario: Scenario, seed: int, stopping: Stopping, recorder: Recorder, trace: Trace | None
+) -> Mapping[str, float]:
+    """Replay rounds as events; the seconds that each role was busy."""
+    _check_countable(scenario)
+    outcome_seed, step_seed, *other_seeds = _seeds(scenario, seed)
+    outcomes = long_run_source(scenario.drawn_from, scenario.batch, outcome_seed)
+    others = _others(scenario, other_seeds)
+    return Run(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
+
+
+def _seeds(scenario: Scenario, seed: int) -> list[np.random.SeedSequence]:
+    """Seeds of outcomes, of steps, and of the outcomes of targets beside the first one."""
+    return np.random.SeedSequence(seed).spawn(1 + scenario.devices.targets)
+
+
+def simulate_requests(
+    scenario: Scenario,
+    tokens: int,
+    *,
+    runs: int = 100,
+    seed: int = 0,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> SimulatedRounds:
+    """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
+
+    A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
+
+    Parameters
+    ----------
+    scenario : of :func:`ssdsim.configure`, one a strategy.
+    tokens : that every sequence must have.
+    runs : independent ones, over which the means are taken.
+    seed, confidence : as of :func:`simulate`.
+    progress : hears how many runs are done.
+
+    Returns
+    -------
+    Means over the rounds of all runs, as :func:`simulate` gives them.
+
+    Raises
+    ------
+    InputError : ``tokens`` or ``runs`` is not a whole number of at least 1.
+    """
+    whole("tokens", tokens, 1)
+    whole("runs", runs, 1)
+    _check_countable(scenario)
+    kinds = scenario.drawn_from
+    if isinstance(kinds, Mix):
+        kinds = replace(kinds, output_tokens=tokens)
+    recorder = Recorder(scenario.batch, scenario.strategy.miss)
+    busy_s: dict[str, float] = {}
+    for number, child in enumerate(np.random.SeedSequence(seed).spawn(runs), 1):
+        outcome_seed, step_seed, *other_seeds = child.spawn(1 + scenario.devices.targets)
+        block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
+        stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
+        others = _others(scenario, other_seeds)
+        run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder, others=others)
+        for role, seconds in run.play().items():
+            busy_s[role] = busy_s.get(role, 0.0) + seconds
+        if progress is not None:
+            progress(number, runs)
+    return _summary(scenario, recorder, busy_s, confidence)
+
+
+def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
+    """The outcomes of targets beside the first one that share its draft."""
+    return [long_run_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
+
+
+def _check_countable(scenario: Scenario) -> None:
+    """Raise :class:`InputError` where a round may have more tokens than outcomes are packed for."""
+    most = scenario.batch * (scenario.tokens.p.shape[-2] - 1)
+    if most > MOST_TOKENS_A_ROUND:
+        raise InputError(
+            f"a simulated round has at most {MOST_TOKENS_A_ROUND:,} tokens, batch {scenario.batch} may have {most:,}: "
+            "take fewer sequences, or --engine closed"
+        )
+
+
+def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:
+    means, caches = recorder.means, scenario.strategy.miss is not None
+    rounds = means.total("rounds")
+    rate = means.ratio("tokens", "seconds", confidence)
+    p_all_hit = means.share("clean", "rounds", confidence) if caches else None
+    round_s = means.ratio("seconds", "rounds", confidence)
+    if p_all_hit is not None:
+        round_s = _with_rare_rounds(round_s, p_all_hit, _cost_of_a_miss(scenario))
+    return SimulatedRounds(
+        strategy=scenario.strategy.name,
+        batch=scenario.batch,
+        gpus=scenario.gpus,
+        rounds=int(rounds),
+        tokens_per_second=rate,
+        tokens_per_round=means.ratio("tokens", "sequence_rounds", confidence),
+        round_s=round_s,
+        p_hit=means.share("hits", "sequence_rounds", confidence) if caches else None,
+        p_all_hit=p_all_hit,
+        clean_round_s=_per(means.total("seconds") - means.total("missed_seconds"), means.total("clean")),
+        missed_round_s=_per(means.total("missed_seconds"), means.total("missed")),
+        breakdown_s={part: means.total(part) / rounds for part in PARTS},
+        utilisation={role: seconds / means.total("seconds") for role, seconds in busy_s.items()},
+        round_histogram=recorder.round_s,
+    )
+
+
+def _cost_of_a_miss(scenario: Scenario) -> float:
+    """Seconds by which a round with a miss is longer than one without."""
+    state = scenario.strategy.miss
+    assert state is not None
+    with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
+    return float(sum(with_miss.values()) - sum(clean.values()))
+
+
+def _per(seconds: float, rounds: float) -> float:
+    return seconds / rounds if rounds else float("nan")
+
+
+def _with_rare_rounds(round_s: Measured, p_all_hit: Measured, fallback_s: float) -> Measured:
+    """Widen a mean round by what is unknown of rare clean (or rare missed) rounds, which batches may hardly show."""
+    return Measured(
+        round_s.value,
+        min(round_s.low, round_s.value - (p_all_hit.high - p_all_hit.value) * fallback_s),
+        max(round_s.high, round_s.value + (p_all_hit.value - p_all_hit.low) * fallback_s),
+    )
+
+
+def run_as_json(run: SimulatedRounds, unit: str) -> dict[str, Any]:
+    """One strategy of ``ssdsim simulate --json``; durations in ms, or in T_v where they are unit-free."""
+    scale = 1e3 if unit == "s" else 1.0
+    quantiles = {f"p{100 * q:.0f}": q for q in QUANTILES}
+    rounds = {p: scale * run.round_histogram.quantile(q) for p, q in quantiles.items()}
+    return document(
+        {
+            **picked(
+                run, "rounds", "gpus", "tokens_per_second", "tokens_per_round", "burst_share", "p_hit", "p_all_hit"
+            ),
+            "utilisation": run.utilisation,
+            "tpot_ms": scale * run.tpot_s,
+            "round_ms": {**run.round_s.as_mean(scale), **rounds},
+            "gap_ms": {p: scale * run.gap_quantile_s(q) for p, q in quantiles.items()},
+            "clean_round_ms": scale * run.clean_round_s,
+            "missed_round_ms": scale * run.missed_round_s,
+            "breakdown_ms": {part: scale * seconds for part, seconds in run.breakdown_s.items()},
+        },
+        {Measured: Measured.as_mean},
+    )

@@ -1,0 +1,369 @@
+"""A runtime card: what an engine, in a range of versions, adds to kernels (fused and hidden ones, host work), and its
+error.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from ssdsim.base.errors import nearest
+from ssdsim.base.record import Record
+from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.hardware.profile import Device
+from ssdsim.hardware.training_domain import Away, Case, Covered, distance
+from ssdsim.transformer.kept import Caching
+from ssdsim.transformer.layers import Head
+from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.recurrences import StateKeeping
+
+Factor = Annotated[float, Field(ge=0.01, le=100.0)]
+"""A factor on the seconds of kernels."""
+
+DraftDegree = Literal["one", "all", "faster"]
+CacheDtype = Literal["bfloat16", "float16", "float8"]
+
+
+class Number(Record):
+    """Knowledge of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
+
+    ``prior_sd`` is how far an engine may well be from a card of its kind, by which few rows are drawn (None: nothing
+    that is fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
+    :class:`Errors`. How often a number is paid is told by :func:`ssdsim.pricing.between_kernels.units`.
+    """
+
+    about: str
+    prior_sd: float | None = None
+    term: str = "pass"
+    error: str = "host_log_sd"
+
+    @property
+    def has_own_error(self) -> bool:
+        """Tell whether its seconds have another error than the host's in passes and steps."""
+        return self.error != "host_log_sd"
+
+
+class Kernels(Card):
+    """Differences of the engine's kernels from those that were timed one by one on an idle device.
+
+    ``gemm``, ``attention``, ``communication``, ``elementwise``, ``experts`` (of 8 bits a weight), ``experts_16_bit``,
+    ``experts_4_bit`` (MXFP4 and int4, which other kernels unpack as they read them) and ``experts_nvfp4`` multiply
+    their seconds. ``overlap`` is the share of what GEMMs, attention and element-wise kernels take beyond their bytes
+    and flops at the device's peaks that their neighbours hide: launches, first loads and last waves (CUDA graphs,
+    programmatic dependent launch, fusion). Products of 4 bits hide nothing: quantising their inputs takes that time.
+
+    Passes over prompts have no factors but these. ``prompt_experts_4_bit`` multiplies their experts of 4 bits.
+    ``prompts`` is the share of other requests' prompts that tokens of a served request wait for; the rest is in their
+    first token's time (an engine that processes prompts first, of requests that arrive together).
+
+    Where the engine has kernels of its own, what another library's took says little. ``streaming_attention``: decode
+    attention takes its launch and its bytes at the device's bandwidth. Messages of an all-reduce up to
+    ``one_shot_bytes`` are read by every rank from each other one, which takes the latency and ``(ranks - 1) bytes``
+    over the link; larger ones take no less, and at most what the profile's do or what they take in two shots, each
+    rank adding up its part for all others. Both kernels are multiplied by their factors.
+    """
+
+    gemm: Annotated[Factor, Number("matrix multiplications", 0.2)] = 1.0
+    attention: Annotated[Factor, Number("attention", 0.25)] = 1.0
+    communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
+    elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
+    experts: Annotated[Factor, Number("layers of experts of 8 bits", 0.15)] = 1.0
+    experts_16_bit: Annotated[Factor, Number("of 16 bits", 0.15)] = 1.0
+    experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked", 0.25)] = 1.0
+    experts_nvfp4: Annotated[Factor, Number("of 4 bits, multiplied as such", 0.25)] = 1.0
+    prompt_experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
+    prompts: Annotated[Factor, Number("share of others' prompts that a served token waits for", 0.3)] = 1.0
+    overlap: Annotated[float, Number("share beyond the roofs that is hidden", 0.3)] = Field(default=0.0, ge=0.0, le=0.9)
+    streaming_attention: Annotated[bool, Number("attention at the bandwidth")] = False
+    one_shot_bytes: Annotated[int, Number("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
+
+
+_OF_DRAFTING, _OF_ROUND = "draft_step_log_sd", "per_round_log_sd"
+
+
+class Host(Card):
+    """Seconds that belong to no kernel.
+
+    ``per_layer_s``: gaps, of every pass and layer. ``per_expert_layer_s``: of those with experts besides, and
+    ``per_expert_token_s`` for every token there: choosing experts, sorting tokens to them and adding up;
+    ``per_expert_prompt_s`` of such a layer in a pass with parts of prompts, which no captured graph holds.
+    ``per_recurrent_layer_s``: of those with a recurrent state besides (what splits its inputs, decays and gates).
+    ``per_pass_s``: of a target pass. ``per_step_s``: after each target pass (scheduling, sampling, detokenising), and
+    ``per_sequence_s`` of it for every sequence of the batch. ``per_draft_step_s``: of every pass of a draft.
+    ``per_round_s``: of a round that verifies drafted tokens, more than of a step without. Of it are
+    ``per_round_sequence_s`` for every sequence (what was accepted of it, its cache cut back, its next draft) and
+    ``per_round_layer_s`` for every layer of the target (shapes for which no graph was captured).
+    ``per_tree_layer_s``: of every layer of a pass over a tree, of target and draft, whose attention takes a kernel over
+    what all nodes see, one over the nodes under a mask, and one that merges both. ``per_tree_token_s``: of every
+    node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
+    """
+
+    per_layer_s: Annotated[Seconds, Number("of every pass and layer", 10e-6, "layers")] = 0.0
+    per_pass_s: Annotated[Seconds, Number("of a target pass", 1e-3, "pass")] = 0.0
+    per_step_s: Annotated[Seconds, Number("after each target pass", 1e-3, "step")] = 0.0
+    per_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 20e-6, "step")] = 0.0
+    per_draft_step_s: Annotated[Seconds, Number("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = 0.0
+    per_round_s: Annotated[Seconds, Number("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
+    per_round_layer_s: Annotated[Seconds, Number("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
+    per_round_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, Number("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)] = 0.0
+    per_tree_token_s: Annotated[Seconds, Number("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
+    per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
+    per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
+    per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
+    per_recurrent_layer_s: Annotated[Seconds, Number("of every layer with a state", 10e-6, "recurrent layers")] = 0.0
+
+
+class Errors(Card):
+    """Errors of the card.
+
+    ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
+    left out; all strategies on the engine share it. ``beside_log_sd``: besides, of those of its seconds in which no
+    matrices are multiplied (attention, messages, element-wise work, the host), which are known worse than matrices
+    timed one by one. ``experts_log_sd``: added to a pass's (in quadrature) where the model is a mixture of experts.
+    ``host_log_sd``: of the host's seconds. ``draft_step_log_sd``: of those of a draft step. ``per_round_log_sd``: of
+    those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
+    """
+
+    pass_log_sd: Annotated[LogSd, Number("error of a target pass and step")] = 0.0
+    beside_log_sd: Annotated[LogSd, Number("of its seconds beside matrices, besides")] = 0.0
+    experts_log_sd: Annotated[LogSd, Number("error of a mixture's, besides")] = 0.0
+    host_log_sd: Annotated[LogSd, Number("error of the host's seconds")] = 0.0
+    draft_step_log_sd: Annotated[LogSd, Number("error of a draft step")] = 0.0
+    per_round_log_sd: Annotated[LogSd, Number("error of the cost of a round")] = 0.0
+    round_log_sd: Annotated[LogSd, Number("error of a speculating round")] = 0.0
+
+
+def _numbers(*parts: type[Card]) -> dict[str, Number]:
+    fields = {name: field for part in parts for name, field in part.model_fields.items()}
+    return {name: next(m for m in field.metadata if isinstance(m, Number)) for name, field in fields.items()}
+
+
+NUMBERS = _numbers(Kernels, Host)
+"""Every field that belongs to kernels or to the host, in the order of the card."""
+
+ERRORS = _numbers(Errors)
+
+
+class Launches(Card):
+    """Host time of a draft model whose kernels are launched one by one and not as a CUDA graph.
+
+    ``per_layer_s``: of every layer of each of its passes; ``per_round_s``: of a round besides (scheduling, launching
+    the target, sampling). The host runs ahead of the devices: it launches drafts while these still verify, so that a
+    round takes as long as the slower of both and not their sum.
+    """
+
+    per_round_s: Seconds
+    per_layer_s: Seconds
+
+
+class Runs(Card):
+    """The strategies that the engine can run; no number of a prediction follows from it.
+
+    ``called`` is the engine's name in sentences. ``strategies`` has a strategy's name for each that it runs, with the
+    drafters that may draft for it there (none for one that drafts nothing). ``k_by_batch``: its K may follow the batch
+    size by a table. ``draft_gpus`` is how many devices of its own a draft may have (None: any number). ``since`` says
+    from which version on it has a strategy, a drafter or the table, where that is not as old as the card.
+    """
+
+    called: str = Field(min_length=1)
+    strategies: dict[str, Annotated[tuple[str, ...], FROM_LIST]] = Field(min_length=1)
+    k_by_batch: bool = False
+    draft_gpus: Annotated[int, Field(ge=0)] | None = None
+    since: dict[str, str] = Field(default_factory=dict)
+    source: str = Field(min_length=1)
+
+    def has(self, strategy: str, drafter: str) -> bool:
+        """Tell whether it runs a strategy, drafted for by that drafter where the strategy has one."""
+        return strategy in self.strategies and drafter in (self.strategies[strategy] or (drafter,))
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The drafters of all strategies, each once."""
+        return tuple(dict.fromkeys(name for each in self.strategies.values() for name in each))
+
+
+class Evidence(Card):
+    """Rows that the numbers rest on; mean absolute relative errors, of rows fitted and of series left out."""
+
+    source: str
+    rows: int = Field(default=0, ge=0)
+    series: int = Field(default=0, ge=0)
+    error: NotNegative | None = None
+    left_out_error: NotNegative | None = None
+    note: str = ""
+
+
+def _of_numbers(named: dict[str, float]) -> dict[str, float]:
+    for name in named:
+        if name not in NUMBERS:
+            raise ValueError(f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
+    return named
+
+
+Directions = Annotated[tuple[Annotated[dict[str, Coefficient], AfterValidator(_of_numbers)], ...], FROM_LIST]
+"""Independent directions, each of which moves numbers of a card together, by one standard deviation."""
+
+
+class Elsewhere(Card):
+    """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
+
+    cache_dtype: CacheDtype | None = None
+    numbers: Annotated[dict[str, NotNegative], AfterValidator(_of_numbers)] = Field(default_factory=dict)
+    wander: Directions = ()
+
+
+OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
+"""What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""
+
+
+class Runtime(Card):
+    """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
+
+    ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart).
+
+    ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
+    all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
+    beside quantised weights, where neither a user nor the checkpoint says (None: the activations'). ``head_step_s`` is
+    the host's ``per_draft_step_s`` where the draft is a head of its target (None: the same), ``own_lm_head_step_s``
+    where that has an LM head of its own, whose tokens are then told in the target's vocabulary (None: a head's).
+
+    ``captured_rows`` are the sizes of passes that it captures, in rows of the whole batch: a pass whose sequences have
+    different numbers of rows is padded to the next of them. None are known by default.
+
+    ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
+    what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
+    size (:func:`ssdsim.transformer.kept.paged_bytes`).
+
+    ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
+    run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
+
+    ``wander`` holds what the rows that the card was fitted to leave open of its numbers: independent directions, each
+    of which moves fields of ``kernels`` and ``host`` together, by one standard deviation.
+
+    ``covered`` are the settings that the rows had, and ``away`` what being elsewhere adds to its errors.
+
+    ``four_bits`` is there where the engine is another one on devices that multiply 4 bits themselves (Blackwell):
+    other kernels for experts, all-reduces fused with what comes after them.
+    """
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+    name: str = Field(min_length=1)
+    engine: str
+    versions: str = ""
+    since: Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")] = ""
+    about: str = ""
+    draft_tp: DraftDegree = "faster"
+    cache_dtype: CacheDtype | None = None
+    head_step_s: Seconds | None = None
+    own_lm_head_step_s: Seconds | None = None
+    states: StateKeeping = "each"
+    pages_of_states: bool = False
+    kernels: Kernels = Kernels()
+    host: Host = Host()
+    errors: Errors = Errors()
+    captured_rows: Annotated[tuple[Annotated[int, Field(ge=1)], ...], FROM_LIST] = ()
+    launches: Launches | None = None
+    runs: Runs | None = None
+    wander: Directions = ()
+    away: Away = Away()
+    covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
+    four_bits: Elsewhere | None = None
+    evidence: Evidence
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # of all fields it takes longer than finding a pass that is known
+
+    def cache_beside(self, weights: Precision) -> str | None:
+        """The dtype of the cache that it keeps beside quantised weights; None where it is the model's own."""
+        return self.cache_dtype if weights.mlp not in DTYPES and weights.kv == weights.activations else None
+
+    @property
+    def caching(self) -> Caching:
+        """The way in which it keeps caches of recurrent models."""
+        return Caching(self.states, self.pages_of_states)
+
+    def keeping(self, states: StateKeeping | None) -> "Runtime":
+        """The runtime where it is told to keep states in another way than it does by itself."""
+        return self if states in (None, self.states) else self.model_copy(update={"states": states})
+
+    def on(self, device: Device) -> "Runtime":
+        """The runtime as it is on ``device``."""
+        return self if self.four_bits is None else _on(self, device.multiplies_4_bits)
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Every number of the kernels and of the host."""
+        return {**dict(self.kernels), **dict(self.host)}
+
+    def with_numbers(self, numbers: Mapping[str, float]) -> "Runtime":
+        """Copy the runtime with other numbers."""
+        kernels, host = (
+            part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).model_fields})
+            for part in (self.kernels, self.host)
+        )
+        return self.model_copy(update={"kernels": kernels, "host": host})
+
+    def facing(self, case: Case) -> "Runtime":
+        """The runtime with the errors that it has so far from its rows."""
+        far = distance(case, self.covered, self.away)
+        return _wider(self, far.beside_log_sd, far.whole_log_sd)
+
+    def drafting_with(self, head: Head | None) -> "Runtime":
+        """The runtime as a draft has it: a head of the target, or (None) a model."""
+        return self if head is None else _drafting_with(self, head.own_lm_head)
+
+    @property
+    def summary(self) -> str:
+        """A line on what it adds and what that rests on."""
+        known = self.evidence
+        errors = [
+            f"{error:.1%} {where}"
+            for error, where in ((known.error, "in fit"), (known.left_out_error, "left out"))
+            if error is not None
+        ]
+        rows = f", {known.rows} rows" if known.rows else ""
+        return f"{self.name}: {known.source}{rows}" + (f", mean error {', '.join(errors)}" if errors else "")
+
+
+@lru_cache(maxsize=256)
+def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
+    steps = (runtime.own_lm_head_step_s if own_lm_head else None, runtime.head_step_s)
+    step_s = next((each for each in steps if each is not None), None)
+    if step_s is None:
+        return runtime
+    told = {"head_step_s": None, "own_lm_head_step_s": None}
+    return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
+
+
+@lru_cache(maxsize=4096)
+def _wider(runtime: Runtime, beside_log_sd: float, whole_log_sd: float) -> Runtime:
+    if not beside_log_sd and not whole_log_sd:
+        return runtime
+    errors = runtime.errors
+    wider = {
+        "beside_log_sd": math.hypot(errors.beside_log_sd, beside_log_sd),
+        "pass_log_sd": math.hypot(errors.pass_log_sd, whole_log_sd),
+    }
+    return runtime.model_copy(update={"errors": errors.model_copy(update=wider)})
+
+
+@lru_cache(maxsize=256)
+def _on(runtime: Runtime, multiplies_4_bits: bool) -> Runtime:
+    alone, other = runtime.model_copy(update={"four_bits": None}), runtime.four_bits
+    if other is None or not multiplies_4_bits:
+        return alone
+    own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
+    return alone.with_numbers(other.numbers).model_copy(update=own)
+
+
+KERNELS = Runtime(
+    name="kernels",
+    engine="none",
+    about="kernels alone: nothing between them, no error of structure",
+    evidence=Evidence(source="nothing added to the hardware profile"),
+)
+"""The runtime that adds nothing."""

@@ -1,0 +1,125 @@
+"""Find and load runtimes: by name from ``models/runtimes``, by path, or the one that belongs to a profile."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from os.path import exists, expanduser, isfile
+from pathlib import Path
+
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.checks import text
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import while_unchanged, write_whole
+from ssdsim.hardware.laws import FixedCosts
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Errors, Evidence, Host, Runtime
+
+DEFAULT = "ssd-engine"
+SUFFIX = ".runtime.toml"
+BY_DEFAULT = "the default engine"
+
+
+@while_unchanged
+def load_runtime(path: Path) -> Runtime:
+    """The runtime card in a TOML file.
+
+    Raises
+    ------
+    InputError : unreadable, or not a card; unknown keys are errors.
+    """
+    if not exists(path):
+        raise InputError(f"{path}: no such runtime card")
+    return as_record(Runtime, read_toml(path, "runtime card"), path, "runtime card")
+
+
+RUNTIMES = Shelf("runtime", "runtimes", ".toml", load_runtime, ("or the path of a card",), made={KERNELS.name: KERNELS})
+runtime_names = RUNTIMES.names
+
+
+def find_runtime(name: str | Path) -> Runtime:
+    """The runtime called ``name``: a bundled one or a TOML file.
+
+    Raises
+    ------
+    InputError : no such runtime, or a file that is not a valid one.
+    """
+    return RUNTIMES.find(text("a runtime", name))
+
+
+def runtime_of_version(engine: str, version: str) -> Runtime:
+    """The card of an engine's ``version``: the newest that is not newer, or else the oldest.
+
+    Of no version, or of one that begins with no number, it is the newest. An engine may be called by a card's name.
+
+    Raises
+    ------
+    InputError : no card is of that engine.
+    """
+    bundled = RUNTIMES.cards()
+    called = engine.lower()
+    called = next((card.engine for card in bundled if card.name == called), called)
+    cards = [card for card in bundled if card.engine.lower() == called and card.since]
+    if not cards:
+        return find_runtime(engine)
+    cards.sort(key=lambda card: _numbers(card.since))
+    of_version = [card for card in cards if _numbers(card.since) <= _numbers(version)]
+    return of_version[-1] if of_version else cards[0]
+
+
+def _numbers(version: str) -> tuple[float, ...]:
+    """The numbers of a version such as 0.24 or v0.9.1rc2, to compare by; beyond all of one that begins with none."""
+    matched = re.match(r"v?(\d+)\.(\d+)", version)
+    return (math.inf,) if matched is None else (int(matched[1]), int(matched[2]))
+
+
+def runtime_of(profile: HardwareProfile, name: str | Path) -> tuple[Runtime, str]:
+    """The runtime that belongs to the profile called ``name``, and why.
+
+    A calibration writes ``m.runtime.toml`` beside ``m.json``; older profiles hold their ``fixed`` costs themselves.
+    Otherwise the default engine on a GPU; on a CPU nothing but kernels runs.
+    """
+    path = Path(expanduser(str(name)))
+    beside = path.with_suffix(SUFFIX)
+    if path.suffix == ".json" and isfile(beside):
+        return load_runtime(beside), f"beside {profile.name}"
+    if profile.fixed is not None:
+        return of_fixed_costs(profile.fixed, profile.name), f"fixed costs of {profile.name}"
+    if profile.device.kind == "cpu":
+        return KERNELS, f"no engine was timed with {profile.name}"
+    return find_runtime(DEFAULT), BY_DEFAULT
+
+
+@lru_cache(maxsize=64)
+def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
+    """The runtime that a profile of before runtimes, called ``name``, holds itself."""
+    return Runtime(
+        name=f"fixed costs of {name}",
+        engine="as calibrated",
+        host=Host(
+            per_layer_s=fixed.per_layer_s,
+            per_pass_s=fixed.per_pass_s,
+            per_draft_step_s=fixed.per_pass_s,
+            per_step_s=fixed.per_round_s,
+        ),
+        errors=Errors(host_log_sd=fixed.relative_error, draft_step_log_sd=fixed.relative_error),
+        evidence=Evidence(source=fixed.how),
+    )
+
+
+def save_runtime(runtime: Runtime, path: Path) -> None:
+    """Write a card as TOML, atomically. What a card of that name says of the engine itself stays: no fit knows it.
+
+    Raises
+    ------
+    InputError : the file that is there is no card.
+    """
+    import tomli_w
+
+    known = load_runtime(path) if isfile(path) else None
+    if known is not None and (known.name, known.engine) == (runtime.name, runtime.engine):
+        kept = {name: getattr(known, name) for name in (*OF_ENGINE, "since")}
+        runtime = runtime.model_copy(update=kept | {"runs": known.runs or runtime.runs})
+    write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))

@@ -1,0 +1,208 @@
+"""The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import Number
+from ssdsim.base.option import Group
+from ssdsim.base.record import Record, field, replace
+from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.told import Shown, Told
+from ssdsim.hardware.provenance import summary
+from ssdsim.hardware.timing import EXTRAPOLATED
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.room import NoRoom, counted
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import PassKey
+from ssdsim.question.asked import Asked
+from ssdsim.question.engines import engine_warnings
+from ssdsim.question.measured_pair import pair_of
+from ssdsim.question.options import ALL, beside, members
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.standing import TokenInput, of_all
+
+if TYPE_CHECKING:
+    from ssdsim.question.typed_options import Options
+
+
+class Configuration(Shown, Record):
+    """A scenario for each strategy that has room.
+
+    ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
+    that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
+    are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
+    as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
+    them without a value too. ``given`` are the options as the call gave them.
+    """
+
+    settings: Settings
+    subject: str
+    scenarios: Mapping[str, Scenario]
+    no_room: Mapping[str, str]
+    site: Site | None = None
+    of_tokens: tuple[str, ...] = ()
+    pair: str | None = None
+    reads: frozenset[str] = frozenset()
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> str:
+        """The batch and how it speculates, in words."""
+        v = self.settings
+        words = [f"batch {v['b']}", *([f"K {v['k']}"] if "k" in v else [])]
+        if "pair" in v and "alpha" in v and v.source("alpha") != GIVEN:
+            words.append(f"acceptance {v['pair']}")
+        elif "acceptance" in v or "alpha" in v:
+            words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {v['alpha']}")
+        if v.get("backup", "auto") != "auto":
+            words.append(f"{v['backup']} backup")
+        return ", ".join(words)
+
+    @property
+    def place(self) -> str:
+        """The models and where they run; where these are given, the durations."""
+        v = self.settings
+        if self.site is None:
+            numbers = [name for name in members(Group.UNIT_FREE) if name in v and isinstance(ALL[name].kind, Number)]
+            units = [f"{ALL[name].axis.split()[-2]} {v[name]:g}" for name in numbers]
+            return f"Unit-free (T_v {'by rows' if 't_v' in v else '= 1'}): {', '.join(units)}"
+        hardware = " + ".join(dict.fromkeys(v[name] for name in ("hardware", "draft_hardware") if name in v))
+        models = f"{v['target']} + {v['draft']}" if "draft" in v else v["target"]
+        return f"{models} on {hardware}, {self.site.degrees}"
+
+    @property
+    def title(self) -> str:
+        """One line that says what was asked."""
+        context = "" if self.site is None else f", context {self.settings['context']}"
+        return f"{self.place}{context}; {self.shape}"
+
+    @property
+    def told(self) -> Told:
+        """A row a strategy."""
+        rows = [(each.strategy.title, counted(each.gpus)) for each in self.scenarios.values()]
+        return Told(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
+
+    @property
+    def unit(self) -> str:
+        """``s``, or ``T_v`` where durations are unit-free."""
+        return "T_v" if self.site is None else "s"
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """Extrapolations and mismatches behind the timings, what a round's own rule leaves open, and placeholders and
+        mismatches behind the tokens.
+        """
+        of_rounds = (scenario.warnings for scenario in self.scenarios.values())
+        return sorted(frozenset(self.of_tokens).union(*of_rounds))
+
+    @property
+    def share_beyond_timings(self) -> float:
+        """The share of a strategy's time in passes of operations beyond what was timed: the largest over them."""
+        told = filter(None, map(EXTRAPOLATED.fullmatch, self.warnings))
+        beyond = {f"{each['operation']}@{each['profile']}" for each in told}
+        shares = [0.0]
+        for scenario in self.scenarios.values():
+            pieces = [piece for step in scenario.priced.expected.values() for piece in step.pieces]
+            seconds = [(term, float(s)) for piece in pieces for term, (s, _) in piece.cost.terms.items()]
+            total = sum(s for _, s in seconds)
+            shares.append(sum(s for term, s in seconds if term in beyond) / total if total else 0.0)
+        return max(shares)
+
+    @property
+    def provenance(self) -> list[dict[str, str]]:
+        """The origin of the timings, a record a profile; empty when unit-free."""
+        site = self.site
+        if site is None:
+            return []
+        dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
+        profiles = {p.name: p for p in (site.profile, site.draft_profile)}
+        read = (site.has_experts, site.has_windows, site.data_parallel, site.rules)
+        said = {name: summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
+        return [{"profile": name, "summary": text} for name, text in said.items()]
+
+    @property
+    def runtime(self) -> str | None:
+        """The engine's runtime and what it rests on, in short; None where durations are unit-free."""
+        return None if self.site is None else self.site.runtime.summary
+
+    @cached_property
+    def inputs(self) -> tuple[TokenInput, ...]:
+        """The inputs that the tokens rest on, each with its standing and who reads it."""
+        return of_all({name: scenario.known.inputs for name, scenario in self.scenarios.items()})
+
+    def errors(self, draws: int, seed: int) -> TimingErrors | None:
+        """Draws of what is not known; None where that is nothing."""
+        return None if self.is_sure else TimingErrors(draws, seed)
+
+    @property
+    def is_sure(self) -> bool:
+        """Say whether nothing may be otherwise: it rests on no profile's timings, and tokens are given."""
+        return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
+
+
+def configure(**given: Unpack[Options]) -> Configuration:
+    """Build the scenarios that options describe.
+
+    Parameters
+    ----------
+    given : options by name; the rest are :data:`ssdsim.question.options.DEFAULTS`. ``alpha`` is a rate or a list of
+        K rates by position. With ``t_sd`` the times are unit-free (in units of T_v) and no hardware is read; otherwise
+        they are priced on a hardware profile. ``strategies`` names those to build.
+
+    Returns
+    -------
+    A scenario a strategy, and why others have no room.
+
+    Raises
+    ------
+    InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
+        room.
+    """
+    asked = Asked.of(given)
+    scenarios: dict[str, Scenario] = {}
+    no_room: dict[str, str] = {}
+    settings, reads = asked.settings, set(asked.reads)
+    for name in asked.names:
+        try:
+            listed = list(asked.scenarios(name))
+        except NoRoom as error:
+            no_room[name] = str(error)
+            continue
+        scenarios[name] = fastest(listed)
+        settings = settings.with_derived(scenarios[name].settings)
+        reads.update(*(each.reads for each in listed))
+    if not scenarios:
+        raise NoRoom(no_room[asked.subject])
+    said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
+    shaping = settings.that_shape(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
+    said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
+    warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
+    sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
+    warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
+    kept = {name: value for name, value in given.items() if value is not None}
+    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads), kept)
+
+
+def fastest(scenarios: Sequence[Scenario]) -> Scenario:
+    """The scenario of most tokens/s, the first of equals."""
+    return (
+        max(scenarios, key=lambda each: float(each.estimate.tokens_per_second)) if len(scenarios) > 1 else scenarios[0]
+    )
+
+
+def rescaled(configuration: Configuration, name: str, drift: Mapping[PassKey, float]) -> Scenario:
+    """A strategy's scenario on a machine that is slower now than its profile says, by its passes.
+
+    Raises
+    ------
+    InputError : its times are unit-free.
+    """
+    if configuration.site is None:
+        raise InputError("without hardware there are no passes to be slower")
+    scenario = configuration.scenarios[name]
+    site = replace(configuration.site, options=scenario.settings, drift=drift)
+    return scenario.with_steps(scenario.strategy.steps(site, scenario.drafter))

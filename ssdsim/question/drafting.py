@@ -1,0 +1,145 @@
+"""The drafter of a scenario, and what was published of its acceptance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.base.errors import InputError
+from ssdsim.base.settings import DEFAULT, GIVEN, Settings
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import draft_in_family, one_vocabulary, other_vocabulary, siblings
+from ssdsim.pricing.drafter import Draft, Drafter
+from ssdsim.pricing.site import Site
+from ssdsim.question.options import DEFAULTS
+from ssdsim.strategies import drafters
+from ssdsim.strategies.drafters.model import ModelDrafter
+from ssdsim.tokens.drafter_card import drafters_of
+from ssdsim.transformer.card import Transformer
+
+PUBLISHED = "published: "
+"""The words with which the source of a published acceptance begins."""
+
+
+def draft_of(options: Mapping[str, Any]) -> Draft:
+    """The draft of the settings' drafter for their target.
+
+    Raises
+    ------
+    InputError : no such card, or the drafter has none for the target.
+    """
+    return _draft(options, options["draft"])
+
+
+def _draft(options: Mapping[str, Any], named: str | None) -> Draft:
+    """The draft called ``named``; the drafter's own where nothing is named."""
+    return drafters.ALL.named(options["drafter"]).draft(find_transformer(options["target"]), named, options)
+
+
+def draft_by_options(given: Mapping[str, Any]) -> Transformer:
+    """The card of what drafts, from the options that were given alone; raises as :func:`draft_of` does."""
+    said = {name: value for name, value in given.items() if value is not None}
+    return _draft({**DEFAULTS, **said}, said.get("draft")).card
+
+
+def settle_draft(settings: Settings) -> None:
+    """Derive the draft that nobody named, and its published acceptance where nothing else says what is accepted.
+
+    Raises
+    ------
+    InputError : as of :func:`draft_of`.
+    """
+    if settings["t_sd"] is not None:
+        return
+    named = settings.source("draft") == GIVEN
+    draft = _draft(settings, settings["draft"] if named else None)
+    if not named and draft.card.name != settings["draft"]:
+        settings.settle("draft", draft.card.name, "the drafter's for the target")
+    known = draft.published
+    if known is not None and known.found < 1.0 and settings["found"] is None:
+        settings.settle("found", known.found, f"{PUBLISHED}{draft.card.name}")
+    if known is None or settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
+        return
+    rates = known.by_position
+    of = f"for another model, {draft.published_for}:" if draft.published_for else draft.card.name
+    settings.settle("alpha", rates, f"{PUBLISHED}{of} on {known.about}")
+    if settings.source("k") == DEFAULT and len(rates) < settings["k"]:
+        settings.settle("k", len(rates), f"as far as acceptance of {draft.card.name} was published")
+
+
+def check_vocabularies(settings: Settings, names: Iterable[str], site: Site | None) -> None:
+    """Raise :class:`InputError` where engines refuse the pair, unless a draft of any vocabulary is asked for."""
+    if site is None or one_vocabulary(site.draft, site.target) or not any(_drafting(names)):
+        return
+    if settings["any_vocabulary"]:
+        return
+    target, draft, smaller = site.target, site.draft, draft_in_family(site.target)
+    others = [f"--drafter {card.drafter} ({card.name})" for card in drafters_of() if card.target == target.name]
+    if settings.source("draft") == GIVEN:
+        fitting = [f"--draft {smaller.name}"] if smaller and settings["drafter"] == ModelDrafter.name else []
+        give = [*fitting, *others, "--any-vocabulary to price it all the same"]
+        raise InputError(f"{other_vocabulary(draft, target)}; give {' or '.join(give)}")
+    family = f"the {target.family} family" if target.family else f"{target.vocab_size} tokens"
+    give = ["--draft", *others, "--strategies ar"]
+    raise InputError(
+        f"no draft model of {family} is known that is smaller than {target.name}; give {' or '.join(give)}"
+    )
+
+
+def vocabulary_warnings(names: Iterable[str], site: Site | None) -> Iterator[str]:
+    """A warning that a pair is priced which engines refuse, because somebody asked for it."""
+    if site is not None and not one_vocabulary(site.draft, site.target) and any(_drafting(names)):
+        yield f"{other_vocabulary(site.draft, site.target)}; priced all the same"
+
+
+def _drafting(names: Iterable[str]) -> Iterator[bool]:
+    return (strategies.ALL.named(name).drafts for name in names)
+
+
+def ahead_warnings(names: Iterable[str], drafter: Drafter) -> Iterator[str]:
+    """Warnings of tokens that a drafter makes from its own states, priced as if from the target's."""
+    ahead = [strategies.ALL.named(name).title for name in names if strategies.ALL.named(name).drafts_ahead]
+    if ahead and drafter.self_conditions:
+        yield (
+            f"{drafter.title} drafts from the target's hidden states, but in {', '.join(ahead)} it drafts on before "
+            "they are there; tokens are taken as if they were: fewer are accepted than predicted"
+        )
+
+
+def published_warnings(settings: Settings) -> Iterator[str]:
+    """Warnings of what a published acceptance leaves open; where a head has none, of which others one is known."""
+    if not settings.source("alpha").startswith(PUBLISHED):
+        yield from _unpublished(settings)
+        return
+    draft = draft_of(settings)
+    known = draft.published
+    assert known is not None  # the source says so
+    if draft.published_for:
+        whose = f"{settings['draft']}, of {draft.published_for} and not of {settings['target']}"
+        yield f"acceptance was published for another model: {whose}, {known.about}"
+    else:
+        yield f"acceptance of {draft.card.name} is published, not measured here: {known.about}"
+    if known.temperature is not None and known.temperature != settings["temperature"]:
+        yield f"{draft.card.name}: its acceptance was measured at temperature {known.temperature:g}"
+    most = max((settings[name] or 0 for name in ("k", "sd_k")), default=0)
+    if most > len(known.by_position):
+        known_at = f"acceptance is known at {len(known.by_position)} positions"
+        yield f"{draft.card.name}: {known_at}, the last rate is continued"
+
+
+def _unpublished(settings: Settings) -> Iterator[str]:
+    """A warning that acceptance is a default, since nothing was published of the drafter; and of what it was."""
+    drafter = drafters.ALL.named(settings["drafter"])
+    guessed = settings.source("alpha") == DEFAULT and settings["acceptance"] is None
+    if (
+        not (guessed and any(_drafting(settings["strategies"])))
+        or settings["t_sd"] is not None
+        or drafter.name == ModelDrafter.name
+    ):
+        return
+    target = find_transformer(settings["target"])
+    kin = [card for card in drafters_of(drafter.name) if card.acceptance and siblings(card.target, target)]
+    known = f"; known of {', '.join(f'{card.target} (--draft {card.name})' for card in kin)}" if kin else ""
+    said = f"no acceptance of {drafter.title} for {target.name} was published here"
+    yield f"{said}: alpha {settings['alpha']:g} is a placeholder{known}"

@@ -1,0 +1,95 @@
+"""The named engine's abilities: answers rank what it can run, and the rest stands apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ssdsim import strategies
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
+from ssdsim.hardware.runtime_card import Runs
+from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.question.options import DEFAULTS
+from ssdsim.question.points import subject_among
+from ssdsim.strategies import drafters
+
+UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
+
+
+class Engine(Record):
+    """An engine's abilities with a drafter; ``runs`` is None where nobody named one, or nothing is known of it."""
+
+    runs: Runs | None
+    drafter: str
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Engine:
+        """The engine whose runtime the options name."""
+        drafter = options.get("drafter") or DEFAULTS["drafter"]
+        named = options.get("runtime")
+        return cls(None if named is None else find_runtime(named).runs, drafter)
+
+    @property
+    def called(self) -> str | None:
+        return None if self.runs is None else self.runs.called
+
+    def lacks(self, strategy: str) -> str | None:
+        """The lack of a strategy, in words that follow its name; None where the engine runs it."""
+        if self.runs is None or self.runs.has(strategy, self.drafter):
+            return None
+        if strategy in self.runs.strategies:
+            return f"which {self.runs.called} does not draft with {drafters.ALL.named(self.drafter).title}"
+        return f"which {self.runs.called} does not have"
+
+    def lacks_devices(self, draft: int, targets: int = 1) -> str | None:
+        """The reason why a draft has too many own devices, or ``targets`` that share them; None where it has not."""
+        if self.runs is not None and targets > 1:
+            return f"which {self.runs.called} does not have: a draft has one target"
+        if self.runs is None or self.runs.draft_gpus is None or draft <= self.runs.draft_gpus:
+            return None
+        most = self.runs.draft_gpus
+        on = "on the target's GPUs" if most == 0 else f"on {most} GPU{'s' if most > 1 else ''} of its own"
+        return f"which {self.runs.called} does not have: it drafts {on}"
+
+    def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The strategies of ``names`` that the engine runs.
+
+        Raises
+        ------
+        InputError : it runs none of them.
+        """
+        runnable = tuple(name for name in names if self.lacks(name) is None)
+        if runnable or self.runs is None:
+            return runnable
+        own = [name for name in self.runs.strategies if self.runs.has(name, self.drafter)]
+        drafting = f" with {drafters.ALL.named(self.drafter).title}" if self.runs.strategies.keys() & set(names) else ""
+        raise InputError(f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}")
+
+    def subject(self, names: Sequence[str], asked: str | None) -> str:
+        """The strategy that an answer is about, among those of ``names`` that it runs.
+
+        Raises
+        ------
+        InputError : it runs none of them, or not the one asked for; that is not among them.
+        """
+        ranked = self.runnable(names)
+        if asked is None or asked not in names or asked in ranked:
+            return subject_among(names if asked is not None else ranked, asked)
+        own = titles([name for name in names if name in ranked])
+        raise InputError(f"--subject {asked}: {self.called} has no {titles([asked])}; of --strategies it has {own}")
+
+
+def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:
+    """Warnings of strategies, whose drafts have so many targets, priced on a named engine that cannot run them."""
+    engine = Engine.of(options)
+    for name, sharing in targets.items():
+        lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
+        if lacking is not None:
+            yield f"{strategies.ALL.named(name).title}, {lacking}, is priced as if it had it"
+
+
+def titles(names: Sequence[str], joined: str = "and") -> str:
+    """``AR, SD and SSD``."""
+    *others, last = (strategies.ALL.named(name).title for name in names)
+    return f"{', '.join(others)} {joined} {last}" if others else last

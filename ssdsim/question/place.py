@@ -1,0 +1,154 @@
+"""The place of a scenario's models: cards, profiles, the runtime, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import spelled
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Settings
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
+from ssdsim.pricing.network import Network
+from ssdsim.pricing.site import Site
+from ssdsim.question.drafting import draft_of
+from ssdsim.question.measured_pair import routed
+from ssdsim.question.options import DEFAULTS
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
+
+
+class Drafting(Record):
+    """The draft's card, device and format, and the network to it."""
+
+    card: Transformer
+    profile: HardwareProfile
+    dtype: str | None
+    network: Network | None
+
+
+def drafting_of(settings: Settings) -> Drafting | None:
+    """The draft and its place; None where times are unit-free."""
+    if settings["t_sd"] is not None:
+        return None
+    if settings["draft_hardware"] is None:
+        settings.derive("draft_hardware", settings["hardware"], "same as hardware")
+    return Drafting(
+        card=_with_states(routed(draft_of(settings).card, settings, "draft"), settings),
+        profile=_placed(settings["draft_hardware"], settings),
+        dtype=settings["draft_dtype"],
+        network=_network(settings),
+    )
+
+
+def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
+    """The site on which the models run; None where times are unit-free."""
+    if settings["t_sd"] is not None or drafting is None:
+        return None
+    data_parallel = settings["attention"] == DATA_PARALLEL
+    target = _with_states(routed(find_transformer(settings["target"]), settings, "target"), settings)
+    if data_parallel:
+        settings.derive("ep", settings["tp"], "tp, beside data-parallel attention")
+        _check_spread(target)
+    profile = _placed(settings["hardware"], settings)
+    runtime = _settled_runtime(settings).keeping(settings["states"])
+    _settle_states(settings, runtime, target, drafting.card)
+    site = Site(
+        target=target,
+        draft=drafting.card,
+        profile=profile,
+        draft_profile=drafting.profile,
+        tp=settings["tp"],
+        ep=settings["ep"],
+        data_parallel=data_parallel,
+        batch=settings["b"],
+        context=settings["context"],
+        sampling=settings["temperature"] > 0,
+        dtype=settings["dtype"],
+        options=settings,
+        runtime=runtime.on(profile.device),
+        draft_dtype=drafting.dtype,
+        kv_dtype=settings["kv_dtype"],
+        network=drafting.network,
+    )
+    if settings["dtype"] is None:
+        settings.derive("dtype", site.target.precision().weights, "the target card's")
+    formats = site.precision_of("target")
+    if settings["kv_dtype"] is None and formats.kv != formats.activations:
+        settings.derive("kv_dtype", formats.kv, "the target card's")
+    elif settings["kv_dtype"] is None and (kept := site.runtime.cache_beside(formats)):
+        settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
+        site = replace(site, kv_dtype=kept)
+    return site.with_options(settings.plain)
+
+
+def _network(settings: Settings) -> Network | None:
+    """The network between a target and its draft, where one is given."""
+    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
+    if latency_us is None:
+        return None
+    if gigabytes == 0.0:
+        raise InputError("--draft-link-gbs must be above 0, got 0")
+    return Network(latency_us * 1e-6, gigabytes * 1e9)
+
+
+def _with_states(card: Transformer, settings: Settings) -> Transformer:
+    """The card with the dtype that is asked for its recurrent states."""
+    dtype, recurrent = settings["state_dtype"], card.recurrent
+    if dtype is None or recurrent is None or dtype == recurrent.state_dtype:
+        return card
+    return card.model_copy(update={"recurrent": recurrent.model_copy(update={"state_dtype": dtype})})
+
+
+def _settle_states(settings: Settings, runtime: Runtime, *cards: Transformer) -> None:
+    """Settle what is kept of recurrent layers, where a model has some."""
+    recurrent = next((card.recurrent for card in cards if card.recurrent is not None), None)
+    if recurrent is None:
+        given = next((name for name in ("state_dtype", "states") if settings[name] is not None), None)
+        if given is not None:
+            raise InputError(f"{spelled(given)} has no effect: neither model has recurrent layers")
+        return
+    if settings["state_dtype"] is None:
+        settings.derive("state_dtype", recurrent.state_dtype, "the card's")
+    if settings["states"] is None:
+        settings.derive("states", runtime.states, "the runtime's")
+
+
+def _check_spread(target: Transformer) -> None:
+    if target.experts is None:
+        raise InputError(
+            f"--attention {DATA_PARALLEL}: {target.name} has no experts to bring tokens to; devices with sequences of "
+            "their own are copies of it (recommend --gpus)"
+        )
+
+
+def _placed(hardware: str, settings: Settings) -> HardwareProfile:
+    """The profile; of the target's node with its devices in the order that is asked for."""
+    profile, order = find_hardware(hardware), settings["placement"]
+    return profile.placed(order) if order and hardware == settings["hardware"] else profile
+
+
+def _settled_runtime(settings: Settings) -> Runtime:
+    if settings["runtime"] is not None:
+        return find_runtime(settings["runtime"])
+    runtime, why = runtime_of(find_hardware(settings["hardware"]), settings["hardware"])
+    settings.derive("runtime", runtime.name, why)
+    return runtime
+
+
+def runtime_for(options: Mapping[str, Any]) -> Runtime:
+    """The engine asked for, or the one that belongs to the target's profile."""
+    return _settled_runtime(Settings(options, {}, DEFAULTS))
+
+
+def settle_spread(settings: Settings, site: Site | None) -> None:
+    """Put the profile's measured spread in the place of ``profile``."""
+    if settings["spread"] != "profile" or site is None:
+        return
+    if site.profile.spread == 0.0:
+        raise InputError(f"profile {site.profile.name} holds no measured spread: give --spread a number")
+    settings.settle("spread", site.profile.spread, "measured, from the profile")

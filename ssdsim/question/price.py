@@ -1,0 +1,122 @@
+"""The price of a strategy's round at a site that has room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from ssdsim.base.record import Record
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, check_memory
+from ssdsim.pricing.room import (
+    Devices,
+    check_context,
+    check_devices,
+    check_dtypes,
+    check_place,
+    check_sequences,
+    check_verified,
+)
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.pricing.unit_free import UnitFree
+from ssdsim.question.priced_again import PricedAgain
+from ssdsim.question.token_errors import Changes
+from ssdsim.rounds.round import Seconds
+from ssdsim.strategies.protocols.strategy import Strategy
+
+
+class Priced(Record):
+    """A round's steps, and the devices that it occupies.
+
+    ``round_error`` is the error of what the round's description leaves out, a direction and its log-sd, which no other
+    strategy shares; ``expected`` are the steps without it, for those who read no errors. ``again`` prices the steps
+    where inputs of tokens are others; None where these move no price.
+    """
+
+    expected: Mapping[str, Step]
+    devices: Devices
+    round_error: tuple[str, float] | None = None
+    again: PricedAgain | None = None
+
+    @cached_property
+    def seconds(self) -> Mapping[str, float]:
+        """Each step's duration; in units of T_v where it is unit-free."""
+        return {name: step.seconds for name, step in self.expected.items()}
+
+    def over(self, changes: Changes) -> Mapping[str, Seconds]:
+        """Each step's duration where inputs of tokens are others, in columns; :attr:`seconds` where none moves it."""
+        return self.again.over(changes) if self.again and self.again.moved_by(changes) else self.seconds
+
+    @cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps with all their errors."""
+        if self.round_error is None:
+            return self.expected
+        return {name: step.off_by(*self.round_error) for name, step in self.expected.items()}
+
+
+def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter, together: bool = True) -> Priced:
+    """The strategy's steps and devices at a site with room for it; writes what it derives into ``settings``.
+
+    ``together``: target and draft run at the same time, so that devices of one profile must be enough for both.
+
+    Raises
+    ------
+    NoRoom : too few devices, too little memory, too long a context.
+    """
+    check_sequences(strategy.title, settings["b"], strategy.most_sequences)
+    site = UnitFree.of(settings) if site is None else site.with_options(settings)
+    if not site.unit_free:
+        apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
+        check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
+        check_verified(strategy.title, drafter.title, drafter.needs_verified and strategy.drafts_ahead)
+    strategy.settle(settings, site, drafter)
+    if site.unit_free:
+        steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)
+        return Priced(steps, devices, again=_again(settings, strategy, None, drafter))
+    check_dtypes(site, strategy.drafts and drafter.needs_device)
+    check_context(site, strategy.lookahead(settings))
+    devices = strategy.devices(settings, site.tp, drafter)
+    elsewhere = site.network is not None or devices.targets > 1  # another machine may have the draft
+    check_devices(strategy.title, site, devices, together and not elsewhere)
+    check_memory(site.batch, strategy.occupancies(site, drafter))
+    steps = strategy.steps(site, drafter)
+    if site.network is None and devices.targets > 1 and devices.total > site.profile.device.count:
+        sends = next(name for name, step in steps.items() if step.message is not None)
+        steps = {**steps, sends: steps[sends].warning(_apart(strategy, site, devices))}
+    return Priced(steps, devices, round_error(strategy, site), _again(settings, strategy, site, drafter))
+
+
+def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> PricedAgain | None:
+    """Way to price a strategy with ragged rows where what its prices have read is otherwise."""
+    if not strategy.ragged:
+        return None
+    return PricedAgain(strategy, site, drafter, settings.copy(), settings.read or frozenset(settings))
+
+
+def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
+    return (
+        f"{strategy.title}: {devices.targets} targets and their draft are {devices.total} devices, a node of "
+        f"{site.profile.name} has {site.profile.device.count}: messages are priced as inside of it, "
+        "--draft-link-us and --draft-link-gbs give a network"
+    )
+
+
+def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
+    """Error of what a description of rounds leaves out, as a direction and its log-sd; None where it says all.
+
+    Strategies whose round is taken to be the same share it.
+    """
+    log_sd = site.runtime.errors.round_log_sd
+    if not strategy.drafts or log_sd == 0.0:
+        return None
+    return f"round of {strategy.described_as or strategy.name}@{site.runtime.name}", log_sd
+
+
+def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
+    """Find what lies in which memory, whether it fits or not; writes what the strategy derives into ``settings``."""
+    site = site.with_options(settings)
+    strategy.settle(settings, site, drafter)
+    return tuple(strategy.occupancies(site, drafter))

@@ -1,0 +1,264 @@
+"""Errors of acceptance and hit rates, propagated to a round; the cached outcomes are held.
+
+What was not measured lies anywhere in its range, and is looked at in many places of it. What was measured on so many
+requests has intervals of single rates: each is one direction in which all of its rates move together, in logits for
+acceptance and by a factor on the misses for each hit curve; averages of rounds move with it linearly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
+from ssdsim.question.standing import token_inputs
+from ssdsim.question.token_ranges import ENDS, LOOKS, looks
+from ssdsim.rounds.kernel import Averages, Kernel, repeated_over, stacked, taken
+from ssdsim.strategies.protocols.hits import RATES
+from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.tokens.caching import forget_derived_hits
+from ssdsim.tokens.pair_choice import Chosen
+
+if TYPE_CHECKING:
+    from ssdsim.tokens.pair_file import HitLaw, Mean
+
+_BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % interval
+_SURE = 1e-6
+_HITS = {"": "hits after a rejection", "_all": "hits after all were accepted", "_backup": "hits after a backup"}
+
+Change = Mapping[str, Any]
+"""Options that have other values, by their names."""
+
+Changes = Mapping[str, Sequence[Any]]
+"""Options that have other values in each of several cases, in columns."""
+
+Moves = Mapping[str, Averages]
+"""Additions to the averages by one standard deviation, by direction."""
+
+
+def each_of(changes: Changes) -> list[Change]:
+    """The cases one by one."""
+    return [dict(zip(changes, values, strict=True)) for values in zip(*changes.values(), strict=True)]
+
+
+def cases(changes: Changes) -> int:
+    """Count the cases."""
+    return len(next(iter(changes.values())))
+
+
+class Cases(Record):
+    """Averages of rounds in several cases of changed options, in columns."""
+
+    changes: Changes
+    averages: Averages
+
+
+class KnownTokens:
+    """A strategy's tokens in a round, on which ``inputs`` these rest, and how they move with them.
+
+    ``open`` are the inputs that may lie anywhere in a range.
+    """
+
+    def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
+        self.tokens = strategy.kernel(settings, drafter)
+        own = frozenset(option.name for option in strategy.options)  # all that one without a drafter rests on
+        self.inputs = token_inputs(settings, (settings.read or ()) if strategy.drafts else own)
+        self.open = tuple(each for each in self.inputs if each.is_open)
+        measured = strategy.drafts and settings["pair"] is not None
+        self._directions = tuple(directions(settings, 1.0)) if measured else ()
+        self.strategy, self.settings = strategy, settings.copy()
+        self._of = strategy, self.settings, drafter
+        self._at_looks: dict[TimingErrors, Cases] = {}
+        self._over: dict[tuple[Any, ...], Cases] = {}
+
+    @property
+    def is_sure(self) -> bool:
+        """Say whether nothing about its tokens may be otherwise."""
+        return not self.open and not self._directions
+
+    @cached_property
+    def moves(self) -> Moves:
+        """The moves of its averages, by direction; none without a measured pair."""
+        return moves(*self._of, self._directions)
+
+    def over_ranges(self, errors: TimingErrors) -> Averages:
+        """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
+        if not self.open:
+            return self.tokens.averages
+        return taken(self.at_looks(errors).averages, ENDS + np.arange(errors.draws) % LOOKS)
+
+    def at_looks(self, errors: TimingErrors) -> Cases:
+        """Looks at the ends of all ranges, then over them."""
+        if errors not in self._at_looks:
+            self._at_looks[errors] = self._made(looks(self.open, errors))
+        return self._at_looks[errors]
+
+    def over(self, changes: Changes) -> Cases:
+        """Averages in any cases; remembered, since scenarios at other prices ask the same."""
+        key = tuple((name, *values) for name, values in changes.items())
+        if key not in self._over:
+            self._over[key] = self._made(changes)
+        return self._over[key]
+
+    def _made(self, changes: Changes) -> Cases:
+        return Cases(changes, self._at_once(changes) or self._one_by_one(changes))
+
+    def _at_once(self, changes: Changes) -> Averages | None:
+        """Averages of all cases from one kernel; None where it does not take what changes in columns."""
+        if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
+            return None
+        if not all(isinstance(values[0], float) for values in changes.values()):  # not rates by position
+            return None
+        columns = {name: np.array(values)[:, None] for name, values in changes.items()}
+        made = averages_under(*self._of, columns)
+        return repeated_over(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
+
+    def _one_by_one(self, changes: Changes) -> Averages:
+        """Averages of all cases, each different one worked out once."""
+        numbers: dict[tuple[tuple[str, Any], ...], int] = {}
+        of = [numbers.setdefault(tuple(each.items()), len(numbers)) for each in each_of(changes)]
+        made = [averages_under(*self._of, dict(change)) for change in numbers]
+        return taken(stacked(made, self.strategy.free_running), np.array(of))
+
+
+def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:
+    """The moves of a strategy's rounds with what is uncertain; ``settings`` are those that its kernel was made with."""
+    averages: dict[str, Averages] = {}
+    for each in uncertain:
+        high, low = (averages_under(strategy, settings, drafter, change) for change in (each.up, each.down))
+        averages[each.name] = Averages(
+            (high.tokens_per_round - low.tokens_per_round) / 2.0,
+            {state: (high.inside[state] - low.inside[state]) / 2.0 for state in high.inside},
+            {state: (high.to[state] - low.to[state]) / 2.0 for state in high.to},
+            None if high.accepted is None or low.accepted is None else (high.accepted - low.accepted) / 2.0,
+        )
+    return averages
+
+
+def drawn(averages: Averages, by_direction: Moves, errors: TimingErrors) -> Averages:
+    """The averages under each draw, columns that broadcast with them; as they are without directions."""
+    if not by_direction:
+        return averages
+    tokens, inside, to = averages.tokens_per_round, dict(averages.inside), dict(averages.to)
+    accepted = averages.accepted
+    for name, move in by_direction.items():
+        off = errors.standard_normal(name)
+        tokens = tokens + move.tokens_per_round * off
+        inside = {state: share + move.inside.get(state, 0.0) * off for state, share in inside.items()}
+        to = {state: share + move.to.get(state, 0.0) * off for state, share in to.items()}
+        if accepted is not None and move.accepted is not None:
+            shift = np.nan_to_num(move.accepted)
+            longer = [(0, 0)] * (shift.ndim - 1) + [(0, accepted.shape[-1] - shift.shape[-1])]
+            accepted = accepted + np.pad(shift, longer) * off[..., None]
+    return Averages(
+        np.maximum(1.0, tokens),
+        {state: np.clip(share, 0.0, 1.0) for state, share in inside.items()},
+        {state: np.clip(share, 0.0, 1.0) for state, share in to.items()},
+        None if accepted is None else _without_negatives(accepted),
+        averages.shared,
+    )
+
+
+def _without_negatives(pmf: Array) -> Array:
+    """The distribution that a linear move left, without its negative parts."""
+    kept = np.maximum(pmf, 0.0)
+    return np.asarray(kept / np.nansum(kept, axis=-1, keepdims=True))
+
+
+def averages_under(strategy: Strategy, settings: Settings, drafter: Drafter, change: Change) -> Averages:
+    """Averages of rounds where options are others, and the outcomes that are cached are held."""
+    return strategy.kernel(settings_under(settings, change), drafter).averages
+
+
+def settings_under(settings: Settings, change: Change) -> Settings:
+    """A copy in which options are others, and the outcomes that are cached are held."""
+    changed = settings.copy()
+    for name, value in change.items():
+        changed.settle(name, value, "moved")
+    for outcomes, given in (("fan_outs", "fl"), ("fan_outs_after_miss", "flm")):
+        if changed.get(outcomes) is not None:  # the cache was planned for what was measured
+            changed.settle(given, changed[outcomes], "held")
+    forget_derived_hits(changed, but=change)
+    return changed
+
+
+class Direction(Record):
+    """Rates that move together: options with them so many standard deviations up and down. ``name`` is the file's."""
+
+    what: str
+    name: str
+    up: Mapping[str, Any]
+    down: Mapping[str, Any]
+
+
+def directions(settings: Settings, sds: float) -> Iterator[Direction]:
+    """Uncertain rates of a pair, ``sds`` standard deviations up and down; nothing without a pair."""
+    chosen = chosen_in(settings)
+    if chosen is None:
+        return
+    yield from _of_acceptance(settings, chosen, sds)
+    if is_given(settings, "p_hit"):
+        return
+    for whose in CURVES:
+        law = curve_of(chosen, whose, settings["pair_backup"])
+        log_sd = 0.0 if law is None else _log_sd_of_misses(law)
+        if log_sd > _SURE and settings.source(f"hit_c{whose}") == settings.source(f"hit_r{whose}"):
+            up, down = (_missing(settings, whose, math.exp(sign * sds * log_sd)) for sign in (-1.0, 1.0))
+            if up:
+                yield Direction(_HITS[whose], f"hits{whose} of {chosen.name}", up, down)
+
+
+def _of_acceptance(settings: Settings, chosen: Chosen, sds: float) -> Iterator[Direction]:
+    sd = _logit_sd(chosen.findings.alpha)
+    if is_given(settings, "alpha") or sd <= _SURE:
+        return
+    up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
+    yield Direction("acceptance", f"acceptance of {chosen.name}", {"alpha": up}, {"alpha": down})
+
+
+def _logit_sd(alpha: Mean) -> float:
+    if alpha.low is None or alpha.high is None:
+        return 0.0
+    return (_logit(alpha.high) - _logit(alpha.low)) / _BOUNDS_SDS
+
+
+def _logit(rate: float) -> float:
+    rate = min(1.0 - _SURE, max(_SURE, rate))
+    return math.log(rate / (1.0 - rate))
+
+
+def _shifted(alpha: Any, by: float) -> Any:
+    if isinstance(alpha, int | float):
+        return alpha if alpha in (0.0, 1.0) else 1.0 / (1.0 + math.exp(-_logit(alpha) - by))
+    return tuple(_shifted(rate, by) for rate in alpha)
+
+
+def _log_sd_of_misses(law: HitLaw) -> float:
+    """The log-sd of the miss rate: the median over the curve's points, or that of c."""
+    sds = [
+        (math.log(1.0 - low) - math.log(1.0 - high)) / _BOUNDS_SDS
+        for _, _, low, high in law.curve or ()
+        if low is not None and high is not None and 0.0 <= low < high < 1.0 - _SURE
+    ]
+    if sds:
+        return float(np.median(sds))
+    if law.c_interval is None or law.c_interval[0] <= 0.0:
+        return 0.0
+    return (math.log(law.c_interval[1]) - math.log(law.c_interval[0])) / _BOUNDS_SDS
+
+
+def _missing(settings: Settings, whose: str, factor: float) -> dict[str, Any]:
+    """The options of a curve with its misses times ``factor``; none where the curve is the default."""
+    points, c = settings[f"hit_curve{whose}"], settings[f"hit_c{whose}"]
+    if points is not None:
+        return {f"hit_curve{whose}": tuple((f, max(0.0, 1.0 - (1.0 - h) * factor)) for f, h in points)}
+    return {} if c is None else {f"hit_c{whose}": min(1.0, c * factor)}

@@ -1,0 +1,252 @@
+"""vLLM: snapshots of its counters, statistics of requests, its log, and what ``vllm bench serve`` saved.
+
+Counters and rates by position are of *all* rounds that drafted; steps that drafted nothing are in none of them, and
+follow from what else vLLM counts. Counters grow from the server's start on, so that two snapshots are needed. The log
+of the old engine (V0) counts tokens that were accepted after a rejected one: what it emitted is right.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
+
+from ssdsim.base.documents import as_record, parse_records
+from ssdsim.base.errors import InputError
+from ssdsim.readers.acceptance import statistics
+from ssdsim.readers.acceptance.counts import (
+    Asked,
+    Counts,
+    Log,
+    Source,
+    joined,
+    of_length,
+    of_positions,
+    of_totals,
+    with_steps,
+)
+from ssdsim.readers.acceptance.fields import (
+    JsonObject,
+    Line,
+    Printed,
+    WrittenCount,
+    WrittenTokens,
+    count,
+    first,
+    found_with,
+    number,
+    text_in,
+)
+from ssdsim.readers.acceptance.vllm_counters import is_snapshot, of_snapshots
+
+_LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
+_OLD_LINE = re.compile(r"Speculative metrics:\s*(.*)")
+_BENCH = "spec_decode_num_drafts"
+_OF_BENCH = {_BENCH, "spec_decode_acceptance_length"}
+
+
+def read(sources: Sequence[Source], asked: Asked) -> Log:
+    """One set of requests.
+
+    Raises
+    ------
+    InputError : a file of no known kind, or one whose numbers cannot be trusted.
+    """
+    if all(is_snapshot(source.text) for source in sources):
+        return of_snapshots(sources, asked)
+    return joined([_one(source, asked) for source in sources])
+
+
+def _one(source: Source, asked: Asked) -> Log:
+    if _LINE.search(source.text):
+        return Log("vllm-log", [_log(source)])
+    if _OLD_LINE.search(source.text):
+        return Log("vllm-log", [_old_log(source)])
+    if not source.text.lstrip().startswith(("{", "[", "data:")):
+        raise InputError(
+            f"{source.path}: nothing of vLLM's speculation in it: neither counters (vllm:spec_decode_...), a log line "
+            "'SpecDecoding metrics: ...', nor JSON"
+        )
+    records = parse_records(source.text, source.path)
+    bench = [record for record in records if isinstance(record, dict) and _OF_BENCH & record.keys()]
+    if bench:
+        counts = [_bench(record, str(source.path), asked) for record in bench]
+        return Log("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
+    return _requests(records, source)
+
+
+# requests
+
+
+def _requests(records: Sequence[object], source: Source) -> Log:
+    answers: list[tuple[JsonObject, str]] = []
+    silent, target = 0, None
+    for where, request in source.numbered("request", records):
+        own = list(found_with(request, ("speculative_decoding", *statistics.NAMES)))
+        if isinstance(request, dict):
+            target = target or text_in(request.get("model"))
+        statistic = [each.get("speculative_decoding", each) for each in own]
+        answers += [(each, where) for each in statistic if isinstance(each, Mapping)]
+        silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
+    counts = statistics.counts_of_all(answers)
+    if not counts:
+        raise InputError(
+            f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
+            "--per-request-spec-decode-metrics summary, and ask for one answer a request (n = 1)"
+        )
+    notes = [f"{silent} records without statistics (n above 1, or no drafts) are left out"] if silent else []
+    return Log("vllm-requests", counts, target=target, notes=notes)
+
+
+# the log
+
+
+def _log(source: Source) -> Counts:
+    """The sum of all lines, which are of one interval each; those without drafts are left out.
+
+    Rounds are not printed: they follow from the length, exactly where every round drafted as many tokens.
+    """
+    rounds, drafted, accepted, survived = 0.0, 0, 0, [0.0]
+    for at, line in source.numbered("line", source.text.splitlines()):
+        match = _LINE.search(line)
+        if match is None or (interval := _interval(match[1], at)) is None:
+            continue
+        own_rounds, own_drafted, own_accepted, own_survived = interval
+        rounds, drafted, accepted = rounds + own_rounds, drafted + own_drafted, accepted + own_accepted
+        survived = [a + b for a, b in zip_longest(survived, own_survived, fillvalue=0.0)]
+    where = str(source.path)
+    if drafted == 0:
+        raise InputError(f"{where}: no line of metrics in which tokens were drafted")
+    if any(survived) or accepted == 0:
+        return of_positions(where, rounds, accepted, drafted, survived)
+    return of_totals(where, rounds, accepted, drafted)
+
+
+_PRINTED = {
+    "drafted": re.compile(r"Drafted: (\d+)"),
+    "accepted": re.compile(r"Accepted: (\d+)"),
+    "length": re.compile(r"Mean acceptance length: ([\d.]+)"),
+    "shares": re.compile(r"Per-position acceptance rate:\s*([\d., ]+)"),
+}
+
+
+def _interval(line: str, where: str) -> tuple[float, int, int, list[float]] | None:
+    """Rounds, drafted and accepted tokens, and rounds that came to each position; None where nothing was drafted."""
+    said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
+    if "shares" in said:
+        said["shares"] = said["shares"].replace(",", " ").split()
+    printed = as_record(Printed, said, where, "line of metrics")
+    drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length or 1.0, printed.shares
+    if drafted == 0:
+        return None
+    if accepted > 0 and length > 1.0:
+        rounds, slack = accepted / (length - 1.0), 0.005 / (length - 1.0) + 0.01
+    elif positions:
+        rounds, slack = drafted / len(positions), 0.01
+    else:
+        raise InputError(f"{where}: does not say how many tokens a round yielded: give two snapshots of its counters")
+    k = max(1, round(drafted / rounds))
+    if abs(drafted / rounds - k) <= slack * k:
+        rounds = drafted / k
+    return rounds, drafted, accepted, [share * rounds for share in positions]
+
+
+class _OldPrinted(Line):
+    """Fields of a line of metrics of the old engine."""
+
+    k: WrittenTokens | None = None
+    drafted: WrittenCount | None = None
+    emitted: WrittenCount | None = None
+
+
+_OLD_PRINTED = {
+    "k": re.compile(r"speculative tokens: (\d+)"),
+    "drafted": re.compile(r"draft tokens: (\d+)"),
+    "emitted": re.compile(r"emitted tokens: (\d+)"),
+}
+
+
+def _old_log(source: Source) -> Counts:
+    """The last line, which counts since the start."""
+    last, where = _OldPrinted(), str(source.path)
+    for at, line in source.numbered("line", source.text.splitlines()):
+        if (match := _OLD_LINE.search(line)) is None:
+            continue
+        where = at
+        said = {name: matched[1] for name, pattern in _OLD_PRINTED.items() if (matched := pattern.search(match[1]))}
+        printed = as_record(_OldPrinted, said, where, "line of metrics")
+        if printed.emitted is not None and printed.emitted < (last.emitted or 0):
+            raise InputError(
+                f"{where}: emitted tokens fell from {last.emitted} to {printed.emitted}: the server was restarted"
+            )
+        last = printed
+    k, drafted, emitted = last.k, last.drafted, last.emitted
+    if not k or not drafted or emitted is None:
+        raise InputError(f"{where}: says not how many tokens were speculated, drafted and emitted")
+    return of_length(where, emitted * k / drafted, k, drafted / k)
+
+
+# vllm bench serve
+
+
+def _bench(record: JsonObject, where: str, asked: Asked) -> Counts:
+    rounds, drafted = count(record, (_BENCH,), where), count(record, ("spec_decode_draft_tokens",), where)
+    accepted = count(record, ("spec_decode_accepted_tokens",), where)
+    shares = first(record, ("spec_decode_per_position_acceptance_rates",))
+    length = number(record, ("spec_decode_acceptance_length",), where)
+    if rounds == 0:
+        raise InputError(f"{where}: the server drafted nothing during the run")
+    if (rounds is None or accepted is None) and length is None:
+        raise InputError(f"{where}: no spec_decode_acceptance_length in it")
+    if rounds is None:
+        return of_length(where, length or 0.0, asked.k)
+    if accepted is None:
+        accepted = round(((length or 1.0) - 1.0) * rounds)
+    if length is not None and abs(1.0 + accepted / rounds - length) > 0.02:
+        raise InputError(
+            f"{where}: {accepted} accepted tokens in {rounds} rounds are {1.0 + accepted / rounds:.3f} a round with "
+            f"the bonus, but spec_decode_acceptance_length is {length:.3f}"
+        )
+    steps = _steps_of_bench(record, accepted, where)
+    if isinstance(shares, list) and shares:
+        positions = [(number({"share": share}, ("share",), f"{where}: rates by position") or 0.0) for share in shares]
+        if max(positions) > 1.0:
+            raise InputError(f"{where}: a rate by position is {max(positions):g}; they are shares of 1, no percent")
+        counts = of_positions(where, rounds, accepted, drafted, [share * rounds for share in positions])
+    else:
+        counts = of_totals(where, rounds, accepted, drafted)
+    return with_steps(counts, steps)
+
+
+def _steps_of_bench(record: JsonObject, accepted: float, where: str) -> float | None:
+    """Steps of all requests, from their tokens, and of a detailed result from the times between its messages.
+
+    Either may be too few: what was accepted beyond the end of an answer is counted, and messages may hold two steps.
+    """
+    generated, completed = count(record, ("total_output_tokens",), where), count(record, ("completed",), where)
+    if generated is None or completed is None:
+        return None
+    times = record.get("itls")
+    messages = sum(len(each) for each in times if isinstance(each, list)) if isinstance(times, list) else 0
+    return max(generated - completed - accepted, messages)
+
+
+def speculation_of(record: JsonObject, where: str) -> tuple[int | None, float | None]:
+    """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
+
+    Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.
+
+    Raises
+    ------
+    InputError : numbers that contradict each other.
+    """
+    if not record.get(_BENCH):
+        return None, None
+    counts = _bench(record, where, Asked())
+    mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
+    k = counts.k or max(1, round(mean))
+    if counts.undrafted is None or counts.rounds is None:
+        return k, counts.length
+    put_out = record["total_output_tokens"] - record["completed"]
+    return k, max(1.0, put_out / (counts.rounds + counts.undrafted))

@@ -1,0 +1,242 @@
+"""Logs in JSON: Mooncake's traces, and the benchmarks of vLLM, SGLang and AIPerf that kept a line a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AliasChoices, BaseModel, Field, model_validator
+
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import as_record, as_records, within
+from ssdsim.base.errors import InputError, told
+from ssdsim.readers import aiperf, guidellm, sglang_bench, vllm_bench
+from ssdsim.readers.acceptance.fields import text_in
+from ssdsim.readers.bench import JsonObject, has
+from ssdsim.readers.guidellm import benchmarks, model_of
+from ssdsim.readers.request_logs.conversations import read_conversations
+from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
+
+_BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
+
+_VLLM, _SGLANG = "vLLM bench serve", "SGLang bench_serving"
+Read = Callable[[Sequence[JsonObject], str], RequestLog]
+
+
+def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = None) -> RequestLog:
+    """A log of the kind that its first record shows; of conversations a ``tokenizer`` counts the tokens.
+
+    Raises
+    ------
+    InputError : of no known kind, or something in it is not what it must be.
+    """
+    if not records or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
+    if "conversations" in records[0]:
+        return read_conversations(records, where, tokenizer)
+    for _, knows, read in _FORMS:
+        if knows(records[0]):
+            return read(records, where)
+    known = ", ".join([*dict.fromkeys(name for name, _, _ in _FORMS), "ShareGPT"])
+    raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
+
+
+class _Benchmark(BaseModel, frozen=True):
+    """Benchmark's results: lists with an entry a request, in seconds."""
+
+    input_lens: Annotated[list[Tokens], Field(min_length=1)]
+    output_lens: Annotated[list[Tokens], Field(min_length=1)]
+    errors: list[Any] | None = None
+    start_times: list[Seconds] | None = None
+    ttfts: list[Seconds] | None = None
+    itls: list[list[Seconds] | None] | None = None
+    max_concurrency: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    model_id: str | None = None
+
+    @model_validator(mode="after")
+    def _of_the_same_requests(self) -> _Benchmark:
+        count = len(self.input_lens)
+        for name in ("output_lens", "errors", "start_times", "ttfts"):
+            values = getattr(self, name)
+            if values and len(values) != count:
+                raise ValueError(f"{name} has {len(values)} requests, input_lens {count}")
+        if self.ttfts and len(self.itls or ()) != count:
+            raise ValueError("itls must be a list with an entry a request; run with --save-detailed")
+        return self
+
+    @property
+    def failed(self) -> NDArray[np.bool_]:
+        errors = self.errors or [""] * len(self.input_lens)
+        return np.array([bool(error) for error in errors]) | (np.array(self.output_lens) < 1)
+
+    @property
+    def measured_ms(self) -> dict[str, Array]:
+        """Times of the requests, from the time to the first token and the gaps after it."""
+        if not self.ttfts:
+            return {}
+        ttfts, outputs = np.array(self.ttfts), np.array(self.output_lens)
+        after = np.array([np.nan if gaps is None else float(sum(gaps)) for gaps in self.itls or ()])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            tpot = np.where(outputs > 1, after / (outputs - 1.0), np.nan)
+        return {"ttft": 1e3 * ttfts, "tpot": 1e3 * tpot, "e2el": 1e3 * (ttfts + after)}
+
+
+def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestLog:
+    if len(records) > 1:
+        raise InputError(f"{where}: {len(records)} benchmarks in one file; keep the line of one")
+    record = as_record(_Benchmark, records[0], where, "benchmark")
+    failed, start = record.failed, np.array(record.start_times) if record.start_times else None
+    notes = [f"{int(failed.sum())} of {failed.size} requests failed: left out"] if failed.any() else []
+    kept = ~failed
+    if start is None and record.max_concurrency is None:
+        notes.append("the file says neither when requests started nor how many were in flight")
+    return RequestLog(
+        form,
+        None if start is None else start[kept],
+        np.array(record.input_lens)[kept],
+        np.array(record.output_lens)[kept],
+        {name: values[kept] for name, values in record.measured_ms.items()},
+        None if start is not None else record.max_concurrency,
+        tuple(notes),
+        record.model_id,
+    )
+
+
+class _Metric(BaseModel, frozen=True):
+    """A value with its unit."""
+
+    value: Milliseconds
+    unit: str | None = None
+
+
+class _Metadata(BaseModel, frozen=True):
+    request_start_ns: Annotated[float, Field(ge=0.0, le=1e21)] | None = None
+
+
+class _AiperfMetrics(BaseModel, frozen=True):
+    time_to_first_token: _Metric
+    request_latency: _Metric
+    input_sequence_length: _Metric
+    output_sequence_length: _Metric
+
+    @model_validator(mode="after")
+    def _in_milliseconds(self) -> _AiperfMetrics:
+        for name in ("time_to_first_token", "request_latency"):
+            unit = getattr(self, name).unit
+            if unit != "ms":
+                raise ValueError(f"{name} must be in ms, got {told(unit)}")
+        return self
+
+
+class _AiperfRecord(BaseModel, frozen=True):
+    """A request that was answered."""
+
+    metadata: _Metadata = _Metadata()
+    metrics: _AiperfMetrics
+
+
+def _aiperf(records: Sequence[JsonObject], where: str) -> RequestLog:
+    """``profile_export.jsonl``: a record a request, each metric with its value and unit."""
+    answered = {number: record for number, record in enumerate(records, 1) if not record.get("error")}
+    if not answered:
+        raise InputError(f"{where}: every request failed")
+    failed = len(records) - len(answered)
+    notes = (f"{failed} of {len(records)} requests failed: left out",) if failed else ()
+    good = as_records(_AiperfRecord, answered, where, "record")
+    starts = [record.metadata.request_start_ns for record in good]
+    arrival_s = None if None in starts else np.array(starts, dtype=float) / 1e9
+
+    def of(name: str) -> Array:
+        return np.array([getattr(record.metrics, name).value for record in good])
+
+    ttft, whole, outputs = of("time_to_first_token"), of("request_latency"), of("output_sequence_length")
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(outputs > 1, (whole - ttft) / (outputs - 1.0), np.nan)
+    measured = {"ttft": ttft, "tpot": tpot, "e2el": whole}
+    return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), outputs, measured, notes=notes)
+
+
+class _GuidedRequest(BaseModel, frozen=True):
+    """A request of a guidellm report."""
+
+    request_start_time: Seconds
+    prompt_tokens: Tokens
+    output_tokens: Tokens
+    time_to_first_token_ms: Milliseconds
+    inter_token_latency_ms: Milliseconds
+    request_latency: Seconds
+
+
+def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
+    """The requests of a report that succeeded, in all of its benchmarks."""
+    (record,) = records
+    lists = [within(one, "requests", "successful") for one in benchmarks(record)]
+    requests = [each for one in lists if isinstance(one, list) for each in one]
+    if not requests:
+        raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
+    read = [
+        as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(requests, 1)
+    ]
+
+    def of(name: str) -> Array:
+        return np.array([getattr(each, name) for each in read], dtype=float)
+
+    whole = 1e3 * of("request_latency")
+    measured = {"ttft": of("time_to_first_token_ms"), "tpot": of("inter_token_latency_ms"), "e2el": whole}
+    start, inputs, outputs = (of(name) for name in ("request_start_time", "prompt_tokens", "output_tokens"))
+    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(model_of(record)))
+
+
+def _summary(needs: str) -> Read:
+    """Refuse a benchmark whose file has sums alone."""
+
+    def read(records: Sequence[JsonObject], where: str) -> RequestLog:
+        raise InputError(f"{where}: a benchmark without a line a request; {needs}")
+
+    return read
+
+
+class _Mooncake(BaseModel, frozen=True):
+    """A line of a trace, by Mooncake's names or by those that others call the same."""
+
+    timestamp: Annotated[Milliseconds | None, Field(validation_alias=AliasChoices("timestamp", "created_time"))] = None
+    input_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("input_length", "input_tokens"))] = None
+    output_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("output_length", "output_tokens"))] = (
+        None
+    )
+
+
+def _mooncake(records: Sequence[JsonObject], where: str) -> RequestLog:
+    """A missing number is NaN."""
+    blocks = [_numbers(records[first : first + _BLOCK], first, where) for first in range(0, len(records), _BLOCK)]
+    arrival_ms, inputs, outputs = np.concatenate(blocks, axis=1)
+    arrival_s = None if np.isnan(arrival_ms[0]) else arrival_ms / 1e3
+    notes = []
+    if any("hash_ids" in record for record in records):
+        notes.append("hash_ids: prompts that share a beginning are processed whole here, so TTFT is an upper bound")
+    if any("session_id" in record or "delay" in record for record in records):
+        notes.append("sessions: turns come at their own times here, not after the answer before")
+    return RequestLog("Mooncake", arrival_s, inputs, outputs, notes=tuple(notes))
+
+
+def _numbers(records: Sequence[JsonObject], first: int, where: str) -> Array:
+    """A block of lines as columns: arrivals (ms), input and output tokens."""
+    read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line")
+    return np.array([(each.timestamp, each.input_length, each.output_length) for each in read], dtype=float).T
+
+
+_FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (
+    (_SGLANG, has("input_lens", "output_lens", "accept_length"), partial(_benchmark, _SGLANG)),
+    (_VLLM, has("input_lens", "output_lens"), partial(_benchmark, _VLLM)),
+    (_SGLANG, sglang_bench.FORMAT.knows, _summary("run bench_serving with --output-details")),
+    (_VLLM, vllm_bench.FORMAT.knows, _summary("run vllm bench serve with --save-detailed")),
+    ("guidellm", guidellm.FORMAT.knows, _guidellm),
+    ("AIPerf", aiperf.FORMAT.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
+    ("AIPerf", has("metrics", "metadata"), _aiperf),
+    ("Mooncake", has("input_length", "output_length"), _mooncake),
+    ("Mooncake's aliases", has("input_tokens", "output_tokens"), _mooncake),
+)

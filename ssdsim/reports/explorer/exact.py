@@ -1,0 +1,79 @@
+"""Exact answers at random places of a page, which its interpolation is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.answers.grid import Evaluator
+from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.record import Record
+from ssdsim.question.many import estimate
+from ssdsim.reports.explorer.at_points import AtPoints
+from ssdsim.reports.explorer.interpolation import Floats
+from ssdsim.reports.explorer.sides import Errors
+from ssdsim.reports.explorer.space import Space, anywhere
+
+OF_OTHERS = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
+Place = Mapping[str, Any]
+
+
+def are_others(space: Space) -> bool:
+    """Say whether other strategies are compared than the default ones."""
+    return not {*space.names} <= {*strategies.default()}
+
+
+def random_places(space: Space, count: int, seed: int) -> list[Place]:
+    """So many places anywhere between the axes' ends; none where nothing is interpolated."""
+    if not any(axis.continuous for axis in space.axes):
+        return []
+    if are_others(space):
+        count = min(count, OF_OTHERS)
+    rng = np.random.default_rng(seed)
+    return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]
+
+
+class Exact(Record):
+    """Tokens/s by strategy at ``places``, NaN where one has no room; by rival the ends of the subject's ratio to it.
+
+    There are no ends where nothing errs, or where tokens are not sure.
+    """
+
+    places: Sequence[Place]
+    rates: Mapping[str, Floats]
+    ends: Mapping[str, tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, space: Space, places: Sequence[Place], evaluator: Evaluator, errors: Errors | None) -> Exact:
+        """All rates being given."""
+        rates: dict[str, Floats] = {}
+        joint: dict[str, Draws] = {}
+        for name in (space.subject, *space.rivals):
+            at = AtPoints.of(name, [space.alone(name, place) for place in places], evaluator)
+            rows = at.side_by_side
+            if rows is None:
+                rates[name] = np.full(len(places), np.nan)
+                continue
+            rates[name] = at.spread(np.broadcast_to(estimate(rows).tokens_per_second, len(rows)))
+            if errors is not None and all(known.is_sure for known in rows.known):
+                joint[name] = at.spread(errors.joint(rows))
+        both = [rival for rival in space.rivals if {space.subject, rival} <= joint.keys()]
+        return cls(places, rates, {rival: bounds_95(joint[space.subject] / joint[rival]) for rival in both})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Exact]) -> Exact:
+        """All places of the parts that have any."""
+        parts = [part for part in parts if part.places] or list(parts[:1])
+        rivals = [rival for rival in parts[0].ends if all(rival in part.ends for part in parts)]
+
+        def end(rival: str, which: int) -> Floats:
+            return np.concatenate([part.ends[rival][which] for part in parts])
+
+        return cls(
+            [place for part in parts for place in part.places],
+            {name: np.concatenate([part.rates[name] for part in parts]) for name in parts[0].rates},
+            {rival: (end(rival, 0), end(rival, 1)) for rival in rivals},
+        )

@@ -1,0 +1,273 @@
+"""The grid behind the page: what every strategy does at every point, who wins there, and how far off between points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.predict import DRAWS
+from ssdsim.answers.workers import Workers
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record, replace
+from ssdsim.question.configuration import configure
+from ssdsim.reports.explorer.at_points import AtPoints
+from ssdsim.reports.explorer.contests import Contests, contests
+from ssdsim.reports.explorer.exact import OF_OTHERS, Exact, Place, are_others, random_places
+from ssdsim.reports.explorer.interpolation import chosen_nodes
+from ssdsim.reports.explorer.rates import Rates, memory, rates
+from ssdsim.reports.explorer.sides import Errors, Side
+from ssdsim.reports.explorer.space import Axis, Space, anywhere, space_of
+from ssdsim.reports.explorer.table import Table
+
+MOST_POINTS = 1_000_000
+MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
+_NODES = {"alpha": 8, "hit_c": 6, "hit_r": 3}  # of an axis that is interpolated, at most
+_OTHERS_NODES = 5
+_END_NODES = {"alpha": 5}  # intervals bend less
+_OTHERS_END_NODES = 3
+_PLACES = 34
+_FEW = 2_000  # points: 2 s
+_CASES = 60  # at which the curvature is looked at
+_CASES_OF_OTHERS = 8  # some of which search a tree at each point
+
+
+class Explored(Record):
+    """All that the page holds.
+
+    ``given`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
+    assumes; None where it assumes none. ``exact`` are answers at random places between its points.
+    """
+
+    space: Space
+    rates: Mapping[str, Rates]
+    memory: Mapping[str, Table]
+    given: Contests
+    assumed: Contests | None
+    exact: Exact
+    seed: int
+
+    @property
+    def points(self) -> int:
+        """Number of points at which a strategy was worked out."""
+        return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
+
+
+def explored(
+    seed: int = 0,
+    workers: Workers | None = None,
+    exact: bool = False,
+    start: Mapping[str, Any] = MappingProxyType({}),
+    checked: int = 0,
+    **options: Any,
+) -> Explored:
+    """Work out the grid of a page; lists among the options are its stops, as in a sweep.
+
+    Parameters
+    ----------
+    seed : of the draws behind intervals.
+    workers : of the parts, which are the stops of the axis that most prices differ in; they hear of each.
+    exact : the grid is that of the lists alone, and nothing is interpolated.
+    start : where sliders stand as the page opens; elsewhere it is theirs to say.
+    checked : at how many random places exact answers are worked out too, where something is interpolated.
+
+    Raises
+    ------
+    InputError : a mistake in the options, no strategy has room, a grid of too many points, or workers that died.
+    """
+    workers = workers or Workers()  # which look from now on for idle cores
+    space = space_of(options, exact, start)
+    space = _with_nodes(space, Evaluator())
+    _check_size(space)
+    split = _split_axis(space)
+    if split is None or (exact and _is_quick(space)):
+        parts = [space]
+    else:
+        parts = [space.restricted(split, value) for value in space.axis(split).values]
+    job = _Job(parts, split, random_places(space, checked, seed), seed)
+    done = workers.each(_piece, [(job, number) for number in range(len(parts))])
+    return _joined(space, split, [done[number] for number in range(len(parts))], seed)
+
+
+class _Piece(Record):
+    """One stop of the axis that the work is split along, or all together."""
+
+    rates: Mapping[str, Rates]
+    memory: Mapping[str, Table]
+    given: Contests
+    assumed: Contests | None
+    exact: Exact
+
+
+class _Job:
+    """Job that pieces share: the parts of the space, random places in it, and what was learnt of it."""
+
+    def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
+        self.parts, self.split, self.places = parts, split, places
+        self.evaluator, self._errors = Evaluator(), Errors(DRAWS, seed)
+
+    def piece(self, number: int) -> _Piece:
+        space, places = self.parts[number], self.places
+        if self.split is not None:
+            places = [place for place in places if place[self.split] in space.axis(self.split).values]
+        at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self.evaluator) for name in space.names}
+        found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
+        held = {name: each for name in space.names if (each := memory(space, name)) is not None}
+        errors = self._errors_of(space, measured=True)
+        exact = Exact.of(space, places, self.evaluator, None if space.unit_free else errors)
+        return _Piece(found, held, self._given(space, at, errors), self._assumed(space), exact)
+
+    def _errors_of(self, space: Space, measured: bool) -> Errors | None:
+        """Errors of tokens; None where nothing is not known."""
+        return None if configure(**space.options(space.start, measured)).is_sure else self._errors
+
+    def _given(self, space: Space, at: Mapping[str, AtPoints], errors: Errors | None) -> Contests:
+        """Contests at the points ``at`` whose rates are known."""
+        coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
+        sides = {}
+        for name in (space.subject, *space.rivals):
+            axes = [coarse.axis(axis) for axis in space.read[name]]
+            kept = _among([space.axis(axis.name) for axis in axes], axes)
+            sides[name] = Side.of(axes, at[name].taken(kept), errors)
+        return contests(coarse, sides, [axis.name for axis in space.axes])
+
+    def _assumed(self, space: Space) -> Contests | None:
+        """Contests where nobody gave the rates that are assumed; None where none is."""
+        if not space.assumed:
+            return None
+        errors, sides = self._errors_of(space, measured=False), {}
+        names = [axis.name for axis in space.axes if axis.name not in space.assumed]
+        coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
+        for name in (space.subject, *space.rivals):
+            axes = [each for each in names if each in space.read[name]]
+            at = AtPoints.of(name, coarse.grid(name, axes, measured=False), self.evaluator)
+            sides[name] = Side.of([coarse.axis(each) for each in axes], at, errors)
+        return contests(coarse, sides, names)
+
+
+def _coarse(axis: Axis) -> Axis:
+    nodes = _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES))
+    return replace(axis, values=_with(axis.start, nodes))
+
+
+def _among(fine: Sequence[Axis], coarse: Sequence[Axis]) -> NDArray[np.intp]:
+    """Numbers of the points of ``coarse`` axes among those of ``fine`` ones, which have all their values."""
+    found = np.zeros(1, dtype=np.intp)
+    for whole, some in zip(fine, coarse, strict=True):
+        places = np.array([whole.values.index(value) for value in some.values], dtype=np.intp)
+        found = (found[:, None] * len(whole.values) + places).reshape(-1)
+    return found
+
+
+def _piece(job: _Job, number: int) -> tuple[int, _Piece]:
+    return number, job.piece(number)
+
+
+def _joined(space: Space, split: str | None, pieces: Sequence[_Piece], seed: int) -> Explored:
+    first = pieces[0]
+    along = split or ""
+    held = {name: Table.joined([each.memory[name] for each in pieces], along) for name in first.memory}
+    given = Contests.joined([each.given for each in pieces], along)
+    assumed = [each.assumed for each in pieces if each.assumed is not None]
+    return Explored(
+        space,
+        {name: Rates.joined([each.rates[name] for each in pieces], along) for name in first.rates},
+        held,
+        given,
+        Contests.joined(assumed, along) if assumed else None,
+        Exact.joined([each.exact for each in pieces]),
+        seed,
+    )
+
+
+def _split_axis(space: Space) -> str | None:
+    """Axis that most kernels and prices differ in, so that processes learn little twice."""
+    stops = [axis for axis in space.axes if not axis.continuous]
+    return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
+
+
+def _is_quick(space: Space) -> bool:
+    """Say whether parts are not worth it: each asks anew who is compared and where, a fifth of the work in all."""
+    few = all(_points(space, name) <= _FEW for name in space.names)
+    return few and not are_others(space) and most_points(space.fixed) == MOST_POINTS
+
+
+def _points(space: Space, name: str) -> int:
+    """Points of a strategy."""
+    return prod(len(space.axis(each).values) for each in space.read[name])
+
+
+def most_points(options: Mapping[str, Any]) -> int:
+    """So many points of a strategy a page can hold."""
+    return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
+
+
+def limits(space: Space) -> list[str]:
+    """Why the page has fewer points, or fewer exact answers, than others; empty where it has as many."""
+    said = []
+    if most_points(space.fixed) < MOST_POINTS:
+        said.append(
+            "A measured pair has rounds of its own at each point for every rate that may be off. So a page with --pair "
+            f"has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
+        )
+    if are_others(space) and any(axis.continuous for axis in space.axes):
+        said.append(
+            f"Some of these strategies search at each point, so interpolation is held against {OF_OTHERS} exact "
+            "answers only."
+        )
+    return said
+
+
+def _check_size(space: Space) -> None:
+    most = most_points({**space.fixed, **space.start})
+    for name in space.names:
+        if (points := _points(space, name)) > most:
+            pair = " with --pair" if most < MOST_POINTS else ""
+            raise InputError(f"the page would hold {points:,} points of {name}, at most {most:,}{pair}: give fewer")
+
+
+def _some(values: Sequence[Any], most: int) -> tuple[Any, ...]:
+    """So many of the values, both ends among them."""
+    at = dict.fromkeys(round(float(each)) for each in np.linspace(0, len(values) - 1, min(most, len(values))))
+    return tuple(values[each] for each in at)
+
+
+def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
+    """Each continuous axis with nodes where the curvature of rates asks for them."""
+    axes = [_nodes(space, axis, evaluator) if axis.continuous else axis for axis in space.axes]
+    return space.with_axes(axes)
+
+
+def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
+    rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
+    cases = _CASES_OF_OTHERS if are_others(space) else _CASES
+    places = _places(axis)
+    readers = [name for name in space.names if axis.name in space.read[name]]
+    points = []
+    for _ in range(cases):
+        at = {each.name: anywhere(each, rng) for each in space.axes}
+        name = readers[int(rng.integers(len(readers)))]
+        points += [space.alone(name, {**at, axis.name: place}) for place in places]
+    found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
+    curves = found.reshape(cases, len(places))
+    curves = curves[np.isfinite(curves).all(axis=1)]
+    nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
+    return replace(axis, values=_with(axis.start, nodes))
+
+
+def _places(axis: Axis) -> list[float]:
+    """Evenly from end to end, where the page starts in the place of the nearest."""
+    even = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
+    even[min(range(1, _PLACES - 1), key=lambda at: abs(even[at] - axis.start))] = axis.start
+    ends = axis.values[0], axis.values[-1]
+    return sorted({*ends, *(place for place in even[1:-1] if ends[0] < place < ends[1])})
+
+
+def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
+    """Add the start to the nodes: there the page is exact."""
+    return tuple(sorted({*nodes, start}))

@@ -1,0 +1,330 @@
+"""Space of the page's sliders and switches: the axes of the grid, and what the options leave open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.answers.predict import check_constant
+from ssdsim.answers.reads import check_owners
+from ssdsim.answers.sweep.plan import all_as_configured, as_configured
+from ssdsim.answers.verdict import rivals
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import Record, field, replace
+from ssdsim.pricing.room import NoRoom
+from ssdsim.question.asked import Asked
+from ssdsim.question.configuration import configure
+from ssdsim.question.given import GridPart
+from ssdsim.question.options import ALL, DEFAULTS, check_names
+from ssdsim.question.points import Steps
+from ssdsim.tokens.pair_choice import chosen_by
+
+STOPS: Mapping[str, tuple[Any, ...]] = {
+    "b": (1, 2, 4, 8, 16, 32, 64),
+    "k": (2, 3, 4, 6, 8, 12),
+    "f": (3, 4, 6, 8),
+    "backup": ("auto", "jit", "fast"),
+    "context": (1024, 4096, 16384),
+}
+"""Of a page for which nobody says others: all are exact."""
+OF_PAIR: Mapping[str, tuple[Any, ...]] = {
+    **STOPS,
+    "b": (1, 8, 64),
+    "k": (2, 4, 6),
+    "f": (3, 6),
+}
+"""Of a page of a measured pair: fewer, since every point has rounds of its own for each rate that may be off."""
+RANGES: Mapping[str, tuple[float, float]] = {
+    "alpha": (0.3, 0.95),
+    "p_hit": (0.3, 1.0),
+    "hit_c": (0.1, 0.9),
+    "hit_r": (0.4, 0.9),
+    "t_sd": (0.05, 0.6),
+}
+"""What is interpolated, and between which ends."""
+ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
+MOST_CONTINUOUS = 5
+SIDES = ("hardware", "runtime")  # of which two stand side by side
+
+
+class Axis(Record):
+    """An option's stops, or the ends and then the nodes of one that is interpolated; where the page starts.
+
+    ``best`` is a word that stands for whichever of the stops makes the subject fastest.
+    """
+
+    name: str
+    values: tuple[Any, ...]
+    start: Any
+    continuous: bool = False
+    best: str | None = None
+
+    @property
+    def title(self) -> str:
+        return ALL[self.name].axis
+
+
+class Space(Record):
+    """The ``fixed`` options, and an axis each of the others; who is compared, and by strategy the axes that it reads.
+
+    ``assumed`` are rates of acceptance and hits that nobody gave, by option: as long as they are not said to be
+    measured, answers are what ``ssdsim predict`` says without them.
+    """
+
+    fixed: Mapping[str, Any]
+    axes: tuple[Axis, ...]
+    assumed: Mapping[str, Any]
+    names: tuple[str, ...] = ()
+    subject: str = ""
+    unit_free: bool = False
+    read: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def axis(self, name: str) -> Axis:
+        return next(axis for axis in self.axes if axis.name == name)
+
+    @property
+    def start(self) -> dict[str, Any]:
+        """Start of each axis."""
+        return {axis.name: axis.start for axis in self.axes}
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        return rivals(self.subject, self.names)
+
+    def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
+        """Options as :func:`ssdsim.configure` takes them; ``measured``: rates that nobody gave are given here."""
+        return as_configured(self._said(at, measured))
+
+    def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
+        """Options of one strategy at a place; axes that this does not name stand at their start."""
+        return as_configured(_of_one(name, self._said({**self.start, **at}, measured)))
+
+    def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> GridPart:
+        """:meth:`alone` at every point of some axes, the last of them fastest."""
+        options = _of_one(name, self._said(self.start, measured))
+        values = {each: self.axis(each).values for each in axes}
+        single = {option: value for option, value in options.items() if option not in values}
+        return all_as_configured(GridPart(single, values, 0, prod(map(len, values.values()))))
+
+    def _said(self, at: Mapping[str, Any], measured: bool) -> dict[str, Any]:
+        said = {name: value for name, value in at.items() if value is not None}
+        if measured:
+            return {**self.fixed, **self.assumed, **said}
+        return {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
+
+    def with_axes(self, axes: Iterable[Axis]) -> Space:
+        """These in the place of those of the same names."""
+        changed = {axis.name: axis for axis in axes}
+        return replace(self, axes=tuple(changed.get(axis.name, axis) for axis in self.axes))
+
+    def restricted(self, name: str, value: Any) -> Space:
+        """One stop of an axis alone."""
+        return self.with_axes([replace(self.axis(name), values=(value,))])
+
+    def points(self, axes: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """Values of these axes, the last of them fastest."""
+        names = list(axes)
+        for values in product(*(self.axis(name).values for name in names)):
+            yield dict(zip(names, values, strict=True))
+
+
+def _of_one(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{option: value for option, value in options.items() if option != "subject"}, "strategies": (name,)}
+
+
+def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, Any] = MappingProxyType({})) -> Space:
+    """Axes from options of which some are lists: these are stops, or the ends between which a rate is interpolated.
+
+    An option that the page varies by itself has the stops of :data:`STOPS` where it is not given, and starts at the
+    value that is. ``exact``: nothing is varied but the lists, and nothing is interpolated. ``start`` are values of
+    lists at which the page opens.
+
+    Raises
+    ------
+    InputError : a mistake in the options, or no strategy has room where the page opens.
+    """
+    said = {name: plain_value(value) for name, value in given.items() if value is not None}
+    check_names(said)
+    check_owners(said)
+    lists = {name: value for name, value in said.items() if is_list_of(name, value)}
+    axes = [_listed(name, values, exact) for name, values in lists.items()]
+    axes = [replace(axis, start=start[axis.name]) if start.get(axis.name) in axis.values else axis for axis in axes]
+    if not exact:
+        varied = [name for name in (*STOPS, *RANGES) if name not in lists and _is_varied(name, said)]
+        axes += [_varied(name, said.get(name), OF_PAIR if "pair" in said else STOPS) for name in varied]
+        axes += _of_pair(said)
+    fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
+    given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
+    ordered = sorted(axes, key=lambda axis: list(ALL).index(axis.name))
+    kept = ordered if exact else [_kept(axis, fixed, given_starts) for axis in ordered]
+    found = _asked(Space(fixed, tuple(axis for axis in kept if axis), _assumed({**fixed, **given_starts})))
+    read = {name for names in found.read.values() for name in names}
+    for axis in found.axes:
+        if axis.name in said and axis.name not in read:
+            raise InputError(f"{spelled(axis.name)} has no effect with --strategies {','.join(found.names)}")
+    continuous = [axis.name for axis in found.axes if axis.continuous]
+    if len(continuous) > MOST_CONTINUOUS:
+        named = ", ".join(map(spelled, continuous))
+        raise InputError(f"at most {MOST_CONTINUOUS} options are interpolated, these are {len(continuous)}: {named}")
+    return replace(found, axes=tuple(_with_best(axis, found.read) for axis in found.axes if axis.name in read))
+
+
+def _asked(space: Space) -> Space:
+    """Complete a space with who is compared, and what each of them reads."""
+    base = configure(**space.options(space.start))
+    check_constant(base.settings["spread"])
+    asked = ALL["strategies"].checked(space.fixed.get("strategies", DEFAULTS["strategies"]))
+    names = tuple(name for name in strategies.ALL.names if name in asked)
+    if len(names) < 2:
+        raise InputError(f"the page compares strategies: --strategies names only {names[0]}")
+    steps = Steps()
+    options = {
+        name: frozenset[str]().union(*(_read_at(name, space, at, steps) for at in _corners(space))) for name in names
+    }
+    read = {
+        name: tuple(axis.name for axis in space.axes if Group.HARDWARE in ALL[axis.name].groups or axis.name in known)
+        for name, known in options.items()
+    }
+    return replace(space, names=names, subject=base.subject, unit_free=base.site is None, read=read)
+
+
+def side_axis(space: Space) -> str | None:
+    """The axis whose stops stand side by side."""
+    return next((axis.name for axis in space.axes if axis.name in SIDES and len(axis.values) > 1), None)
+
+
+def anywhere(axis: Axis, rng: np.random.Generator) -> Any:
+    """A random value of an axis."""
+    if axis.continuous:
+        return float(rng.uniform(axis.values[0], axis.values[-1]))
+    return axis.values[int(rng.integers(len(axis.values)))]
+
+
+def _corners(space: Space) -> Iterator[dict[str, Any]]:
+    """The start, and one end of one axis after the other; all words. A strategy may read more where it drafts more."""
+    yield {}
+    for axis in space.axes:
+        ends = axis.values if isinstance(axis.values[0], str) else (axis.values[0], axis.values[-1])
+        yield from ({axis.name: end} for end in ends)
+
+
+def _read_at(name: str, space: Space, at: Mapping[str, Any], steps: Steps) -> frozenset[str]:
+    """Options that a strategy reads there; none where it has no room."""
+    with suppress(InputError):
+        asked = Asked.of(space.alone(name, at), steps)
+        return frozenset[str]().union(*(scenario.reads or () for scenario in asked.scenarios(name)))
+    return frozenset()
+
+
+def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
+    """``auto`` is the better of the other fallbacks: where one strategy has the choice, it need not be worked out."""
+    readers = [name for name, axes in read.items() if axis.name in axes]
+    if axis.name != "backup" or set(axis.values) != {"auto", "jit", "fast"} or len(readers) > 1:
+        return axis
+    return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
+
+
+def _kept(axis: Axis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Axis | None:
+    """Keep the stops that make sense beside what is given; None where none does.
+
+    Raises
+    ------
+    InputError : a value that is given means nothing there.
+    """
+    beside = {**fixed, **given}
+    if axis.name in given:
+        for value in axis.values if _is_listed(axis) else (axis.start,):
+            _check({**beside, axis.name: value})
+    possible = [value for value in axis.values if _is_possible({**beside, axis.name: value})]
+    if axis.continuous:
+        return axis if len(possible) == len(axis.values) else None
+    start = axis.start if axis.start in possible else next(iter(possible), None)
+    return replace(axis, values=tuple(possible), start=start) if possible else None
+
+
+def _is_listed(axis: Axis) -> bool:
+    return axis.name not in STOPS and axis.name not in RANGES
+
+
+def plain_value(value: Any) -> Any:
+    """Arrays, tuples and ranges as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return list(value) if isinstance(value, tuple | range) else value
+
+
+def is_list_of(name: str, value: Any) -> bool:
+    """Say whether it is several values of an option, the stops of an axis."""
+    return isinstance(value, list) and bool(value) and isinstance(value[0], list) == (ALL[name].kind.depth > 0)
+
+
+def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
+    """Say whether an option varies: a number or a word, not rates by position, nor what was measured of a pair."""
+    if name not in said:
+        measured = name in RANGES and "pair" in said
+        return name not in ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)
+    return isinstance(said[name], int | float) if name in RANGES else said[name] != "window"
+
+
+def _listed(name: str, values: Sequence[Any], exact: bool) -> Axis:
+    middle, default = values[len(values) // 2], DEFAULTS.get(name)
+    start = default if default in values else middle
+    if name in RANGES and len(values) > 1 and not exact:
+        return Axis(name, (min(values), max(values)), start, continuous=True)
+    return Axis(name, tuple(values), start)
+
+
+def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> Axis:
+    start = DEFAULTS[name] if given is None else given
+    if name in RANGES:
+        low, high = RANGES[name]
+        return Axis(name, (min(low, start), max(high, start)), start, continuous=True)
+    stops = of[name]
+    if start not in stops:
+        stops = tuple(sorted((*stops, start)))
+    return Axis(name, stops, start)
+
+
+def _of_pair(said: Mapping[str, Any]) -> list[Axis]:
+    """A measured pair's sets of requests, and its temperatures."""
+    found = chosen_by(said, said.get("temperature"))
+    if found is None:
+        return []
+    temperatures = sorted(each for each in found.pair.temperatures if each is not None)
+    sets = [
+        name for name in found.pair.by_temperature[0].sets if all(name in at.sets for at in found.pair.by_temperature)
+    ]
+    axes = [Axis("pair_set", (None, *sets), None)] if found.set_name is None else []
+    if "temperature" not in said and len(temperatures) > 1:
+        axes.append(Axis("temperature", tuple(temperatures), found.temperature))
+    return [axis for axis in axes if len(axis.values) > 1]
+
+
+def _assumed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Rates that nobody gave, with what is taken for them."""
+    inputs = configure(**as_configured(options)).inputs
+    return {each.name: each.value for each in inputs if each.standing == "placeholder"}
+
+
+def _is_possible(options: Mapping[str, Any]) -> bool:
+    try:
+        _check(options)
+    except InputError:
+        return False
+    return True
+
+
+def _check(options: Mapping[str, Any]) -> None:
+    """Raise :class:`InputError` at options that make no sense together; having no room does."""
+    asked = Asked.of(as_configured(options))
+    for name in asked.names:
+        with suppress(NoRoom):
+            list(asked.scenarios(name))

@@ -1,0 +1,118 @@
+"""Crossings: the rate from which another strategy has the lower time per output token, per replica and per GPU."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.answers.contest import is_decided
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Interval
+from ssdsim.base.record import Record
+from ssdsim.serving.closed_form import Sharing
+
+Basis = Literal["replica", "gpu"]
+
+_COARSE = 24
+_HALVINGS = 16
+_SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
+
+
+class Side(Record):
+    """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
+    over the ranges of tokens where it rests on any.
+    """
+
+    name: str
+    title: str
+    gpus: float
+    sharing: Sharing
+    drawn: Sharing | None = None
+    across: Sharing | None = None
+
+
+class Crossing(Record):
+    """``of`` has the lower mean time per output token below ``rate`` requests a second, ``over`` above it.
+
+    The rate is that of one replica of ``of``. On the basis ``gpu`` every GPU of both sides gets as many requests, so a
+    replica of ``over`` gets ``over_gpus / of_gpus`` of them. ``rate`` is 0 where ``of`` is never ahead, and None where
+    it is ahead as far as either can be loaded. ``running`` are the requests that then decode on a replica of ``of``.
+    ``interval`` is at 95 % from all that is not known, which moves both sides together; ``across`` is where the rate
+    lies over the ranges of tokens, timings being as they are predicted. ``decided`` is False where these leave open
+    whether ``of`` is ahead at the lowest rates, and ``turns`` where the ranges do.
+    """
+
+    of: Side
+    over: Side
+    basis: Basis
+    rate: float | None
+    interval: Interval | None
+    running: float | None
+    decided: bool
+    across: Interval | None = None
+    turns: bool = False
+
+    @property
+    def share(self) -> float:
+        """Requests of a replica of ``over`` for each of ``of``."""
+        return self.over.gpus / self.of.gpus if self.basis == "gpu" else 1.0
+
+
+def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
+    """The first rate at which ``over`` is no slower than ``of``."""
+    share = over.gpus / of.gpus if basis == "gpu" else 1.0
+    rate = float(_first(of.sharing, over.sharing, share))
+    most = _most(of.sharing, over.sharing, share)
+    ahead = rate >= float(most) * (1.0 - 1e-6) and float(over.sharing.capacity) <= share * float(of.sharing.capacity)
+    drawn = None if of.drawn is None or over.drawn is None else _first(of.drawn, over.drawn, share)
+    interval = None if drawn is None or ahead else Interval.of(drawn)
+    leads = ahead or rate > 0.0
+    looks = None
+    if of.across is not None or over.across is not None:
+        looks = _first(of.across or of.sharing, over.across or over.sharing, share)
+    turns = looks is not None and bool(np.any((looks > 0.0) != leads))
+    decided = is_decided(None if drawn is None else float(np.mean((drawn > 0.0) == leads)), not turns)
+    running = None if ahead else float(of.sharing.served(rate).running) if rate > 0.0 else 0.0
+    if running is not None and not np.isfinite(running):
+        running = None
+    across = None if looks is None else Interval(float(looks.min()), float(looks.max()))
+    return Crossing(of, over, basis, None if ahead else rate, interval, running, decided, across, turns)
+
+
+def _most(of: Sharing, over: Sharing, share: float) -> Array:
+    """Find where the first of both is saturated."""
+    return np.asarray(np.minimum(of.capacity, over.capacity / share))
+
+
+def _first(of: Sharing, over: Sharing, share: float) -> Array:
+    """The lowest rate from which ``over`` is no slower: a look at some rates, then halving; one a draw.
+
+    A draw is looked at until it has crossed, and halved only where it crosses between two of those rates.
+    """
+    most = _most(of, over, share)
+    grid = np.linspace(_SLOWEST_SHARE, 1.0 - 1e-9, _COARSE)
+    limits, first = most.ravel(), np.full(most.size, _COARSE)
+    left, of_left, over_left = np.arange(most.size), of, over
+    for number, at in enumerate(grid):
+        there = _behind(of_left, over_left, share, at * limits[left])
+        if there.any():
+            first[left[there]], left = number, left[~there]
+            of_left, over_left = of.under(left), over.under(left)
+        if not left.size:
+            break
+    found = np.where(first == 0, 0.0, limits)
+    between = np.flatnonzero((first > 0) & (first < _COARSE))
+    of_between, over_between = of.under(between), over.under(between)
+    low, high = grid[first[between] - 1], grid[first[between]]
+    for _ in range(_HALVINGS if between.size else 0):
+        middle = (low + high) / 2.0
+        there = _behind(of_between, over_between, share, middle * limits[between])
+        low, high = np.where(there, low, middle), np.where(there, middle, high)
+    found[between] = high * limits[between]
+    return found.reshape(most.shape)
+
+
+def _behind(of: Sharing, over: Sharing, share: float, rate: Array) -> NDArray[np.bool_]:
+    return np.asarray(of.tpot_s(rate) >= over.tpot_s(rate * share))

@@ -1,0 +1,193 @@
+"""Runs of a policy under a load: one, as long as it takes; and many, each made once, here or elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from ssdsim.answers.workers import Workers
+from ssdsim.base.errors import InputError
+from ssdsim.base.progress import tell_share, unheard
+from ssdsim.base.record import Record, field
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.capacity import Capacity, capacity
+from ssdsim.serving.closed_form import Sharing
+from ssdsim.serving.journal import Run
+from ssdsim.serving.kept import Kept
+from ssdsim.serving.loop import simulate
+from ssdsim.serving.metrics import Metrics, measure
+from ssdsim.serving.policy import Policy
+from ssdsim.serving.replicas import Fleet
+from ssdsim.serving.request_rows import request_rows
+from ssdsim.serving.slo import Slo
+from ssdsim.serving.workload import Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+MOST_FOR_PRECISION = 256_000
+"""Requests of a run that is made longer until its times are known well enough."""
+_LONGER = 1.5, 8.0  # times as many requests the next time: at least, at most
+
+
+class How(Record):
+    """All that shapes a run beside its policy and its load."""
+
+    batching: Batching
+    slo: Slo | None = None
+    fleet: Fleet = field(default_factory=Fleet)
+    seed: int = 0
+    precision: float | None = None
+
+
+def key_of(name: str, workload: Workload, how: How, attainment: float | None = None) -> str:
+    """Key of one policy at one load, or of its search for a capacity."""
+    digest = sha256(repr((name, how, attainment, workload.concurrency)).encode())
+    for column in (workload.arrival_s, workload.input_tokens, workload.output_tokens, workload.kind):
+        digest.update(column.tobytes())
+    return digest.hexdigest()[:24]
+
+
+def run(
+    policy: Policy,
+    workload: Workload,
+    how: How,
+    hears: Callable[[float], None] = unheard,
+    tokens: float | None = None,
+) -> Run:
+    """One run: of one replica the loop, which goes as a run of so many tokens does; of several on SimPy's clock."""
+    if how.fleet.replicas == 1:
+        return simulate(policy, workload, how.batching, how.seed, hears, tokens)
+    from ssdsim.serving.fleet import simulate_fleet  # here, because most serve with one replica
+
+    return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed, hears)
+
+
+def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:
+    """A run and its numbers; one with a precision is made again with more requests until its pace is known to that."""
+    while True:
+        made = run(policy, workload, how, tell_share)
+        metrics = measure(made, how.slo)
+        more = needed_for_precision(metrics, how)
+        if more <= 1.0 or workload.requests >= MOST_FOR_PRECISION:
+            return made, metrics
+        longer = float(np.clip(more, *_LONGER)) * workload.requests
+        workload = workload.of(min(MOST_FOR_PRECISION, round(longer)))
+
+
+def needed_for_precision(metrics: Metrics, how: How) -> float:
+    """Factor of more requests that is likely to give the mean time per token (to the first one, of answers of one
+    token) an interval of so small a share of it; 1 where it is as small, infinite where nobody knows yet.
+    """
+    if how.precision is None or metrics.saturated:
+        return 1.0
+    latency = metrics.of_requests["tpot"] or metrics.of_requests["ttft"]
+    if latency is None:
+        return 1.0
+    width = (latency.mean.high - latency.mean.low) / 2.0 / latency.mean.value
+    if not np.isfinite(width):
+        return np.inf
+    return float(1.1 * (width / how.precision) ** 2) if width > how.precision else 1.0
+
+
+def runs(
+    policies: Mapping[str, Policy],
+    loads: Sequence[Workload],
+    how: How,
+    kept: Kept | None,
+    workers: Workers,
+    room: Callable[[Sequence[tuple[int, str]]], int | None],
+) -> Mapping[tuple[int, str], Metrics]:
+    """Measure each policy at each load; what was kept is not run again. ``room`` says of how many of the others memory
+    holds at once.
+    """
+    every = [(at, name) for at in range(len(loads)) for name in policies]
+    keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if kept is not None else {}
+
+    def work(each: tuple[int, str], number: int) -> tuple[Any, ...]:
+        at, name = each
+        return policies[name], number, loads[at], how, kept is not None
+
+    return _each_once(every, keys, Metrics, _one, work, kept, workers, room)
+
+
+def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept) -> pa.Table | None:
+    """Every request of every run that was kept, with the rate (none in a closed loop) and the policy of its run."""
+    import pyarrow as pa
+
+    tables = []
+    for load in loads:
+        for name in policies:
+            table = kept.requests(key_of(name, load, how))
+            rate = pa.array([load.offered] * len(table), type=pa.float64())
+            named = pa.array([name] * len(table), type=pa.string())
+            tables.append(table.add_column(0, "strategy", named).add_column(0, "rate", rate))
+    try:
+        return pa.concat_tables(tables) if tables else None
+    except pa.ArrowException:
+        raise InputError("a kept run has other columns than the others: remove the folder's parts, or use -o") from None
+
+
+def _one(
+    policy: Policy, number: int, workload: Workload, how: How, with_rows: bool
+) -> tuple[int, tuple[Metrics, pa.Table | None]]:
+    made, metrics = measured(policy, workload, how)
+    return number, (metrics, request_rows(made) if with_rows else None)
+
+
+def capacities(
+    policies: Mapping[str, Policy],
+    sharings: Mapping[str, Sharing],
+    workload: Workload,
+    attainment: float,
+    how: How,
+    kept: Kept | None,
+    workers: Workers,
+) -> Mapping[str, Capacity]:
+    """The highest rate of each policy on one replica; of a search that was kept, what it found."""
+    keys = {name: key_of(name, workload, how, attainment) for name in policies} if kept is not None else {}
+
+    def work(name: str, number: int) -> tuple[Any, ...]:
+        return policies[name], number, sharings[name], workload, how, attainment
+
+    results = _each_once(list(policies), keys, Capacity, _search, work, kept, workers)
+    return {name: results[name] for name in policies}
+
+
+def _search(
+    policy: Policy, number: int, sharing: Sharing, workload: Workload, how: How, attainment: float
+) -> tuple[int, tuple[Capacity, None]]:
+    assert how.slo is not None
+    return number, (capacity(policy, sharing, workload, how.batching, how.slo, attainment, how.seed), None)
+
+
+def _each_once(
+    every: Sequence[K],
+    keys: Mapping[K, str],
+    kind: type[T],
+    run: Callable[..., tuple[int, tuple[T, pa.Table | None]]],
+    work: Callable[[K, int], tuple[Any, ...]],
+    kept: Kept | None,
+    workers: Workers,
+    room: Callable[[Sequence[K]], int | None] = lambda left: None,
+) -> dict[K, T]:
+    """Read what was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
+    results: dict[K, T] = {}
+    if kept is not None:
+        known = {each: kept.of(keys[each], kind) for each in every}
+        results = {each: result for each, result in known.items() if result is not None}
+    left = [each for each in every if each not in results]
+
+    def done(number: int, result: tuple[T, pa.Table | None]) -> None:
+        results[left[number]] = result[0]
+        if kept is not None:
+            kept.keep(keys[left[number]], *result)
+
+    workers.each(run, [work(each, number) for number, each in enumerate(left)], done, room=room(left))
+    return results

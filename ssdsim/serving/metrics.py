@@ -1,0 +1,192 @@
+"""Metrics of a run for users and owners: waiting, pace, goodput, cost."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Measured
+from ssdsim.base.record import Record
+from ssdsim.serving.journal import Run
+from ssdsim.serving.slo import Slo
+from ssdsim.serving.summary import Summary, mean, summary, warm_up, weighted_percentiles
+
+_SHOWN = 300  # rounds of a minute
+_WAITS_LONGER = 1.5
+_KEPT_UP = 0.97  # of those who come, that must go while a queue is stable
+
+
+class Metrics(Record):
+    """A run in numbers. Times in milliseconds; vLLM's names and definitions:
+
+    * ``ttft``: from arrival to the end of the pass that ends the prompt
+    * ``tpot``: (e2el - ttft) / (output - 1), of answers longer than a token
+    * ``e2el``: from arrival to the last token
+    * ``queue``: from arrival to where it is first scheduled
+    * ``request_throughput``: all that were answered a second of the whole run, its start and its end included, while
+      ``requests_per_s`` is after the start, and of a stable queue the rate at which they come
+    * ``itl``: between two chunks that a client gets, which are rounds: percentiles over all chunks
+
+    ``minute`` is one minute of the run, by its rounds. ``goodput`` are good requests a second and ``attainment`` their
+    share, of those that were offered after the start; None without an SLO.
+    """
+
+    offered: int
+    completed: int
+    rejected: int
+    dropped: int
+    saturated: bool
+    requests_per_s: float
+    request_throughput: float
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    tokens_per_s_per_user: float | None
+    of_requests: dict[str, Summary | None]
+    itl_ms: dict[int, float] | None
+    goodput: float | None
+    attainment: Measured | None
+    running: float
+    most_held: int
+    preemptions: int
+    wasted_tokens: int
+    clean_share: float | None
+    hit_share: float | None
+    forced_share: float | None
+    gpu_hours_per_million_tokens: float
+    gpu_hours_per_thousand_good: float | None
+    rounds: int
+    batch_histogram: dict[int, float]
+    variant_share: list[float]
+    minute: dict[str, list[float]]
+
+
+def metrics_of_requests(run: Run) -> dict[str, Array]:
+    """Milliseconds of each request by metric; NaN where it has none."""
+    requests = run.requests
+    after = run.workload.output_tokens - 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tpot = np.where(after > 0, (requests.last_s - requests.first_s) / after, np.nan)
+    return {
+        "ttft": 1e3 * (requests.first_s - requests.arrival_s),
+        "tpot": 1e3 * tpot,
+        "e2el": 1e3 * (requests.last_s - requests.arrival_s),
+        "queue": 1e3 * (requests.scheduled_s - requests.arrival_s),
+    }
+
+
+def measure(run: Run, slo: Slo | None) -> Metrics:
+    """The metrics of a run after its start (MSER-5 of the time of whole requests)."""
+    requests, workload = run.requests, run.workload
+    order = np.argsort(requests.arrival_s, kind="stable")
+    answered = order[run.completed[order]]
+    each = metrics_of_requests(run)
+    closed = workload.concurrency is not None
+    dropped = warm_up(each["e2el"][answered]) if answered.size else 0
+    kept = answered[dropped:]
+    start_s = float(requests.arrival_s[kept[0]]) if kept.size else 0.0
+    window = order[requests.arrival_s[order] >= start_s]
+    span_s = max(run.end_s - start_s, 1e-12)
+    if not closed and np.isfinite(workload.rate) and kept.size > 1:
+        # of a stable queue the requests that come after the start go at the rate at which they come
+        span_s = max(float(requests.arrival_s[window[-1]]) - start_s, 1e-12) * window.size / max(1, window.size - 1)
+    saturated = is_saturated(run)
+    if saturated or closed or not np.isfinite(workload.rate):
+        span_s = max(run.end_s - start_s, 1e-12)
+    tokens = float(workload.output_tokens[kept].sum())
+    good = None if slo is None else slo.good({name: each[name][kept] for name in each})
+    goodput = None if good is None else float(good.sum() / span_s)
+    attainment = None
+    if good is not None and window.size:
+        shares = np.zeros(window.size)
+        shares[np.isin(window, kept[good])] = 1.0
+        attainment = mean(shares).of_a_share
+    tokens_per_s = tokens / span_s
+    paces = each["tpot"][kept]
+    paces = paces[np.isfinite(paces) & (paces > 0.0)]
+    decoding, round_s = run.decoding, run.round_s
+    after = run.columns[0] >= start_s
+    busy = after & (decoding > 0)
+    itl = weighted_percentiles(1e3 * run.gap_s[busy], decoding[busy], (50, 90, 99)) if busy.any() else None
+    gpu_hours = run.gpus / 3600.0
+    return Metrics(
+        offered=workload.requests,
+        completed=int(run.completed.sum()),
+        rejected=int(requests.rejected.sum()),
+        dropped=dropped,
+        saturated=saturated,
+        requests_per_s=kept.size / span_s,
+        request_throughput=float(run.completed.sum()) / max(run.end_s, 1e-12),
+        tokens_per_s=tokens_per_s,
+        tokens_per_s_per_gpu=tokens_per_s / run.gpus,
+        tokens_per_s_per_user=float((1e3 / paces).mean()) if paces.size else None,
+        of_requests={name: summary(values[kept]) for name, values in each.items()},
+        itl_ms=itl,
+        goodput=goodput,
+        attainment=attainment,
+        running=float((decoding * round_s)[after].sum() / max(1e-12, run.end_s - start_s)) / max(1, len(run.rounds)),
+        most_held=int(run.columns[3].max()) if run.columns.shape[1] else 0,
+        preemptions=int(requests.preemptions.sum()),
+        wasted_tokens=run.wasted_tokens,
+        clean_share=run.clean_share,
+        hit_share=1.0 - run.misses / run.lookups if run.lookups else None,
+        forced_share=_forced_share(run),
+        gpu_hours_per_million_tokens=gpu_hours / tokens_per_s * 1e6 if tokens_per_s else np.inf,
+        gpu_hours_per_thousand_good=gpu_hours / goodput * 1e3 if goodput else None,
+        rounds=int(run.columns.shape[1]),
+        batch_histogram=_histogram(decoding[after], round_s[after]),
+        variant_share=_variants(run, after),
+        minute=_minute(run, start_s),
+    )
+
+
+def is_saturated(run: Run) -> bool:
+    """While the second half of the requests came, clearly fewer went than came, and who came last waited far longer.
+
+    Of an open queue only. The second condition spares runs that are short beside a request's own time.
+    """
+    requests, workload = run.requests, run.workload
+    count = workload.requests
+    if workload.concurrency is not None or count < 40:
+        return False
+    if not np.isfinite(workload.rate):
+        return True
+    arrivals = np.sort(requests.arrival_s)
+    start, end = arrivals[count // 2], arrivals[-1]
+    came = count - count // 2
+    gone = int(((requests.last_s > start) & (requests.last_s <= end)).sum() + requests.rejected[count // 2 :].sum())
+    waits = (np.fmax(requests.first_s, requests.scheduled_s) - requests.arrival_s)[np.argsort(requests.arrival_s)]
+    _, second, _, last = (float(np.nanmean(part)) for part in np.array_split(waits, 4))
+    return bool(gone < _KEPT_UP * came - 2.0 * np.sqrt(came) and last > _WAITS_LONGER * second)
+
+
+def _forced_share(run: Run) -> float | None:
+    """First look-ups that could not hit, of all look-ups."""
+    return float(run.requests.forced_misses.sum()) / run.lookups if run.lookups else None
+
+
+def _histogram(decoding: Array, round_s: Array) -> dict[int, float]:
+    """Share of the time in rounds by how many requests decode."""
+    if not decoding.size:
+        return {}
+    numbers = decoding.astype(int)
+    shares = np.bincount(numbers, weights=round_s) / round_s.sum()
+    return {int(n): float(shares[n]) for n in np.flatnonzero(shares)}
+
+
+def _variants(run: Run, after: NDArray[np.bool_]) -> list[float]:
+    """Share of the time in rounds by variant."""
+    seconds = np.bincount(run.columns[5][after].astype(int), weights=run.round_s[after], minlength=len(run.miss_bits))
+    return list((seconds / max(1e-12, seconds.sum())).tolist())
+
+
+def _minute(run: Run, start_s: float) -> dict[str, list[float]]:
+    """A minute of the first replica after the start, by its rounds, at most a few hundred of them.
+
+    ``at_s`` when each begins, ``running`` what decodes, ``held`` what is decoded or processed, ``variant`` which runs.
+    """
+    rounds = run.rounds[0].T
+    shown = rounds[:, (rounds[0] >= start_s) & (rounds[0] < start_s + 60.0)]
+    shown = shown[:, :: max(1, shown.shape[1] // _SHOWN)]
+    columns = {"at_s": shown[0] - start_s, "running": shown[2] + shown[7], "held": shown[3], "variant": shown[5]}
+    return {name: column.tolist() for name, column in columns.items()}

@@ -1,0 +1,163 @@
+"""Seconds that parts of prompts add to a pass, tabulated over its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
+from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.site import Site
+from ssdsim.serving.curve import Curve
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.mixed import Chunk, mixed_pass
+
+
+class Place(Record):
+    """A model on ``tp`` devices of a kind, in an engine's runtime."""
+
+    card: Transformer
+    model: Model
+    tp: int
+    dtype: str | None
+    kv_dtype: str | None
+    profile: HardwareProfile
+    runtime: Runtime
+    ep: int = 1
+
+    @property
+    def shard(self) -> dict[str, Any]:
+        """Shard of the model that a device holds, with its formats, as a pass takes it."""
+        formats = {"dtype": self.dtype, "kv_dtype": self.kv_dtype}
+        return {"tp": self.tp, "ep": self.ep, "states": self.runtime.states, **formats}
+
+
+def target_place(site: Site) -> Place:
+    """The target's.
+
+    Raises
+    ------
+    InputError : its devices have sequences of their own, which prompts are not priced for.
+    """
+    if site.data_parallel:
+        raise InputError("requests that arrive are served with tensor-parallel attention only: leave --attention out")
+    return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)
+
+
+def draft_place(site: Site, tp: int, profile: HardwareProfile) -> Place:
+    """Place where a site's draft runs, on ``tp`` devices of a profile."""
+    dtype = site.draft_dtype or site.dtype
+    return Place(site.draft, "draft", tp, dtype, site.kv_dtype, profile, site.runtime)
+
+
+class PromptTable:
+    """Seconds of passes with parts of prompts, within 0.5 % of :func:`ssdsim.pricing.mixed.cost_of_mixed_pass`.
+
+    Products, all-reduces and element-wise work depend on the tokens of a pass, attention of a part of a prompt on
+    where the part ends, and the attention of what is decoded on neither: three curves instead of a pass each.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._decoded = Curve(lambda tokens: self._tokens_s(tokens, place.runtime))
+        self._beside = Curve(lambda tokens: self._tokens_s(tokens, beside_prompts(place.runtime)))
+        self._alone = Curve(lambda tokens: self._tokens_s(tokens, of_prompts(place.runtime)))
+        self._heads = Curve(self._head_s)
+        self._attention = Curve(self._attention_s)
+        self._host_decoding = Curve(lambda tokens: self._host_s(self._decoding(tokens)))
+        self._host_with_prompts = Curve(lambda tokens: self._host_s(self._forward(tokens)))
+
+    @property
+    def curves(self) -> Mapping[str, Curve]:
+        """What it knows, by name."""
+        return {
+            "decoded": self._decoded,
+            "beside": self._beside,
+            "alone": self._alone,
+            "heads": self._heads,
+            "attention": self._attention,
+            "host_decoding": self._host_decoding,
+            "host_with_prompts": self._host_with_prompts,
+        }
+
+    def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
+        """Seconds that ``chunks`` add to a pass over ``decoded`` tokens."""
+        total = decoded + sum([chunk.tokens for chunk in chunks])
+        share = decoded / total
+        tokens_s = share * self._beside[total] + (1.0 - share) * self._alone[total] - self._decoded[decoded]
+        heads_s = self._heads[decoded + len(chunks)] - self._heads[decoded]
+        host_s = self._host_with_prompts[total] - self._host_decoding[decoded]
+        return tokens_s + heads_s + self._over_cache_s(chunks) + host_s
+
+    def alone_s(self, chunks: Sequence[Chunk]) -> float:
+        """A pass over ``chunks`` and nothing else."""
+        total = sum([chunk.tokens for chunk in chunks])
+        host_s = self._host_with_prompts[total]
+        return self._alone[total] + self._heads[len(chunks)] + self._over_cache_s(chunks) + host_s
+
+    def _host_s(self, forward: ForwardPass) -> float:
+        """Seconds that the runtime adds between a pass's kernels."""
+        return cost_between_kernels(forward, Cost(), self._place.runtime, self._place.model).seconds
+
+    def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
+        """Each part takes its share of the attention of its prompt up to its end."""
+        seconds = 0.0
+        for chunk in chunks:
+            end = chunk.prefix + chunk.tokens
+            seconds += self._attention[end] * (1.0 - chunk.prefix * (chunk.prefix + 1) / (end * (end + 1)))
+        return seconds
+
+    def _forward(self, tokens: int) -> ForwardPass:
+        return mixed_pass(self._place.card, (Chunk(tokens),), context=tokens, **self._place.shard)
+
+    def _decoding(self, tokens: int) -> ForwardPass:
+        return forward_pass(self._place.card, batch=tokens, context=1, **self._place.shard)
+
+    def _body(self, tokens: int) -> Counted:
+        forward = self._forward(tokens)
+        after = set(forward.after)
+        return [(op, times) for op, times in forward.counted() if op not in after]
+
+    def _tokens_s(self, tokens: int, runtime: Runtime) -> float:
+        return cost_of_operations(over_tokens(self._body(tokens)), self._place.profile, runtime).seconds
+
+    def _attention_s(self, tokens: int) -> float:
+        return cost_of_operations(over_cache(self._body(tokens)), self._place.profile).seconds
+
+    def _head_s(self, tokens: int) -> float:
+        place = self._place
+        after = self._decoding(tokens).after
+        if not after:
+            return 0.0
+        return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds
+
+
+class PromptTables:
+    """A table a place, shared by all who process prompts there."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, PromptTable] = {}
+
+    def of(self, place: Place) -> PromptTable:
+        shard = tuple(place.shard.values())
+        key = (place.card, place.model, shard, place.profile.name, place.runtime)
+        if key not in self._known:
+            self._known[key] = PromptTable(place)
+        return self._known[key]
+
+
+def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
+    """Warnings of what is extrapolated in passes over ``tokens`` tokens of a prompt, the target's and the draft's."""
+    places = target_place(site), draft_place(site, 1, site.draft_profile)
+    prompt_warnings: frozenset[str] = frozenset()
+    for place in places:
+        forward = mixed_pass(place.card, (Chunk(tokens),), context=tokens, **place.shard)
+        prompt_warnings |= cost_of_operations(forward.counted(), place.profile).warnings
+    return prompt_warnings

@@ -1,0 +1,216 @@
+"""Requests: when they come, how long their prompts and answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim.base.checks import Array, whole, within
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record, replace
+from ssdsim.serving.lengths import Lengths
+
+Whole = NDArray[np.int64]
+
+MOST_REQUESTS = 2_000_000
+SLOWEST, FASTEST = 1e-6, 1e4
+"""Requests a second beyond which a file's times are taken to be in another unit."""
+_ARRIVALS_A_WINDOW = 10
+
+
+class Workload(Record):
+    """``arrival_s`` (sorted, from 0), ``input_tokens`` and ``output_tokens``, shape ``(requests,)`` each.
+
+    ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
+    are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``made`` makes
+    more of the same, where requests are made up.
+    """
+
+    arrival_s: Array
+    input_tokens: Whole
+    output_tokens: Whole
+    kind: Array
+    source: str
+    concurrency: int | None = None
+    notes: tuple[str, ...] = ()
+    made: Callable[[int], Workload] | None = None
+
+    @property
+    def requests(self) -> int:
+        return int(self.arrival_s.size)
+
+    @property
+    def rate(self) -> float:
+        """Requests a second; infinite where all come at once."""
+        span = float(self.arrival_s[-1] - self.arrival_s[0]) if self.requests > 1 else 0.0
+        return (self.requests - 1) / span if span > 0.0 else np.inf
+
+    @property
+    def offered(self) -> float | None:
+        """:attr:`rate`; None where requests come when others go, or all at once."""
+        return None if self.concurrency is not None or not np.isfinite(self.rate) else self.rate
+
+    @property
+    def dispersion(self) -> float | None:
+        """Variance over mean of the arrivals in windows of ten on average: 1 of a Poisson process, more of bursts."""
+        if not np.isfinite(self.rate) or self.requests < 5 * _ARRIVALS_A_WINDOW:
+            return None
+        windows = self.requests // _ARRIVALS_A_WINDOW
+        counts, _ = np.histogram(self.arrival_s, windows)
+        return float(counts.var() / counts.mean())
+
+    @property
+    def context(self) -> float:
+        """Cached tokens of a running sequence, on average over the tokens that are made."""
+        out = self.output_tokens.astype(float)
+        return float((self.input_tokens * out + out * out / 2.0).sum() / out.sum())
+
+    def at_rate(self, rate: float) -> Workload:
+        """Copy it with so many requests a second in the same pattern (all at once where infinite)."""
+        if not np.isfinite(rate):
+            return replace(self, arrival_s=np.zeros(self.requests))
+        return self.faster(rate / self.rate) if np.isfinite(self.rate) else self
+
+    def of(self, requests: int) -> Workload:
+        """Draw as many requests, of which those that are here are the first, at the same rate."""
+        assert self.made is not None
+        return replace(self.made(requests).at_rate(self.rate), made=self.made)
+
+    def first(self, requests: int) -> Workload:
+        """The first so many."""
+        columns = ("arrival_s", "input_tokens", "output_tokens", "kind")
+        return replace(self, **{name: getattr(self, name)[:requests] for name in columns})
+
+    def faster(self, factor: float) -> Workload:
+        """Time compressed by a factor."""
+        return replace(self, arrival_s=self.arrival_s / factor)
+
+    def described(self) -> dict[str, Any]:
+        """Record of it in the JSON."""
+
+        def of(lengths: Whole) -> dict[str, float]:
+            statistics = {"mean": float(lengths.mean()), "cv": float(lengths.std() / lengths.mean())}
+            return statistics | {f"p{q}": float(np.percentile(lengths, q)) for q in (50, 90, 99)}
+
+        return {
+            "requests": self.requests,
+            "rate": self.offered,
+            "concurrency": self.concurrency,
+            "input": of(self.input_tokens),
+            "output": of(self.output_tokens),
+            "dispersion": self.dispersion if self.concurrency is None else None,
+            "source": self.source,
+            "notes": list(self.notes),
+        }
+
+
+class Arrivals(Record):
+    """Requests that are made up: gaps of a gamma law of shape ``burstiness`` (1 is a Poisson process, less comes in
+    bursts, infinite is a clock), as vLLM's benchmark has it.
+
+    With ``ramp`` (``linear`` or ``exponential``) the rate goes from ``ramp_from`` to ``ramp_to`` times the mean one.
+    """
+
+    burstiness: float = 1.0
+    ramp: str | None = None
+    ramp_from: float = 0.5
+    ramp_to: float = 1.5
+
+    def unit_times(self, requests: int, rng: np.random.Generator) -> Array:
+        """Arrivals at one request a second."""
+        if np.isinf(self.burstiness):
+            gaps = np.ones(requests)
+        else:
+            within("--burstiness", self.burstiness, 1e-3)
+            gaps = rng.gamma(self.burstiness, 1.0 / self.burstiness, requests)
+        if self.ramp is not None:
+            gaps = gaps / self._speeds(requests)
+            gaps *= requests / gaps.sum()
+        return np.cumsum(gaps)
+
+    def _speeds(self, requests: int) -> Array:
+        start, end = (
+            float(within(n, v, 1e-6)) for n, v in (("--ramp-from", self.ramp_from), ("--ramp-to", self.ramp_to))
+        )
+        done = np.linspace(0.0, 1.0, requests)
+        return np.asarray(start + done * (end - start) if self.ramp == "linear" else start * (end / start) ** done)
+
+
+def synthetic(
+    requests: int,
+    rate: float,
+    input_len: Lengths,
+    output_len: Lengths,
+    *,
+    arrivals: Arrivals | None = None,
+    concurrency: int | None = None,
+    seed: int = 0,
+) -> Workload:
+    """``requests`` of drawn lengths. Rates, lengths and kinds have random numbers of their own, so that two rates, or
+    two lengths, share all the others.
+
+    Raises
+    ------
+    InputError : a number out of its range.
+    """
+    whole("--requests", requests, 1, MOST_REQUESTS)
+    times, inputs, outputs, kinds = (np.random.default_rng([seed, stream]) for stream in range(4))
+    unit = (arrivals or Arrivals()).unit_times(requests, times)
+    if not np.isinf(rate):
+        within("--rate", rate, SLOWEST, FASTEST)
+    arrival_s = np.zeros(requests) if np.isinf(rate) else unit / rate
+    return Workload(
+        arrival_s=arrival_s,
+        input_tokens=input_len.draw(requests, inputs),
+        output_tokens=output_len.draw(requests, outputs),
+        kind=kinds.random(requests),
+        source=f"input {input_len}, output {output_len}",
+        concurrency=concurrency,
+        made=partial(
+            synthetic,
+            rate=rate,
+            input_len=input_len,
+            output_len=output_len,
+            arrivals=arrivals,
+            concurrency=concurrency,
+            seed=seed,
+        ),
+    )
+
+
+def of_columns(
+    arrival_s: Array | None, input_tokens: Array, output_tokens: Array, source: str, *, seed: int = 0
+) -> Workload:
+    """Requests of a file: those without output are dropped and counted, the rest are sorted by their arrival.
+
+    Raises
+    ------
+    InputError : nothing is left, or the mean rate is none that a server sees.
+    """
+    notes, keep = [], (np.nan_to_num(output_tokens) >= 1) & (np.nan_to_num(input_tokens) >= 1)
+    if dropped := int((~keep).sum()):
+        notes.append(f"{dropped} of {keep.size} requests have no output or no input: dropped")
+    if not keep.any():
+        raise InputError(f"{source}: no request with input and output in it")
+    times = np.zeros(int(keep.sum())) if arrival_s is None else arrival_s[keep]
+    order = np.argsort(times, kind="stable")
+    if np.any(order != np.arange(order.size)):
+        notes.append("arrivals were not in order: sorted")
+    workload = Workload(
+        arrival_s=times[order] - times[order[0]],
+        input_tokens=input_tokens[keep][order].astype(np.int64),
+        output_tokens=output_tokens[keep][order].astype(np.int64),
+        kind=np.random.default_rng([seed, 3]).random(order.size),
+        source=source,
+        notes=tuple(notes),
+    )
+    if arrival_s is not None and workload.requests > 1 and not SLOWEST <= workload.rate <= FASTEST:
+        raise InputError(
+            f"{source}: {workload.rate:.3g} requests/s on average: are its times in another unit? "
+            "Seconds are taken (milliseconds in Mooncake's files)"
+        )
+    return workload

@@ -1,0 +1,129 @@
+"""Shared by strategies that draft, then verify: one side works while the other waits."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
+from typing import Any
+
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.option import machine_choice
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States
+from ssdsim.strategies.protocols.axes import Words
+from ssdsim.strategies.protocols.service import Service
+from ssdsim.strategies.protocols.shared import alternating, sharing_of
+from ssdsim.strategies.protocols.strategy import Strategy
+
+PLACES = Words(
+    option="sd_draft",
+    about="where the draft may be that takes turns with its target [default: both are tried]",
+    placing=True,
+    words=("colocated", "separate"),
+)
+
+SD_DRAFT = machine_choice(
+    name=PLACES.option,
+    default="colocated",
+    kind=OneOf(PLACES.words),
+    about="the draft of SD and of a tree on the target's devices, or on its own as in SSD",
+    axis="SD's draft",
+    varied_by=("recommend",),
+)
+
+
+class Alternate(Strategy):
+    """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own."""
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        if not is_apart(options, drafter):
+            return Devices(tp)
+        return Devices(tp, 1, *sharing_of(self.options, options))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        if is_apart(site.options, drafter) or not drafter.needs_device:
+            yield from super().occupancies(site, drafter)
+            return
+        yield from beside_target(self, site, drafter, "; --sd-draft separate needs less")
+
+    def round_steps(
+        self, site: Site, drafter: Drafter, draft: Step, verify: Step, distributions: int | None = None
+    ) -> dict[str, Step]:
+        """The steps by name, from what a strategy drafts and verifies.
+
+        The draft is drawn from so many ``distributions``, one a token by default.
+        """
+        k, apart = self.lookahead(site.options), is_apart(site.options, drafter)
+        beside = draft.passes[0] if draft.passes else None
+        return {
+            "verify": verify,
+            "draft": draft,
+            "sample": site.sampling_step(),
+            "speculation": site.speculation_message(k, distributions) if apart else site.telling(k, beside),
+            "outcome": site.outcome_message(k + 1) if apart else Step("communicate"),
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": t["draft"],
+            "communicate": t["outcome"] + t["speculation"],
+            "host": t["sample"],
+        }
+
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service:
+        parts = self.parts(t, states)
+        return Service(t["draft"], parts["verify"] + parts["communicate"] + parts["host"])
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        if not is_apart(options, drafter):
+            return {"target": _alternates}
+        targets, together = sharing_of(self.options, options)
+        return alternating(targets, together) if targets > 1 else {"target": _verifies, "draft": drafts}
+
+
+def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
+    """Tell whether the draft has a device of its own."""
+    return bool(options["sd_draft"] == "separate" and drafter.needs_device)
+
+
+def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> Iterable[Occupancy]:
+    """Memory of the target's devices, alone and with a draft among it; a refusal ends with ``advice``."""
+    k = strategy.lookahead(site.options)
+    yield target_alone(site, k)
+    both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
+    what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({strategy.title})"
+    yield Occupancy(what, both, site.profile, advice)
+
+
+def _alternates(me: Actor) -> Generator[Any, Any, None]:
+    """The target's devices draft too: one of them, which tells the others, or all."""
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.tell("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()
+
+
+def _verifies(me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        yield me.receive("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        me.end_round()
+
+
+def drafts(me: Actor) -> Generator[Any, Any, None]:
+    """A draft of its own devices, in rounds that end when it hears the outcome."""
+    for _ in me.rounds():
+        yield me.do("draft")
+        yield me.send("target", "speculation")
+        yield me.receive("outcome")

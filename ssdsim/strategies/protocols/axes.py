@@ -1,0 +1,262 @@
+"""Options that a search varies to find the best deployment, with the values that it tries of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ssdsim.base.record import Record
+from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.sharing import MOST_DEVICES, legal_expert_parallel
+
+Values = tuple[Any, ...] | None
+"""What may be chosen; None: anything that the option takes."""
+
+_FEW = 4  # numbers that are all tried at once
+_MORE = " (--extrapolate goes on)"
+
+
+class Scope(Record):
+    """The question of a search: GPUs in all, the target, and the options that are given."""
+
+    gpus: int
+    target: Transformer
+    given: Mapping[str, Any]
+
+
+class Axis(Record, kw_only=True):
+    """An option that a search turns; as it stands, one of which every value is tried.
+
+    A search looks first at the ``coarse`` values of each axis in a strategy's order, then at those ``near`` the best it
+    has found. ``about`` is the help of the option that narrows what may be chosen; ``bounded`` axes allow nothing else
+    than what is ``possible``. Those that are ``placing`` say on which devices models run: the best of each placement is
+    looked at more closely. ``says`` is a value in a few words (``{symbol}`` is what formulas call the option).
+    With any option of ``idle_with`` given, nothing is left to choose; else the options of ``beside`` have these values
+    where nobody gives them.
+
+    A schedule tries all values of ``tabled``, which are those of the option ``tabled_as`` (by default this one).
+    """
+
+    option: str
+    about: str
+    placing: bool = False
+    bounded: bool = False
+    says: str = "{value}"
+    idle_with: tuple[str, ...] = ()
+    beside: tuple[tuple[str, Any], ...] = ()
+    tabled: tuple[Any, ...] = ()
+    tabled_as: str | None = None
+
+    @property
+    def table_option(self) -> str:
+        return self.tabled_as or self.option
+
+    def is_idle(self, given: Iterable[str]) -> bool:
+        return not set(self.idle_with).isdisjoint(given)
+
+    def concerns(self, scope: Scope) -> bool:
+        """Tell whether there is something to choose for the target."""
+        return True
+
+    def possible(self, scope: Scope) -> Values:
+        """The values that may be chosen."""
+        raise NotImplementedError
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        """The reason why ``value`` goes beyond what is known of the models; None where it does not. No search does."""
+        return None
+
+    def stops(self, given: Mapping[str, Any]) -> str | None:
+        """A sentence where a search ends sooner than it would, for what is known of the models; else None."""
+        return None
+
+    def unless_narrowed(self, scope: Scope) -> Values:
+        """The values that are searched where nobody says what may be chosen."""
+        return self.possible(scope)
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """The part of ``values`` that a first look tries, beside the settings of the axes ``before`` this one."""
+        return values or ()
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """The part of ``values`` around the setting of ``top``, beside the settings of the axes ``before`` this one.
+
+        ``step`` is the factor between neighbours where they are spaced by factors; 1 asks for the same alone.
+        """
+        return (top[self.option],)
+
+
+class Words(Axis, kw_only=True):
+    """A few words, all of which are tried."""
+
+    words: tuple[str, ...]
+
+    def possible(self, scope: Scope) -> Values:
+        return self.words
+
+
+class Numbers(Axis, kw_only=True):
+    """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
+
+    most: int
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(range(1, self.most + 1))
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """Values ever further apart where there are many (those near good ones are tried); all of a few."""
+        numbers = values or ()
+        if len(numbers) <= _FEW:
+            return numbers
+        return [numbers[n * (n + 3) // 2] for n in range(len(numbers)) if n * (n + 3) // 2 < len(numbers)]
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values at ``top``, and the next ones up and down of those that are possible."""
+        numbers = values or ()
+        at = numbers.index(top[self.option])
+        return numbers[max(0, at - 1) : at + 2]
+
+
+class Lookahead(Numbers, kw_only=True):
+    """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
+
+    most: int = 16
+    says: str = "{symbol} {value}"
+    tabled: tuple[Any, ...] = tuple(range(1, 13))
+
+    def possible(self, scope: Scope) -> Values:
+        known = positions_known(scope.given)
+        return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        known = positions_known(given)
+        if known is None or value <= known:
+            return None
+        return f"acceptance is known at {known} positions{_MORE if given.get('pair') else ''}"
+
+    def stops(self, given: Mapping[str, Any]) -> str | None:
+        known = positions_known(given)
+        if known is None or known >= self.most or given.get("pair") is None:
+            return None
+        return f"K is searched up to {known}, as far as the pair knows acceptance{_MORE}"
+
+
+class Degrees(Axis):
+    """Degrees of tensor parallelism that the target and the GPUs allow, with its experts together or apart."""
+
+    def possible(self, scope: Scope) -> Values:
+        degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
+        return tuple(tp for tp in degrees if legal_expert_parallel(scope.target, tp))
+
+
+class ExpertGroups(Axis):
+    """Groups of the target's devices that hold different experts; by default each device is one, or all are.
+
+    Engines offer these two as one switch. Which of them the other degrees allow is for a search to ask.
+    """
+
+    def concerns(self, scope: Scope) -> bool:
+        return scope.target.experts is not None and scope.given.get("attention") != DATA_PARALLEL
+
+    def possible(self, scope: Scope) -> Values:
+        degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
+        return tuple(sorted({ep for tp in degrees for ep in legal_expert_parallel(scope.target, tp)}))
+
+    def unless_narrowed(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return sorted({1, before[TARGET.option]}) if values is None else values
+
+
+class DraftDevices(Axis):
+    """Numbers of devices beside those of the target."""
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(range(1, scope.gpus))
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """Powers of two; all numbers where only some may be chosen."""
+        numbers = values or ()
+        everything = numbers == tuple(range(1, len(numbers) + 1))
+        return [number for number in numbers if number & (number - 1) == 0] if everything else numbers
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values at ``top``, and one up and down."""
+        same: int = top[self.option]
+        return [number for number in (same - 1, same, same + 1) if number in (values or ())]
+
+
+def _spaced(same: float, step: float) -> Iterable[int]:
+    """A size, and a step up and down."""
+    sizes = [round(same)] if step == 1.0 else [math.floor(same / step), round(same), math.ceil(same * step)]
+    return dict.fromkeys(max(1, size) for size in sizes)
+
+
+class Outcomes(Axis, kw_only=True):
+    """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
+
+    ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
+    """
+
+    lookahead: str
+    guesses: tuple[int, ...] = (1, 3, 9, 27)
+
+    def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
+        """The reason why fan-outs, which a table has in place of outcomes, go beyond what is known."""
+        known = fan_outs_known(given)
+        if self.tabled_as is None or known is None or not isinstance(value, int) or value <= known:
+            return None
+        return f"hits are known up to {known} guesses a position{_MORE}"
+
+    def possible(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """The outcomes of so many guesses an accepted length."""
+        return [f * (before[self.lookahead] + 1) for f in self.guesses] if values is None else values
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values of as many an accepted length as at ``top``, and a step up and down, whatever the K there."""
+        if values is not None:
+            return values
+        lengths = before[self.lookahead] + 1
+        return _spaced(top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1), step)
+
+
+class Sizes(Axis, kw_only=True):
+    """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
+
+    first: tuple[int, ...]
+
+    def possible(self, scope: Scope) -> Values:
+        return None
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        return self.first if values is None else values
+
+    def near(self, values: Values, before: Mapping[str, Any], top: Mapping[str, Any], step: float) -> Iterable[Any]:
+        """Values at ``top``, and a step up and down."""
+        return _spaced(top[self.option], step) if values is None else values
+
+
+TARGET = Degrees(
+    option="tp",
+    about="tensor-parallel degrees that may be chosen [default: all that divide]",
+    placing=True,
+    bounded=True,
+)
+EXPERTS = ExpertGroups(
+    option="ep",
+    about="groups of devices with different experts that may be chosen [default: 1, and as many as --tp]",
+    placing=True,
+    bounded=True,
+)
+PLACED = (TARGET, EXPERTS)
+"""Every strategy has a target, so a search turns its degrees whatever else a strategy names."""
+
+LOOKAHEAD = Lookahead(option="k", about="lookaheads that may be chosen [default: 1:16]")
+"""The K that strategies share."""

@@ -1,0 +1,149 @@
+"""Shared by strategies whose draft prepares for the outcomes of the running verification (SSD's round)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import machine_choice
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Piece, Step
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.states import States, Stationary
+from ssdsim.strategies.protocols.axes import DraftDevices, Outcomes
+from ssdsim.strategies.protocols.service import Service
+from ssdsim.strategies.protocols.shared import ahead, sharing_of
+from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.tokens.hit_models import uniform_fan_out
+
+DRAFT_DEVICES = DraftDevices(
+    option="draft_gpus",
+    about="draft devices of SSD that may be chosen [default: all]",
+    placing=True,
+    bounded=True,
+)
+
+OUTCOMES = Outcomes(
+    option="budget",
+    about="cached outcomes a sequence that may be chosen [default: searched]",
+    says="{value} outcomes",
+    idle_with=("p_hit",),  # given: more outcomes then only cost time
+    lookahead="k",
+    tabled=(1, 2, 3, 5, 8, 13, 21),  # each about 1.6 times the one before
+    tabled_as="f",
+)
+
+DRAFT_GPUS = machine_choice(
+    name=DRAFT_DEVICES.option,
+    prominence=2,
+    default=1,
+    kind=Whole(),
+    about="draft devices of SSD, which share the branches",
+    axis="draft GPUs",
+    doubling=True,
+    varied_by=("recommend",),
+)
+
+
+class Cached(Strategy):
+    """``max(T_v + post + send, T_p) + lookup + [any miss] T_b + respond``: Algorithm 1 of the SSD paper.
+
+    A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``.
+    """
+
+    miss = "miss"
+    caches = "outcomes"
+    """What a message about memory calls that which is cached."""
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        if not drafter.needs_device:
+            return Devices(tp)
+        return Devices(tp, options["draft_gpus"], *sharing_of(self.options, options))
+
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        return tuple(settings.get("fan_outs") or uniform_fan_out(settings["budget"], settings["k"]).tolist())
+
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        branches = branches_per_device(site.options["budget"], site.options["draft_gpus"])
+        return f"with {branches} cached {self.caches} a sequence", self.lookahead(site.options), branches
+
+    def round_steps(
+        self, site: Site, verify: Step, prespeculate: Step, fallback: Step, outcome: Step, speculation: Step
+    ) -> dict[str, Step]:
+        """The round's steps by name, with verification and pre-speculation as slow as they are beside each other."""
+        verify, prespeculate = beside_each_other(site, verify, prespeculate)
+        return {
+            "verify": verify,
+            "sample": site.sampling_step(),
+            "outcome": outcome,
+            "pre-speculate": prespeculate,
+            "look up": Step("host", (Piece("look up", Cost()),)),
+            "fallback": fallback,
+            "speculation": speculation,
+        }
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        return {
+            "verify": t["verify"],
+            "draft": late(t["pre-speculate"], _hidden_s(t)),
+            "communicate": t["outcome"] + t["speculation"],
+            "fallback": states.any_to("miss") * t["fallback"],
+            "host": t["sample"] + t["look up"],
+        }
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
+        """Corollary 16's denominator, which has no overheads and lets a late draft overlap the fallback."""
+        p_all = states.none_to("miss")
+        clean: Seconds = np.maximum(t["verify"], t["pre-speculate"])
+        paper: Seconds = p_all * clean + (1.0 - p_all) * (t["verify"] + t["fallback"])
+        return paper
+
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service:
+        return Service(
+            first_s=t["pre-speculate"],
+            away_s=t["speculation"],
+            hidden_s=_hidden_s(t),
+            look_up_s=t["look up"],
+            missed=states.any_to("miss"),
+            again_s=t["fallback"],
+        )
+
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        targets, together = sharing_of(self.options, options)
+        return ahead(targets, together) if targets > 1 else {"target": _target, "draft": _draft}
+
+
+def _hidden_s(t: Mapping[str, Seconds]) -> Seconds:
+    """Seconds that go by while the draft pre-speculates, until it has the outcome."""
+    return t["verify"] + t["sample"] + t["outcome"]
+
+
+def _target(me: Actor) -> Generator[Any, Any, None]:
+    """Verify, send the outcome, wait for the next speculation."""
+    for _ in me.rounds():
+        yield me.do("verify")
+        yield me.do("sample")
+        yield me.send("draft", "outcome", me.outcome())
+        yield me.receive("speculation")
+        me.end_round()
+
+
+def _draft(me: Actor) -> Generator[Any, Any, None]:
+    """Pre-speculate (not pre-emptible), take the outcome, look it up, fall back on a miss, answer."""
+    for _ in me.rounds():
+        yield me.do("pre-speculate")
+        me.fill()
+        outcome = yield me.receive("outcome")
+        yield me.do("look up")
+        if me.misses(outcome):
+            yield me.do("fallback")
+        yield me.send("target", "speculation")

@@ -1,0 +1,233 @@
+"""A draft whose devices serve several targets, each with a batch of its own: the option, and who does what when."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Needs, Option, choice
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.site import Site
+from ssdsim.rounds.actor import Actor, Program, Stoppable
+from ssdsim.strategies.protocols.axes import Axis, Scope, Values
+
+MOST_TARGETS = 256
+
+TARGETS = choice(
+    name="targets",
+    kind=Whole(most=MOST_TARGETS),
+    default=1,
+    about="targets that share the draft's devices, each with a batch of its own",
+    axis="targets of a draft",
+    symbol="N",
+    doubling=True,
+    varied_by=("recommend",),
+)
+
+_TOGETHER, _IN_TURN = "together", "in-turn"
+
+SERVES = choice(
+    name="draft_serves",
+    kind=OneOf(("auto", _TOGETHER, _IN_TURN)),
+    default="auto",
+    about="targets that share a draft: one after the other; all that wait, in a pass as of all of them; or the faster",
+    axis="how a draft serves targets",
+    varied_by=("recommend",),
+    needs=Needs((TARGETS.name,), "(how many share the draft)"),
+)
+
+SHARING = (TARGETS, SERVES)
+"""The options of a strategy whose draft may serve several targets."""
+
+
+class SharedBy(Axis, kw_only=True):
+    """The number of targets that share a draft: searched where somebody says which, since no released engine does
+    it.
+    """
+
+    def concerns(self, scope: Scope) -> bool:
+        return False
+
+    def possible(self, scope: Scope) -> Values:
+        return tuple(range(1, scope.gpus))
+
+    def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+        """One where the draft is beside its target."""
+        return (1,) if before.get("sd_draft") == "colocated" else values or ()
+
+
+SHARED_BY = SharedBy(
+    option=TARGETS.name,
+    about="numbers of targets that may share a draft's devices, such as 1,2,4 [default: 1]",
+    placing=True,
+    bounded=True,
+)
+
+
+def sharing_of(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, bool]:
+    """The targets that share a strategy's draft, by options of its ``own``, and whether they are served together."""
+    shares = any(option is TARGETS for option in reversed(own))  # which most name last
+    targets = int(options[TARGETS.name]) if shares else 1
+    return targets, targets > 1 and options[SERVES.name] == _TOGETHER
+
+
+def check_shared(settings: Settings, drafter: Drafter) -> None:
+    """Raise :class:`NoRoom` where several targets are to share the device of a drafter that needs none."""
+    if settings[TARGETS.name] > 1 and not drafter.needs_device:
+        raise NoRoom(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
+
+
+def in_each_way(settings: Settings) -> list[Settings]:
+    """The settings, with each way of serving several targets where the faster is asked for."""
+    if settings[TARGETS.name] == 1 or settings[SERVES.name] != "auto":
+        return [settings]
+    choices = []
+    for word in (_TOGETHER, _IN_TURN):
+        choice = settings.copy()
+        choice.settle(SERVES.name, word, "auto: more tokens/s than the other")
+        choices.append(choice)
+    return choices
+
+
+def drafting_at(site: Site, own: Sequence[Option]) -> Site:
+    """The site with the sequences of a pass of a draft that may serve several targets together: those of all."""
+    targets, together = sharing_of(own, site.options)
+    return site.of_batch(targets * site.batch) if together else site
+
+
+def alternating(targets: int, together: bool) -> dict[str, Program]:
+    """Targets wait for the draft, which answers in the order in which outcomes come; or all at once that have come."""
+    drafts = _drafts_together if together else _drafts_in_turn
+    return {**_of_each(targets, _verifies), "draft": partial(drafts, targets)}
+
+
+def ahead(targets: int, together: bool) -> dict[str, Program]:
+    """The draft's devices make what a target waits for before they pre-speculate for others; nothing is broken off.
+
+    Its host looks outcomes up while they work.
+    """
+    return {
+        **_of_each(targets, _verifies_meanwhile),
+        "cache": _looks_up,
+        "draft": partial(_works, together),
+    }
+
+
+def cannot_share(own: Sequence[Option], options: Mapping[str, Any], caches: bool) -> str | None:
+    """The reason why real ranks cannot run a draft that several targets share; None where they can."""
+    targets, together = sharing_of(own, options)
+    if targets == 1:
+        return None
+    if caches:
+        return "the host of a shared draft looks outcomes up while its device works, which one rank cannot"
+    if together:
+        return "ranks serve a shared draft's targets one after the other: give --draft-serves in-turn"
+    return "a target that shares a draft has one rank" if options["tp"] > 1 else None
+
+
+def _of_each(targets: int, program: Any) -> dict[str, Program]:
+    return {_name(number): partial(program, number) for number in range(1, targets + 1)}
+
+
+def _name(number: int) -> str:
+    return f"target {number}"
+
+
+def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
+    """Verify; each outcome asks for the next speculation, so that after the last one nobody drafts."""
+    for verified in me.rounds():
+        if verified > 0:
+            me.post("draft", "outcome", number, takes="outcome")
+        yield me.receive("speculation")
+        yield me.do("verify")
+        yield me.do("sample")
+        me.end_round()
+
+
+def _drafts_in_turn(targets: int, me: Actor) -> Generator[Any, Any, None]:
+    """Draft for each target in turn; at first nobody has anything to verify."""
+    for served in me.rounds():
+        number = served + 1 if served < targets else (yield me.receive("outcome"))
+        yield me.do("draft")
+        me.post(_name(number), "speculation", number, takes="speculation")
+
+
+def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
+    waiting = deque(range(1, targets + 1))
+    for _ in me.rounds():
+        waiting.extend((yield from me.look("outcome")))
+        if not waiting:
+            waiting.append((yield me.receive("outcome")))
+            waiting.extend((yield from me.look("outcome")))
+        served = _taken(waiting, together=True)
+        yield me.do("draft")
+        for number in served:
+            me.post(_name(number), "speculation", number, takes="speculation")
+
+
+def _taken(waiting: deque[int], together: bool) -> list[int]:
+    """Take those whom the draft serves next out of the waiting ones."""
+    return [waiting.popleft() for _ in range(len(waiting) if together else 1)]
+
+
+def _verifies_meanwhile(number: int, me: Actor) -> Generator[Any, Any, None]:
+    for _ in me.rounds():
+        me.post("draft", "job", (number, False))
+        yield me.do("verify")
+        yield me.do("sample")
+        me.post("cache", "outcome", (number, me.any_to("miss")), takes="outcome")
+        yield me.receive("speculation")
+        me.end_round()
+
+
+def _looks_up(me: Actor) -> Generator[Any, Any, None]:
+    """Look up an outcome once what was prepared for it is there: ``prepared`` says so of a target."""
+    missed: dict[int, bool] = {}
+    prepared: set[int] = set()
+    for _ in me.rounds():
+        number, news = yield me.receive("outcome")
+        if news is None:
+            prepared.add(number)
+        else:
+            missed[number] = news
+        if number not in missed or number not in prepared:
+            continue
+        prepared.remove(number)
+        yield me.do("look up")
+        if missed.pop(number):
+            me.post("draft", "job", (number, True))
+        else:
+            me.post(_name(number), "speculation", number, takes="speculation")
+
+
+def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
+    """Work for those who wait, then for who asks to draft ahead just when a piece of work is done."""
+    missed: deque[int] = deque()
+    others: deque[int] = deque()
+    for _ in me.rounds():
+        waited: list[Any] = me.here("job")
+        now: list[Any] = yield from me.look("job")
+        if not (waited or now or missed or others):
+            now = [(yield me.receive("job")), *(yield from me.look("job"))]
+        missed.extend(number for number, misses in (*waited, *now) if misses)
+        others.extend(number for number, misses in waited if not misses)
+        just_now = [number for number, misses in now if not misses]
+        if not (missed or others):
+            others, just_now = deque(just_now), []
+        if missed:
+            served = _taken(missed, together)
+            others.extend(just_now)
+            yield me.do("fallback")
+            for number in served:
+                me.post(_name(number), "speculation", number, takes="speculation")
+        else:
+            served = _taken(others, together)
+            others.extend(just_now)
+            yield me.do("pre-speculate")
+            for number in served:
+                me.post("cache", "outcome", (number, None))

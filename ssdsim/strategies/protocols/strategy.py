@@ -1,0 +1,234 @@
+"""A strategy of decoding: what its round does to a sequence, what it costs where, and who does what when."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.option import Option
+from ssdsim.base.record import replace
+from ssdsim.base.settings import Settings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.occupancy import Occupancy, target_alone
+from ssdsim.pricing.room import Devices
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Step
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.block import RoundBlock, total
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.round import Round, Seconds
+from ssdsim.rounds.states import States, Stationary
+from ssdsim.strategies.protocols.axes import Axis
+from ssdsim.strategies.protocols.service import Service
+
+if TYPE_CHECKING:
+    from ssdsim.rounds.outcomes import OutcomeBlock
+
+
+class Strategy(ABC):
+    """Everything that closed form, Monte Carlo, SimPy, real ranks, prices, memory, searches and reports ask.
+
+    They ask for data, never which strategy it is. A strategy derives from it, has ``name``, ``title`` and ``source``,
+    and overrides what is its own.
+
+    Attributes
+    ----------
+    name : key of options, JSON and columns.
+    title : what a person reads.
+    source : paper and section.
+    rival : name of what it is held against first.
+    miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
+    options : its own; the shared ones are in :mod:`ssdsim.question.options`.
+    searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
+    drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
+    told : settings that tables of predictions show as columns.
+    ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
+    in_columns : its kernel takes single rates (:data:`.hits.RATES`) as columns, too, shape ``(n, 1)``,
+        and makes as many kernels.
+    follows_batch : what it derives of them, it derives anew for each number of sequences that run.
+    drafts : it needs a drafter.
+    drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
+        draft.
+    most_sequences : the largest batch that it decodes; None where any.
+    posts : its sides send messages while passes run, and nobody waits until they are through.
+    free_running : its sides do not wait for each other, so a round's tokens depend on durations: programs find them
+        out.
+    """
+
+    name: str
+    title: str
+    source: str
+    rival: str | None = None
+    described_as: str | None = None
+    miss: str | None = None
+    options: tuple[Option, ...] = ()
+    searched: tuple[Axis, ...] = ()
+    drafted: str = "k"
+    told: tuple[str, ...] = ()
+    ragged: bool = False
+    in_columns: bool = False
+    follows_batch: bool = False
+    drafts: bool = True
+    drafts_ahead: bool = False
+    most_sequences: int | None = None
+    posts: bool = False
+    free_running: bool = False
+
+    @property
+    def called(self) -> str:
+        """The name that a sentence gives it where it wins."""
+        return self.title
+
+    @property
+    def deployed(self) -> tuple[str, ...]:
+        """Settings without which nobody can deploy it: those of a schedule."""
+        return tuple(axis.option for axis in self.searched if not axis.placing)
+
+    # from options to what they mean
+
+    def alternatives(self, settings: Settings) -> Iterable[Settings]:
+        """Settings to choose the faster of, where a word such as ``auto`` leaves a choice; else ``settings``."""
+        return (settings,)
+
+    def least_sequences(self, options: Mapping[str, Any]) -> int:
+        """The smallest batch that can be asked for."""
+        return 1
+
+    def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
+        """Derive what follows from the given options."""
+        if self.drafts and settings[self.drafted] is None:
+            settings.derive(self.drafted, settings["k"], "same as k")
+
+    def lookahead(self, options: Mapping[str, Any]) -> int:
+        """Drafted tokens a sequence in flight; 0 without drafting."""
+        return int(options[self.drafted]) if self.drafts else 0
+
+    # tokens
+
+    @abstractmethod
+    def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
+        """The kernel of its rounds: what one does to a sequence."""
+
+    def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
+        """The rule that engines draw rounds from, where it follows the steps and ``tokens`` are only its mean."""
+        return tokens
+
+    def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
+        """Bonus tokens that are cached for each of the K+1 accepted lengths; None where nothing is cached."""
+        return None
+
+    # costs
+
+    def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
+        """Devices that it occupies with a target on ``tp`` of them: one more for the draft."""
+        return Devices(tp, int(self.drafts and drafter.needs_device))
+
+    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+        """Memory of the devices, and what lies there: the target alone, the draft on devices of its own."""
+        yield target_alone(site, self.lookahead(site.options))
+        if self.drafts and drafter.needs_device:
+            which, tokens, branches = self.draft_holds(site)
+            demand = drafter.demand(site, tokens, branches)
+            targets = self.devices(site.options, site.tp, drafter).targets
+            if targets > 1:  # so many caches beside one draft
+                which = f"{which} for {targets} targets"
+                demand = replace(demand, sequence_bytes=targets * demand.sequence_bytes)
+            yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
+
+    def draft_holds(self, site: Site) -> tuple[str, int, int]:
+        """Words for the draft's device in a refusal, and the tokens and branches that each sequence has there."""
+        return f"on a device of its own ({self.title})", self.lookahead(site.options), 0
+
+    @abstractmethod
+    def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
+        """The round's steps by name, messages among them, as ``site`` prices them: on hardware, or in units of T_v."""
+
+    # the round
+
+    def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
+        """Seconds of each part of a round, made of its steps; ``t`` are the steps' durations.
+
+        With constant durations a round is linear in what ``states`` tells, so its mean is these parts at the mean. One
+        whose sides do not wait for each other has none.
+        """
+        raise NotImplementedError
+
+    def mean_round(self, round: Round) -> Estimate:
+        """The mean round in the long run, its tokens and its seconds; exact for constant durations."""
+        return Estimate(
+            strategy=self.name,
+            batch=round.batch,
+            gpus=round.gpus,
+            tokens_per_round=round.averages.tokens_per_round,
+            breakdown_s=_all_parts(self.mean_parts(round, Stationary(round.batch, round.averages))),
+        )
+
+    def closed_form(self, round: Round) -> Estimate:
+        """:meth:`mean_round` with its hits, and with the paper's round."""
+        states = Stationary(round.batch, round.averages)
+        return replace(
+            self.mean_round(round),
+            p_hit=None if self.miss is None else states.one_not_to(self.miss),
+            p_all_hit=None if self.miss is None else states.none_to(self.miss),
+            paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),
+        )
+
+    def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
+        """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
+        parts = dict(self.parts(round.seconds, states))
+        service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
+        if service is not None:
+            waits = service.waits_s(sum(parts.values()), round.targets, round.together)
+            parts["draft"] = parts["draft"] + np.where(np.asarray(round.targets) > 1, waits, 0.0)
+        return parts
+
+    def paper_round_s(self, t: Mapping[str, Seconds], states: Stationary) -> Seconds | None:
+        """The round by the paper's own formula, where it differs from ours."""
+        return None
+
+    def monte_carlo(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
+        """Drawn rounds without a clock: the closed form's round, with drawn outcomes and durations."""
+        parts = _all_parts(self.parts(t, outcomes))
+        return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
+
+    def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
+        """Rounds that a clock has timed, with what their time went to."""
+        return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
+
+    def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
+        """Work that a round asks of the draft's devices; None where other targets cannot share them."""
+        return None
+
+    @abstractmethod
+    def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
+        """Programs, one a role (``target`` first, ``draft``), that say who does what when: for SimPy and real ranks."""
+
+    def cannot_run(self, options: Mapping[str, Any]) -> str | None:
+        """The reason why real ranks cannot run it; None where they can."""
+        return None
+
+
+def _of_one_target(paper_s: Seconds | None, targets: FloatOrArray) -> Seconds | None:
+    """A paper's round, which knows no other targets of its draft: not a number where there are some."""
+    alone = np.asarray(targets) == 1
+    if paper_s is None or not alone.any():
+        return None
+    return paper_s if alone.all() else np.where(alone, paper_s, np.nan)
+
+
+def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
+    """Every part in its order, 0 where a strategy has none of it."""
+    if not parts.keys() <= set(PARTS):
+        raise ValueError(f"a round's parts are {', '.join(PARTS)}, not {', '.join(parts)}")
+    return {name: parts.get(name, 0.0) for name in PARTS}
+
+
+def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
+    """The part of ``seconds`` that is left when ``hidden_behind`` is over."""
+    return np.maximum(0.0, seconds - hidden_behind)

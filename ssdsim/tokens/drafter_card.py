@@ -1,0 +1,116 @@
+"""Cards of drafters: what a published drafter is, for which target, and how much of it was seen to be accepted."""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from os.path import isfile
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from ssdsim.base.bundled import Shelf
+from ssdsim.base.documents import as_record, read_toml
+from ssdsim.base.files import while_unchanged
+from ssdsim.base.records import FROM_LIST, Card
+from ssdsim.tokens.acceptance import rate_of
+
+Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+_KIND = "drafter card"
+
+
+class Published(Card):
+    """Tokens that were seen to be accepted of a drafter's chains of ``k`` tokens on some ``data``.
+
+    ``rates[i]`` is P(token i + 1 accepted | those before it are). Where only the mean ``tokens`` of a round (bonus
+    token included) are published, the rates are the one that yields so many (``derived`` says so). ``found`` is the
+    share of rounds in which it had anything to propose. ``paper`` marks what was read in a second place only.
+    """
+
+    data: str
+    engine: str = ""
+    temperature: Annotated[float, Field(ge=0.0, le=10.0)] | None = 0.0
+    k: Annotated[int, Field(ge=1, le=1000)]
+    rates: Annotated[tuple[Rate, ...], FROM_LIST] = ()
+    tokens: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
+    found: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    derived: str = ""
+    source: str
+
+    @model_validator(mode="after")
+    def _some_acceptance(self) -> Self:
+        if not self.rates and self.tokens is None:
+            raise ValueError("acceptance needs rates, or the mean tokens of a round")
+        if len(self.rates) > self.k:
+            raise ValueError(f"{len(self.rates)} rates are more than k = {self.k}")
+        if self.tokens is not None and self.tokens > self.k + 1:
+            raise ValueError(f"a round of k = {self.k} yields at most {self.k + 1} tokens, got {self.tokens:g}")
+        return self
+
+    @property
+    def by_position(self) -> tuple[float, ...]:
+        """The rates; the one rate that yields the mean tokens where these alone are known."""
+        return self.rates or (rate_of(1.0 + ((self.tokens or 1.0) - 1.0) / self.found, self.k),) * self.k
+
+    @property
+    def about(self) -> str:
+        """The data that the numbers were measured on, and whose they are."""
+        temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
+        means = " (a mean length, as one rate)" if not self.rates else ""
+        return f"{self.data}{temperature}, {self.source}{means}"
+
+
+class DrafterCard(Card):
+    """A published drafter: ``drafter`` is its kind (``--drafter``), ``target`` the card it was trained for.
+
+    ``shape`` are the fields of its transformer card that its kind's recipe has otherwise for the target. ``checkpoint``
+    is its name on the Hugging Face hub, ``ranks`` of Medusa's heads the accuracy of each one's first guesses.
+    """
+
+    name: str
+    drafter: str
+    target: str = ""
+    checkpoint: str = ""
+    shape: Mapping[str, int] = Field(default_factory=dict)
+    ranks: Annotated[tuple[Annotated[tuple[Rate, ...], FROM_LIST], ...], FROM_LIST] = ()
+    acceptance: Annotated[tuple[Published, ...], FROM_LIST] = ()
+    source: str
+    note: str = ""
+
+
+@while_unchanged
+def _load(path: Path) -> DrafterCard:
+    return as_record(DrafterCard, read_toml(path, _KIND), path, "card")
+
+
+DRAFTERS = Shelf(_KIND, "drafters", ".toml", _load)
+drafter_names = DRAFTERS.names
+
+
+def find_drafter(name: str) -> DrafterCard | None:
+    """The bundled card, or that in a TOML file of this kind; None where it is neither.
+
+    Raises
+    ------
+    InputError : a file that is no valid card.
+    """
+    path = Path(name)
+    if DRAFTERS.file(name.lower()) is None and path.suffix == ".toml" and isfile(path):
+        return _load(path) if "drafter" in read_toml(path, _KIND) else None
+    return DRAFTERS.bundled(name.lower())
+
+
+def drafters_for(kind: str, target: str) -> Iterator[DrafterCard]:
+    """The bundled cards of a kind that were made for a target, by name; those for any target last."""
+    cards = drafters_of(kind)
+    yield from (card for card in cards if card.target and card.target == target)
+    yield from (card for card in cards if not card.target)
+
+
+def drafters_of(kind: str | None = None) -> tuple[DrafterCard, ...]:
+    """The bundled cards, by name; of a kind where one is named."""
+    return tuple(card for card in _bundled() if kind in (None, card.drafter))
+
+
+@lru_cache(maxsize=1)
+def _bundled() -> tuple[DrafterCard, ...]:
+    return tuple(DRAFTERS.cards())

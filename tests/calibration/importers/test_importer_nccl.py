@@ -1,0 +1,285 @@
+"""Texts of nccl-tests as they are found: versions, launchers, logs, and what must be refused or said."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
+from calibration.importers.nccl_tests.text import text_runs
+from ssdsim.base.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
+from tests.calibration.importers.nccl_texts import (
+    SIZES,
+    devices,
+    half,
+    more_columns,
+    new,
+    old,
+    one_group,
+    rows,
+    time_us,
+)
+from tests.ssdsim.cli.in_process import asked
+
+INFO = "node00:746:801 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via P2P/IPC"
+
+
+def read(folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None) -> list[Timings]:
+    path = folder / "run.log"
+    path.write_text("\n".join(lines), encoding="utf-8", newline="")
+    return read_nccl_tests(path, operation, ranks)
+
+
+def only(folder: Path, lines: list[str], operation: str | None = None, ranks: int | None = None) -> Timings:
+    (timed,) = read(folder, lines, operation, ranks)
+    return timed
+
+
+def says_the_law(timed: Timings, sizes: tuple[int, ...] = SIZES) -> bool:
+    return dict(timed.rows) == pytest.approx({size: 1e-6 * time_us(size) for size in sizes}, rel=2e-3)
+
+
+LAYOUTS = {
+    "2019, error column": old(),
+    "2019, rooted as all tests of some forks": old(rooted=True),
+    "2019, indented": [f"   {line}" for line in old()],
+    "2019, its # lost in markdown": [line.lstrip("# ") for line in old()],
+    "2019, unchecked (-c 0)": [line.replace("2e-07", "  N/A") for line in old()],
+    "since 2021": new(),
+    "since 2021, unchecked": new(check="N/A"),
+    "Windows line ends": [f"{line}\r" for line in new()],
+    "a byte order mark, no-break spaces": ["\ufeff#", *(line.replace("  ", "\u00a0 ") for line in new())],
+    "colours": [f"\x1b[0;32m{line}\x1b[0m" for line in new()],
+    "bitwise, per iteration, dates": more_columns(),
+    "Open MPI, tagged": [f"[1,0]<stdout>:{line}" for line in new()],
+    "Open MPI 5, tagged": [f"[prterun-node00-7@1,0]<stdout>: {line}" for line in new()],
+    "Slurm, labelled": [f"0: {line}" for line in new()],
+    "Hydra": [f"[0] {line}" for line in new()],
+    "dates before": [f"2026-11-02T12:00:00.123Z {line}" for line in new()],
+    "a pod's name before": [f"(worker-0, rank=0, pid=77) {line}" for line in new()],
+    "NCCL's lines between": [each for line in new() for each in (INFO, line)],
+    "no header": [line for line in new() if "algbw" not in line],
+    "in-place not timed": [
+        line[:78] + "      N/A     N/A     N/A    N/A" if " float " in line else line for line in new()
+    ],
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_is_read(tmp_path: Path, name: str) -> None:
+    timed = only(tmp_path, LAYOUTS[name], "all_reduce")
+    assert (timed.operation, timed.ranks) == ("all_reduce", 8)
+    assert says_the_law(timed)
+
+
+def test_a_table_that_its_author_shortened_is_read_and_fitted(tmp_path: Path) -> None:
+    timed = only(tmp_path, one_group(), "all_reduce")
+    assert says_the_law(timed, SIZES[:6])
+    assert 2 in with_nccl_tests(find_hardware("h100-sxm"), [timed], "nccl-tests").collectives["all_reduce"]
+
+
+def test_rows_that_nccl_breaks_in_two_are_joined(tmp_path: Path) -> None:
+    broken = []
+    for line in new():
+        if " float " in line:
+            at = line.index("-1") + 2
+            broken += [line[:at] + INFO, INFO, line[at:]]
+        else:
+            broken.append(line)
+    timed = only(tmp_path, broken)
+    assert says_the_law(timed)
+    assert timed.remarks == ()
+
+
+def test_a_row_cut_short_is_counted(tmp_path: Path) -> None:
+    lines = [line for line in new() if "concluded" not in line and not line.startswith("# O") and "Avg" not in line]
+    timed = only(tmp_path, [*lines[:-2], lines[-2][:60]])
+    assert says_the_law(timed, SIZES[:-1])
+    assert "left out 1 row(s) broken by another line" in timed.remarks[0]
+
+
+def test_rows_left_out_are_counted_by_reason(tmp_path: Path) -> None:
+    lines = new()
+    first = next(at for at, line in enumerate(lines) if " float " in line)
+    lines[first] = rows("sum -1", "7", 1.75)[0]
+    untimed = f"4096 1024 float sum -1 {'N/A N/A N/A N/A ' * 2}"
+    lines[first + 1 : first + 1] = [f"0 0 float sum -1 {half(0, 1, '0')} {half(0, 1, '0')}", untimed]
+    timed = only(tmp_path, lines)
+    assert says_the_law(timed, SIZES[1:])
+    said = " ".join(timed.remarks)
+    assert "1 row(s) with a wrong result" in said
+    assert "1 row(s) of size 0" in said
+    assert "1 row(s) without a time" in said
+
+
+def test_a_time_in_place_only_is_taken_and_said(tmp_path: Path) -> None:
+    table = [f"{size} {size // 4} float sum -1 N/A N/A N/A N/A {half(size, 1.75, '0')}" for size in SIZES]
+    timed = only(tmp_path, [line for line in new() if " float " not in line] + table)
+    assert says_the_law(timed)
+    assert "in place only" in timed.remarks[0]
+
+
+def test_runs_of_a_file_are_told_apart(tmp_path: Path) -> None:
+    lines = [*new(8), *new(4), *new(8, "all_gather"), *new(2, "sendrecv"), *new(8, "broadcast")]
+    findings = read(tmp_path, lines)
+    assert [(timed.operation, timed.ranks) for timed in findings] == [
+        ("all_reduce", 8),
+        ("all_reduce", 4),
+        ("all_gather", 8),
+        ("sendrecv", 2),
+    ]
+    assert all(says_the_law(timed) for timed in findings)
+    assert "operation 'broadcast' is not priced" in " ".join(findings[0].remarks)
+    assert [timed.ranks for timed in read(tmp_path, lines, "all_reduce", 4)] == [4]
+
+
+def test_equal_runs_are_one(tmp_path: Path) -> None:
+    timed = only(tmp_path, [*new(), *new()])
+    assert len(timed.rows) == 2 * len(SIZES)
+    assert "medians of 2 runs" in timed.remarks[-1]
+
+
+@pytest.mark.parametrize("other", [new(gpu="NVIDIA A100-SXM4-80GB"), new(graph=20), new(processes=8)])
+def test_unequal_runs_are_not(tmp_path: Path, other: list[str]) -> None:
+    with pytest.raises(InputError, match="two runs of all_reduce over 8 are not of the same"):
+        read(tmp_path, [*new(), *other])
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [
+        ({}, "one process, eager"),
+        ({"graph": 20}, "one process, in CUDA graphs (20 launches)"),
+        ({"processes": 8}, "8 processes, eager"),
+    ],
+)
+def test_processes_and_graphs_are_kept_in_the_provenance(tmp_path: Path, kind: dict[str, int], mode: str) -> None:
+    timed = only(tmp_path, new(**kind))  # type: ignore[arg-type]
+    profile = with_nccl_tests(find_hardware("v100-sxm2-32gb"), [timed], "nccl-tests")
+    assert f"all_reduce over 8 of Tesla V100-SXM2-16GB: {len(SIZES)} rows, {mode}" in profile.sources["nccl-tests"].note
+
+
+def test_an_old_table_does_not_say_whether_it_ran_in_graphs(tmp_path: Path) -> None:
+    assert only(tmp_path, old(), "all_reduce").mode == "one process, graphs not said"
+
+
+def _rank_zeros(processes: int) -> list[str]:
+    return [*(devices(1)[0].replace("Pid    700", f"Pid {700 + n}") for n in range(processes)), *new()[12:]]
+
+
+REFUSED: dict[str, tuple[list[str], str | None, int | None, str]] = {
+    "one rank": (new(1), None, None, r"10 rows \(column '#wrong'\) of one rank: a copy on the device"),
+    "a build without MPI": (_rank_zeros(8), "all_reduce", None, "8 devices, each rank 0.*without MPI"),
+    "two hosts": (new(16, hosts=2), None, None, r"16 ranks on 2 hosts \(node00, node01\): a profile is of one machine"),
+    "not priced": (
+        old(),
+        "reduce_scatter",
+        None,
+        "'reduce_scatter' is not priced.*10 rows",
+    ),
+    "the test not named": (old(), None, None, r"does not name its test \(its busbw is that of an all_reduce\)"),
+    "ranks not said": ([line for line in new() if "Rank" not in line], None, None, "say --ranks"),
+    "other ranks": (new(), None, 4, "the file has 8 ranks, --ranks says 4"),
+    "another test": (new(), "all_gather", None, "the file names all_reduce, --operation says all_gather"),
+    "another test, not named": (old(), "all_gather", None, "busbw is 1.75 of its algbw, as of an all_reduce only"),
+    "too few ranks told": (
+        [line for line in new() if "Rank" not in line],
+        None,
+        4,
+        "that of an all_reduce over 4 is 1.50",
+    ),
+    "the host's times": ([line.replace("  time ", "cputime ") for line in new()], None, None, r"no rows.*cputime"),
+    "all wrong": (new(check="9"), None, None, "no rows.*left out 10 with a wrong result"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_priced_is_refused_with_what_was_seen(tmp_path: Path, name: str) -> None:
+    lines, operation, ranks, message = REFUSED[name]
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, lines, operation, ranks)
+
+
+@pytest.mark.parametrize(
+    ("lines", "base", "message"),
+    [
+        (new(gpu="NVIDIA H100 80GB HBM3"), "v100-sxm2-32gb", "ran on NVIDIA H100 80GB HBM3, v100-sxm2-32gb is of"),
+        (new(gpu="Tesla V100-PCIE-16GB"), "v100-sxm2-32gb", "ran on Tesla V100-PCIE-16GB, .*: another link"),
+        (new(12), "v100-sxm2-32gb", "is over 12 ranks, v100-sxm2-32gb is of 8 x"),
+        (new(gpu="NVIDIA H100 80GB HBM3"), "h100-sxm", r"reaches 49.7 GB/s at 256 MiB, h100-sxm \d+: another link"),
+    ],
+)
+def test_a_base_of_another_kind_is_said(tmp_path: Path, lines: list[str], base: str, message: str) -> None:
+    said = unlike(find_hardware(base), read(tmp_path, lines))
+    assert any(re.search(message, line) for line in said), said
+
+
+def test_a_base_of_the_same_kind_is_fine(tmp_path: Path) -> None:
+    assert unlike(find_hardware("v100-sxm2-32gb"), read(tmp_path, new())) == []
+
+
+def test_files_of_one_collective_in_different_ways_are_not_mixed(tmp_path: Path) -> None:
+    listed = [*read(tmp_path, new()), *read(tmp_path, new(graph=20))]
+    with pytest.raises(InputError, match="both time all_reduce over 8, not of the same"):
+        with_nccl_tests(find_hardware("v100-sxm2-32gb"), listed, "nccl-tests")
+
+
+def nccl_json(devices_listed: int, ngpus: int) -> dict[str, object]:
+    """As ``-J`` writes it: some versions list a process' first device only."""
+    step = 1 if devices_listed > 1 and ngpus > 1 else ngpus
+    listed = [
+        {"rank": step * n, "pid": 700, "hostname": "node00", "device": n, "device_info": "Tesla V100-SXM2-16GB"}
+        for n in range(devices_listed)
+    ]
+    results = [
+        {
+            "size": size,
+            "type": "float",
+            "redop": "sum",
+            "out_of_place": {"time": time_us(size), "nwrong": None},
+            "in_place": None,
+        }
+        for size in SIZES
+    ]
+    config = {"nthreads": 1, "ngpus": ngpus, "graph": 0, "devices": listed}
+    return {"args": ["./build/all_reduce_perf", "-g", str(ngpus)], "config": config, "results": results}
+
+
+@pytest.mark.parametrize(("listed", "ngpus"), [(1, 8), (8, 8), (8, 1)])
+def test_json_of_nccl_tests_says_test_and_ranks(tmp_path: Path, listed: int, ngpus: int) -> None:
+    timed = only(tmp_path, [json.dumps(nccl_json(listed, ngpus))])
+    assert (timed.operation, timed.ranks, timed.gpus) == ("all_reduce", 8, ("Tesla V100-SXM2-16GB",))
+    assert says_the_law(timed)
+
+
+def test_the_command_says_what_it_read(tmp_path: Path) -> None:
+    (tmp_path / "old.txt").write_text("\n".join(old()), encoding="utf-8")
+    arguments = ["import", "nccl-tests", str(tmp_path / "old.txt"), "--operation", "all_reduce"]
+    made = asked(*arguments, "--base", "h100-sxm", "-o", str(tmp_path / "mine.json"))
+    assert made.returncode == 0, made.stderr
+    said = " ".join(made.stderr.split())
+    assert "all_reduce over 8 of Tesla V100-SXM2-16GB: 10 rows, one process, graphs not said" in said
+    assert "warning: " in said
+    assert "h100-sxm is of 8 x" in said
+    assert find_hardware(tmp_path / "mine.json").collectives["all_reduce"][8].report
+
+
+def test_a_file_that_is_refused_is_one_line(tmp_path: Path) -> None:
+    """What it would have been told of came first: its settings, and a warning that it is of another link."""
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps([{"name": "SendRecv", "size": 33554432, "time": 30.0, "ranks": 2, "type": "float"}]))
+    done = asked("import", "nccl-tests", str(path), "-o", str(tmp_path / "x.json"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [f"error: {path}: sendrecv: 1 sizes; a fit needs at least 8"]
+
+
+@pytest.mark.parametrize(
+    "repeated", [" ", "1 ", "1", "1.5 ", "\n", " \n", "Z 1 ", "Rank 0 Pid 1 on ", "nThread 1 ", "8 2 float none\n"]
+)
+def test_a_long_text_that_suits_a_regular_expression_ends(repeated: str) -> None:
+    """Where one of them takes the square of what it reads, this takes hours."""
+    text_runs("8 2 float\n" + repeated * (1_000_000 // len(repeated)) + "x")

@@ -1,0 +1,92 @@
+"""GPUs as the driver tells them, in the format of nvidia-smi, and what is said of torch builds."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibration.machine import smi
+from calibration.machine.smi import OLD_WHEEL, SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from tests.ssdsim.cli.in_process import asked
+
+TOLD = {
+    "V100": "0, Tesla V100-SXM2-32GB, 7.0, 32768 MiB\n1, Tesla V100-SXM2-32GB, 7.0, 32768 MiB\n",
+    "V100 with an old driver": "0, Tesla V100-SXM2-16GB, 16160 MiB\n",
+    "H100": "0, NVIDIA H100 80GB HBM3, 9.0, 81559 MiB\n",
+    "none": "",
+}
+BUILDS = {  # torch.cuda.get_arch_list()
+    "cu126": ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"),
+    "cu128": ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120"),
+}
+
+
+@pytest.fixture(params=TOLD)
+def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """One that tells this; an old driver refuses a question about compute_cap."""
+    name = str(request.param)
+
+    def told(*arguments: str) -> str:
+        return "" if "old" in name and "compute_cap" in arguments[0] else TOLD[name]
+
+    monkeypatch.setattr(smi, "nvidia_smi", told)
+    return name
+
+
+def test_what_the_driver_tells_is_read(machine: str) -> None:
+    assert (
+        seen_gpus()
+        == {
+            "V100": [SeenGpu("Tesla V100-SXM2-32GB", (7, 0), 32768 << 20)] * 2,
+            "V100 with an old driver": [SeenGpu("Tesla V100-SXM2-16GB", (7, 0), 16160 << 20)],
+            "H100": [SeenGpu("NVIDIA H100 80GB HBM3", (9, 0), 81559 << 20)],
+            "none": [],
+        }[machine]
+    )
+
+
+def test_without_torch_the_wheel_with_kernels_is_named(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wheel = OLD_WHEEL if "V100" in machine else "pip install 'ssdsim[torch]'"
+    assert torch_missing("calibrate").startswith(f"calibrate needs torch: {wheel}")
+    for module in ("calibration.cli.doctor", "calibration.timings.answer", "calibration.validation.run"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
+    assert f"torch is not installed; calibrate needs torch: {wheel}" in asked("doctor").stdout
+    assert f"error: calibrate needs torch: {wheel}" in asked("calibrate", "--gpus", "0", "-o", "mine.json").stderr
+    assert f"error: validate needs torch: {wheel}" in asked("validate", "run").stderr
+
+
+def test_doctor_lists_the_drivers_gpus(machine: str) -> None:
+    said = {
+        "V100": "GPUs: 2 x Tesla V100-SXM2-32GB (32 GiB)",
+        "V100 with an old driver": "GPUs: 1 x Tesla V100-SXM2-16GB (16 GiB)",
+        "H100": "GPUs: 1 x NVIDIA H100 80GB HBM3 (80 GiB)",
+        "none": "GPUs: none",
+    }[machine]
+    assert said in asked("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("gpu", "capability", "of_126", "of_128"),
+    [
+        ("V100", (7, 0), True, False),
+        ("A100", (8, 0), True, True),
+        ("A40", (8, 6), True, True),
+        ("L40S, RTX 4090", (8, 9), True, True),
+        ("H100", (9, 0), True, True),
+        ("B200", (10, 0), False, True),
+        ("newer", (13, 0), False, True),
+    ],
+)
+def test_which_builds_have_kernels(gpu: str, capability: tuple[int, int], of_126: bool, of_128: bool) -> None:
+    assert has_kernels(BUILDS["cu126"], capability) == of_126
+    assert has_kernels(BUILDS["cu128"], capability) == of_128
+
+
+def test_kernels_of_8_0_run_on_8_6_and_8_9_and_on_no_other() -> None:
+    runs = [c for c in ((7, 0), (8, 0), (8, 6), (8, 9), (9, 0)) if has_kernels(["sm_80"], c)]
+    assert runs == [(8, 0), (8, 6), (8, 9)]
+    assert not has_kernels(["sm_90a"], (9, 1))
+
+
+def test_a_torch_without_kernels_is_told_which_to_install() -> None:
+    said = kernels_missing("2.9.0", "12.8", [SeenGpu("Tesla V100-SXM2-32GB", (7, 0), 1)] * 2)
+    assert said == f"torch 2.9.0 (CUDA 12.8) has no kernels for Tesla V100-SXM2-32GB: {OLD_WHEEL} --force-reinstall"

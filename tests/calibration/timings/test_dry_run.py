@@ -1,0 +1,127 @@
+"""A calibration's plan for a machine that is described: nothing is asked of this one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from calibration.timings.points import plan
+from tests.ssdsim.cli.in_process import asked
+
+DGX_1 = ("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-4")
+PAIR = ("--target", "llama-2-13b", "--draft", "llama-2-7b")
+
+
+def test_the_plan_says_who_holds_and_does_what() -> None:
+    document = json.loads(asked(*DGX_1, *PAIR, "--json").stdout)
+    ranks = document["ranks"]
+    assert [rank["device"] for rank in ranks] == [f"cuda:{n}" for n in range(5)]
+    assert ranks[0]["to_draft"] == "2 NVLinks, 48.1 GB/s"
+    assert all("no NVLink, through the host" in rank["to_draft"] for rank in ranks[1:4])
+    assert ranks[4]["role"] == "draft, llama-2-7b"
+    assert ranks[4]["needs_bytes"] > 13 * 2**30  # the draft's weights in float16
+    assert all(rank["fits"] for rank in ranks)
+    work = {each["name"]: each for each in document["benchmarks"]}
+    assert work["gemm"]["who"] == "rank 0"
+    assert work["all_reduce"]["who"] == "target ranks"
+    assert work["rank link"]["fitted"] == 0
+    assert all(each["visits"] == 3 * each["points"] for each in work.values())
+    assert document["minutes"] == pytest.approx(1.0 + sum(each["minutes"] for each in work.values()))
+    assert document["strategies"] == ["ar", "sd", "ssd"]
+
+
+def test_the_plan_is_for_the_strategies_that_are_named() -> None:
+    def points(*named: str) -> int:
+        document = json.loads(asked(*DGX_1, *PAIR, *named, "--json").stdout)
+        return sum(each["points"] for each in document["benchmarks"])
+
+    assert points("--strategies", "ar,sd") < points() < points("--strategies", "ar,sd,ssd,tree")
+    assert " points for AR, PEARL, " in asked(*DGX_1, *PAIR, "--strategies", "ar,pearl").stdout
+
+
+def test_a_pair_that_does_not_fit_is_refused() -> None:
+    told = asked(*DGX_1, "--target", "llama-2-70b", "--draft", "llama-2-7b", "--tp", "4", "--quiet")
+    assert told.returncode == 2
+    assert "cuda:0 (target 0 of 4, llama-2-70b) needs 3" in told.stderr
+    assert "v100-sxm2-32gb has 32.0 GiB: give a smaller --target, or more --gpus" in told.stderr
+
+
+def test_a_dtype_that_the_gpu_does_not_compute_is_refused() -> None:
+    told = asked(*DGX_1, *PAIR, "--dtype", "bfloat16", "--quiet")
+    assert told.stderr == "error: --dtype bfloat16: a Tesla V100-SXM2-32GB has none; give --dtype float16\n"
+
+
+@pytest.mark.parametrize("machine", ["dgx-1", "dgx1", "DGX-1"])
+def test_a_machine_says_which_memory_it_means(machine: str) -> None:
+    told = asked("calibrate", "--dry-run", "--machine", machine, "--gpus", "0-4", *PAIR)
+    said = f"note: --machine {machine} is taken for v100-sxm2-32gb (another memory: dgx-1-16gb)"
+    assert (told.returncode, told.stderr.strip()) == (0, said)
+
+
+def test_a_machine_of_one_memory_names_no_other() -> None:
+    told = asked("calibrate", "--dry-run", "--machine", "h200", "--gpus", "0-4", *PAIR)
+    assert told.stderr == "note: --machine h200 is taken for h200-sxm\n"
+
+
+V100, H100 = "{n}, Tesla V100-SXM2-32GB, 7.0, 32768 MiB", "{n}, NVIDIA H100 80GB HBM3, 9.0, 81559 MiB"
+
+
+@pytest.mark.parametrize(("line", "profile"), [(V100, "v100-sxm2-32gb"), (H100, "h100-sxm")])
+def test_on_the_machine_itself_nobody_describes_it(line: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "\n".join(line.format(n=n) for n in range(5))
+    monkeypatch.setattr("calibration.machine.smi.nvidia_smi", lambda *arguments: told)
+    done = asked("calibrate", "--dry-run", "--gpus", "0-4", *PAIR)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{profile}: 5 x ")
+    few = asked("calibrate", "--dry-run", "--gpus", "0-7", *PAIR)
+    assert f"{profile} has 5 GPUs, 0-4" in few.stderr
+
+
+def test_a_plan_needs_no_torch() -> None:
+    """In a process where torch cannot be imported."""
+    code = (
+        "import sys; sys.modules['torch'] = None; sys.argv = ['ssdsim', *sys.argv[1:]]; "
+        "from ssdsim.cli.main import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *DGX_1, *PAIR], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "501 points for AR, SD, SSD" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-9"), "v100-sxm2-32gb has 8 GPUs, 0-7"),
+        (
+            ("calibrate", "--dry-run", "--gpus", "0-4"),
+            "--dry-run finds no GPU here (nvidia-smi tells none); describe one, such as --machine dgx-1 --gpus 0-4",
+        ),
+        (("calibrate", "--dry-run"), "such as --machine dgx-1 --gpus 0-4"),
+        (
+            ("calibrate", "--dry-run", "--machine", "dgx-1"),
+            "give either --device cpu or --gpus 0-4 (v100-sxm2-32gb has 0-7)",
+        ),
+        (("calibrate", "--machine", "dgx-1", "--gpus", "0-4", "-o", "x.json"), "it needs --dry-run"),
+        (("calibrate", "--device", "cpu"), "-o is missing"),
+        ((*DGX_1, "--strategies", "ar,perl"), "unknown strategy 'perl'; did you mean 'pearl'?"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str) -> None:
+    told = asked(*arguments)
+    assert told.returncode == 2
+    assert message in " ".join(told.stderr.split())
+
+
+def test_the_plan_is_that_of_a_calibration() -> None:
+    from calibration.timings.dry_run import dry_run
+    from calibration.timings.points import Workload
+    from ssdsim.hardware.catalog import find_hardware, find_transformer
+
+    pair = find_transformer("llama-2-13b"), find_transformer("llama-2-7b")
+    workload = Workload(*pair, batch=2, lookahead=3, branches=12, context=256, tp=2, dtype="float16")
+    shown = dry_run(workload, ["cuda:0", "cuda:3", "cuda:5"], find_hardware("v100-sxm2-32gb"))
+    assert sum(each.points for each in shown.benchmarks) == len(plan(workload, 3))
+    assert [rank.to_draft.split(",")[0] for rank in shown.ranks[:2]] == ["no NVLink", "no NVLink"]

@@ -1,0 +1,60 @@
+"""Published results: few numbers fitted, the rest predicted, within the bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calibration.validation.paper import load_paper, replay_family, replay_sweep
+from calibration.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.trees.shape import Tree
+
+PAPER, SEQUOIA = load_paper("kumar2026"), load_paper("sequoia")
+assert isinstance(SEQUOIA, PublishedTrees)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_ssd_rows_of_table_b3_are_within_five_percent(index: int) -> None:
+    replay = replay_family(PAPER, PAPER.families[index], "h100-sxm")
+    assert np.abs(replay.errors).max() <= 0.05
+    assert np.all((replay.alpha > 0.5) & (replay.alpha < 1.0))
+    assert 0.0 <= replay.draft_step_s < 3e-3
+    assert 0.5 < replay.p_hit <= 1.0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("index", range(4))
+def test_the_engines_sweeps_keep_their_shape_over_k(index: int) -> None:
+    replay = replay_sweep(PAPER, PAPER.sweeps[index], "h100-sxm")
+    assert np.abs(replay.errors).mean() <= 0.05
+    published, predicted = replay.best_k
+    assert abs(published - predicted) <= 2
+
+
+@pytest.mark.parametrize(("rows", "verify"), list(zip(SEQUOIA.trees, (1.04, 1.10), strict=True)))
+def test_one_time_of_a_verification_a_temperature_gives_sequoias_speed_ups(rows: TreeRows, verify: float) -> None:
+    """Table 1's eight rows of Llama-2-7B."""
+    replay = replay_trees(SEQUOIA, rows)
+    assert replay.verify == pytest.approx(verify, abs=0.012)
+    assert np.abs(replay.errors).max() <= 0.03
+
+
+def test_sequoias_demo_ends_at_the_tree_it_ships() -> None:
+    assert SEQUOIA.demo is not None
+    demo_replay = replay_demo(SEQUOIA.demo)
+    assert (demo_replay.nodes, demo_replay.levels) == (4, 4)
+    assert (demo_replay.tokens, demo_replay.time_per_token) == pytest.approx((2.2914, 4.8878), abs=5e-5)
+    assert demo_replay.speedup == pytest.approx(2.0459, abs=5e-5)
+    assert demo_replay.tree == Tree.chain(3)
+
+
+def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'kumar2026'"):
+        load_paper("kumar2025")
+    card = tmp_path / "x.toml"
+    card.write_text('name = "x"\nsurprise = 1')
+    with pytest.raises(InputError, match=r"x.toml: "):
+        load_paper(str(card))

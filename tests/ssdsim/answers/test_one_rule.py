@@ -1,0 +1,262 @@
+"""One rule of what is said, whoever is asked: the same decision, interval and P; what it forbids is not said."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import compare, evaluate, export, predict, recommend, sweep
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.doubts import Basis
+from ssdsim.answers.simulated import simulate_each
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.token_errors import averages_under
+from ssdsim.reports.build import report
+from ssdsim.serving.serve import serve
+from tests.calibration.pairs import sample
+from tests.ssdsim.serving.sample_runs import requests
+
+BOTH = ("sd", "ssd")
+HERE: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "b": 1, "budget": 15, "backup": "fast"}
+CASES: dict[str, dict[str, Any]] = {
+    "nothing given": {},
+    "a range given": {"alpha": "0.6:0.9", "p_hit": 0.8},
+    "ranges apart": {"ranges": {"alpha": (0.3, 0.7), "hit_c": (0.3, 1.0)}, "hit_r": 0.5},
+    "all given": {"alpha": 0.8, "p_hit": 0.8},
+    "a measured pair": {"pair": "PAIR"},
+}
+
+
+def asked(case: str, folder: Path) -> dict[str, Any]:
+    named = {**HERE, **CASES[case]}
+    if named.get("pair") == "PAIR":
+        named["pair"] = sample.written(folder)
+    if "p_hit" in named:
+        named.pop("budget")
+    return named
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_verb_has_the_same_interval_and_probability_and_decides_alike(case: str, tmp_path: Path) -> None:
+    options = asked(case, tmp_path)
+    predicted = predict(**options, strategies=BOTH)
+    verdict = predicted.verdict
+    versus = verdict.over["sd"]
+    searched = {**options, "gpus": 2, "strategies": BOTH, "draft_gpus": 1, "sd_draft": "colocated"}
+
+    (answer,) = recommend(**searched).answers
+    assert answer.equal is not None
+    (rival,) = answer.equal.over
+    for name in ("ratio", "low", "high", "probability_faster", "lowest", "highest"):
+        here, there = getattr(rival, name), getattr(versus, name)
+        assert here is there is None or here == pytest.approx(there, rel=1e-9), name
+    assert answer.equal.sentence.startswith("Undecided") != verdict.decided
+    assert answer.equal.doubts == verdict.doubts
+
+    compared = compare(**searched)
+    assert (compared.winner is not None) == verdict.decided
+    (held,) = compared.over.values()
+    turned = compared.likeliest == "sd"
+    bounds = (1 / held.high, 1 / held.low) if turned and held.low and held.high else (held.low, held.high)
+    assert bounds == pytest.approx((versus.low, versus.high), rel=1e-9)
+    assert held.probability_faster is not None
+    assert versus.probability_faster is not None
+    faster = 1.0 - held.probability_faster if turned else held.probability_faster
+    assert faster == pytest.approx(versus.probability_faster, abs=1e-9)
+
+    (row,) = evaluate([{**options, "strategies": BOTH}], draws=1000).to_dict("records")
+    (swept,) = sweep(**{**options, "b": [options["b"]]}, strategies=BOTH, draws=1000).to_dict("records")
+    for table in (row, swept):
+        assert table["probability_ssd_beats_sd"] == pytest.approx(versus.probability_faster, abs=1e-9)
+        for name in BOTH:
+            interval = predicted.intervals[name]
+            assert interval is not None
+            ends = (table[f"{name}_low"], table[f"{name}_high"])
+            assert ends == pytest.approx((interval.low, interval.high), rel=1e-9)
+            own = compared.compared[name]
+            assert (own.low, own.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", CASES)
+def test_reports_and_exports_say_what_a_prediction_says(case: str, tmp_path: Path) -> None:
+    options = asked(case, tmp_path)
+    predicted = predict(**options, strategies=BOTH)
+    sweep(**{**options, "b": [options["b"]]}, strategies=BOTH, folder=tmp_path / "run")
+    assert report(tmp_path / "run").sentence == predicted.verdict.sentence
+    given = {name: value for name, value in options.items() if name not in ("budget", "backup")}
+    cells = json.loads(export("json", **given, f=3 if "p_hit" not in options else None, strategies=BOTH).text)["cells"]
+    cell = cells[0]
+    settled = {name: cell["settings"][name] for name in ("k", "budget", "backup") if name in cell["settings"]}
+    again = predict(**{**given, **settled, "strategies": (cell["strategy"],)}).intervals[cell["strategy"]]
+    assert again is not None
+    assert (cell["low"], cell["high"]) == pytest.approx((again.low, again.high), rel=1e-9)
+
+
+def test_a_simulation_is_moved_by_the_same_draws() -> None:
+    point = {**HERE, "strategies": BOTH}
+    closed = predict(**point).verdict.over["sd"]
+    (row,) = simulate_each([point], "mc", precision=0.001).rows()
+    assert row["probability_ssd_beats_sd"] == pytest.approx(closed.probability_faster, abs=0.02)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("options", "decided"),
+    [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.0:0.9", "runtime": "kernels"}, False)],
+)
+def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
+    here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}
+    assert predict(**here, b=1).verdict.decided == decided
+    serving = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
+    assert serving.crossings[0].decided == decided
+    said = {each.standing for each in serving.policies.configuration.inputs} == {"given"}
+    assert serving.verdict.sentence.startswith("SSD takes") == said
+
+
+# what the rule forbids, and what must not happen
+
+
+@pytest.mark.long
+@given(
+    b=st.sampled_from([1, 16, 64]),
+    k=st.sampled_from([2, 6]),
+    alpha=st.tuples(st.floats(0.05, 0.95), st.floats(0.05, 0.95)).map(sorted),
+    p_hit=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)).map(sorted),
+)
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_no_yes_and_no_no_where_the_rule_forbids_it(b: int, k: int, alpha: list[float], p_hit: list[float]) -> None:
+    """Against predictions at places of the ranges, where everything is given."""
+    here: dict[str, Any] = {"b": b, "k": k, "strategies": BOTH, "backup": "fast", "runtime": "vllm"}
+    ranges = {"alpha": tuple(alpha), "p_hit": tuple(p_hit)}
+    verdict = predict(**here, ranges=ranges).verdict
+    word, p = verdict.sentence.split()[0].rstrip(":"), verdict.probability_best
+    assert p is not None
+    assert verdict.decided == (word != "Undecided")
+    if word == "Undecided" or verdict.over["sd"].as_fast:
+        return
+    assert p >= DECIDED if word == "Yes" else p <= 1.0 - DECIDED
+    for rate in np.linspace(*alpha, 3).tolist():
+        for hits in np.linspace(*p_hit, 3).tolist():
+            ratio = predict(**here, alpha=rate, p_hit=hits).verdict.over["sd"].ratio
+            assert (ratio > 1.0 - 1e-9) if word == "Yes" else (ratio <= 1.0 + 1e-9)
+
+
+def log_width(**options: Any) -> float:
+    versus = predict(**options, strategies=BOTH).verdict.over["sd"]
+    if versus.low is None or versus.high is None:
+        return 0.0  # nothing is in doubt
+    return math.log(versus.high / versus.low)
+
+
+WIDENED = {
+    "name": st.sampled_from(["alpha", "p_hit"]),
+    "middle": st.floats(0.2, 0.8),
+    "half": st.floats(0.0, 0.1),
+    "wider": st.floats(0.0, 0.1),
+    "b": st.sampled_from([1, 16]),
+}
+
+
+def widths(name: str, middle: float, half: float, wider: float, **here: Any) -> tuple[float, float]:
+    """Of the ratio's interval with an input in a range, and in a wider one around the same value."""
+    given = {"alpha": 0.7, "p_hit": 0.8, "backup": "fast", **here, name: middle}
+    narrow = log_width(**given, ranges={name: (middle - half, middle + half)})
+    return narrow, log_width(**given, ranges={name: (middle - half - wider, middle + half + wider)})
+
+
+@pytest.mark.long
+@given(**WIDENED)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_widening_a_range_narrows_no_interval(**asked: Any) -> None:
+    narrow, wide = widths(t_sd=0.3, t_p=0.9, k=4, **asked)
+    assert wide >= narrow * (1.0 - 1e-9)
+
+
+@pytest.mark.long
+@given(**WIDENED)
+@settings(derandomize=True, deadline=None, max_examples=30)
+def test_nor_does_it_beside_errors_of_timings_but_by_the_wander_of_a_thousand_draws(**asked: Any) -> None:
+    """How far timings err moves with the inputs, too, and where these hardly matter that is all there is."""
+    narrow, wide = widths(hardware="h100-sxm", **asked)
+    assert wide >= narrow * 0.99
+
+
+# coverage
+
+
+def truths(scenario: Scenario, names: list[str], errors: TimingErrors, rng: np.random.Generator) -> np.ndarray:
+    """Tokens/s under other draws of the timings' errors, with inputs anywhere in their ranges, each worked out."""
+    seconds = {name: step.sample(errors) for name, step in scenario.steps.items()}
+    within = {each.name: each.within for each in scenario.known.open}
+    places = {name: rng.random(errors.draws) for name in names}
+    ratios = np.empty(errors.draws)
+    for draw in range(errors.draws):
+        change = {n: ends[0] + places[n][draw] * (ends[1] - ends[0]) for n, ends in within.items() if ends}
+        averages = averages_under(scenario.strategy, scenario.settings, scenario.drafter, change)
+        now = {name: float(np.broadcast_to(each, errors.draws)[draw]) for name, each in seconds.items()}
+        drawn = scenario.round.__class__(scenario.batch, scenario.gpus, now, averages)
+        ratios[draw] = float(scenario.strategy.closed_form(drawn).tokens_per_second)
+    return ratios
+
+
+@pytest.mark.long
+def test_the_truth_lies_in_the_interval_as_often_as_it_says() -> None:
+    """2,000 cases: 20 questions, and for each a hundred truths that the draws behind its interval never saw."""
+    names, inside, cases = ["alpha", "hit_c", "hit_r", "p_hit"], 0, 0
+    rng = np.random.default_rng(7)
+    for number in range(20):
+        low, high = sorted(rng.uniform(0.3, 0.95, 2))
+        here: dict[str, Any] = {"b": int(rng.choice([1, 8, 32])), "k": int(rng.choice([2, 6])), "strategies": BOTH}
+        here |= [{}, {"alpha": f"{low}:{high}"}, {"alpha": f"{low}:{high}", "p_hit": 0.8}, {"p_hit": "0.4:0.9"}][
+            number % 4
+        ]
+        versus = predict(**here).verdict.over["sd"]
+        assert versus.low is not None
+        assert versus.high is not None
+        scenarios = configure(**here).scenarios
+        errors = TimingErrors(100, 1000 + number)
+        ssd, sd = (truths(scenarios[name], names, errors, np.random.default_rng(number)) for name in ("ssd", "sd"))
+        inside += int(np.sum((ssd / sd >= versus.low) & (ssd / sd <= versus.high)))
+        cases += 100
+    assert cases == 2000
+    assert 0.93 <= inside / cases <= 0.97
+
+
+# words
+
+
+def test_what_moves_the_ratio_is_told_in_a_line_and_what_to_measure_first() -> None:
+    sure = predict(b=16, p_hit=0.85, alpha=0.8).verdict
+    assert sure.doubts_told == "timings ±15 %"
+    assert sure.sentence.startswith("Yes: SSD is 1.36x SD (95 %: ")
+    assert "acceptance" not in sure.sentence
+    assert predict(b=16, p_hit=0.85).verdict.doubts_told == "timings ±15 %, acceptance ±3 %"
+    wide = predict(b=16, p_hit="0.1:0.9", alpha=0.8, backup="fast").verdict
+    assert wide.doubts_told.endswith(": measure hits first")
+    assert wide.sentence.endswith(", so hits decide who is faster: measure them.")
+
+
+def test_the_mission_s_own_question_has_a_short_answer() -> None:
+    verdict = predict(b=16, p_hit=0.85).verdict
+    assert re.fullmatch(
+        r"Yes at any plausible acceptance: if acceptance is near 0\.8, SSD is 1\.\d\dx SD \(95 %: 1\.\d\d-1\.\d\d\) "
+        r"on 5 GPUs against 4, "
+        r"\d+% more tokens/s per GPU; with acceptance anywhere in 0\.5-0\.9 it is 1\.\d\d-1\.\d\dx\.",
+        verdict.sentence,
+    )
+
+
+def test_nothing_is_assumed_of_strategies_that_do_not_draft() -> None:
+    assert configure(strategies="ar").inputs == ()
+    assert Basis().told == Basis().condition == ""

@@ -1,0 +1,301 @@
+"""The closed-form answer against the laws of the SSD paper and of the proposal."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim.answers.contest import DECIDED, share_fastest
+from ssdsim.answers.predict import predict
+from ssdsim.answers.prediction_json import as_json
+from ssdsim.answers.verdict import verdict
+from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import bounds_95, centred_on
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.many import Drawn
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
+
+rates = st.floats(0.0, 1.0)
+ratios = st.floats(0.01, 3.0)
+lookaheads = st.integers(1, 12)
+batches = st.integers(1, 64)
+
+
+def speedups(**options: Any) -> dict[str, float]:
+    """Speed of SD and SSD over AR in the unit-free mode."""
+    scenarios = configure(**options).scenarios
+    rates = {name: float(scenario.estimate.tokens_per_second) for name, scenario in scenarios.items()}
+    return {name: rate / rates["ar"] for name, rate in rates.items()}
+
+
+def expected_tokens(configuration: Configuration, strategy: str) -> float:
+    """Of a round that begins in the first state: where SSD's primary speculates."""
+    tokens = configuration.scenarios[strategy].tokens
+    assert isinstance(tokens, Kernel)
+    return float(tokens.expected_tokens[0])
+
+
+@pytest.mark.parametrize(
+    ("alpha", "k", "t_sd", "expected"), [(0.9, 5, 0.1, 4.26), (0.9, 5, 0.3, 3.60), (0.7, 3, 0.2, 2.11)]
+)
+def test_the_proposals_targets_for_sd(alpha: float, k: int, t_sd: float, expected: float) -> None:
+    assert speedups(alpha=alpha, k=k, t_sd=t_sd, p_hit=0.5)["sd"] == pytest.approx(expected, abs=0.006)
+
+
+@pytest.mark.parametrize("t_sd", [0.2, 0.25, 0.3])
+def test_the_proposals_targets_for_ssd(t_sd: float) -> None:
+    """15-25 % over SD at b = 1; near zero from b = 8 to 16 with just-in-time fallback."""
+    options: dict[str, Any] = {"alpha": 0.9, "k": 5, "t_sd": t_sd, "p_hit": 0.85, "backup": "jit"}
+    one, sixteen = speedups(**options), speedups(**options, b=16)
+    assert 1.15 < one["ssd"] / one["sd"] < 1.25
+    assert 1.0 < sixteen["ssd"] / sixteen["sd"] < 1.02
+    assert (configure(**options, b=16).scenarios["ssd"].estimate.p_hit or 0) ** 16 == pytest.approx(0.074, abs=0.0005)
+
+
+@given(alpha=rates, k=lookaheads, p_hit=rates, b=batches, t_sd=ratios, t_p=ratios, t_b=st.floats(0.0, 3.0))
+@settings(derandomize=True, deadline=None)
+def test_the_event_round_is_the_papers_formula_while_the_draft_is_in_time(
+    alpha: float, k: int, p_hit: float, b: int, t_sd: float, t_p: float, t_b: float
+) -> None:
+    configuration = configure(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, t_p=t_p, t_b=t_b, backup="jit")
+    ssd = configuration.scenarios["ssd"].estimate
+    e = expected_tokens(configuration, "ssd")
+    assert float(ssd.paper_tokens_per_second or 0) / b == pytest.approx(ssd_speedup(p_hit, e, e, t_p, t_b, b))
+    event = float(ssd.tokens_per_second)
+    if t_p <= 1.0:
+        assert event == pytest.approx(float(ssd.paper_tokens_per_second or 0))
+    else:  # a late draft finishes before it falls back
+        assert event <= float(ssd.paper_tokens_per_second or 0) * (1 + 1e-12)
+
+
+@given(alpha=rates, k=lookaheads, p_hit=rates, b=batches, t_sd=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_ssd_never_loses_to_sd_with_the_same_speculator(
+    alpha: float, k: int, p_hit: float, b: int, t_sd: float
+) -> None:
+    """Corollary 8, whose assumption is T_p = T_b = T_SD <= 1."""
+    speed = speedups(alpha=alpha, k=k, p_hit=p_hit, b=b, t_sd=t_sd, backup="jit")
+    assert speed["ssd"] >= speed["sd"] * (1 - 1e-12)
+
+
+@given(alpha=rates, alpha_b=rates, k=lookaheads, p=rates, p_b=rates, t_sd=ratios, t_p=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_the_sandwich_of_corollary_9(
+    alpha: float, alpha_b: float, k: int, p: float, p_b: float, t_sd: float, t_p: float
+) -> None:
+    alpha_b = min(alpha, alpha_b)
+    options: dict[str, Any] = {"alpha": alpha, "alpha_backup": alpha_b, "k": k, "p_hit": p, "p_hit_backup": p_b}
+    configuration = configure(**options, t_sd=t_sd, t_p=t_p, t_b=0.0, backup="fast")
+    sd, ssd = (configuration.scenarios[name].estimate for name in ("sd", "ssd"))
+    ratio = float(ssd.tokens_per_second) / float(sd.tokens_per_second)
+    assert ssd.p_hit is not None
+    e_sd, e_ssd = (expected_tokens(configuration, name) for name in ("sd", "ssd"))
+    low, high = sandwich_bounds(float(ssd.p_hit), e_ssd, e_sd, t_sd)
+    assert low * (1 - 1e-12) <= ratio <= high * (1 + 1e-12)
+
+
+@given(alpha=rates, k=lookaheads, b=batches, t_sd=ratios, t_p=st.floats(0.0, 1.0))
+@settings(derandomize=True, deadline=None)
+def test_limits_of_the_hit_rate(alpha: float, k: int, b: int, t_sd: float, t_p: float) -> None:
+    """p_hit = 0 with jit is SD; p_hit = 1 with T_p <= T_v is 1 + T_SD times SD."""
+    shape: dict[str, Any] = {"alpha": alpha, "k": k, "b": b, "t_sd": t_sd, "t_p": t_p, "backup": "jit"}
+    never, always = speedups(**shape, p_hit=0.0), speedups(**shape, p_hit=1.0)
+    assert never["ssd"] == pytest.approx(never["sd"])
+    assert always["ssd"] == pytest.approx((1 + t_sd) * always["sd"])
+
+
+def test_a_chain_that_never_leaves_its_start_has_no_average_but_its_start() -> None:
+    configuration = configure(t_sd=0.2, p_hit=1.0, p_hit_backup=0.0, backup="fast")
+    assert configuration.scenarios["ssd"].estimate.p_hit == 1.0
+
+
+@given(p_hit=st.floats(0.0, 0.99), b=st.integers(1, 63))
+@settings(derandomize=True, deadline=None)
+def test_a_larger_batch_never_helps_jit(p_hit: float, b: int) -> None:
+    shape: dict[str, Any] = {"t_sd": 0.3, "p_hit": p_hit, "backup": "jit"}
+    assert speedups(**shape, b=b + 1)["ssd"] <= speedups(**shape, b=b)["ssd"] * (1 + 1e-12)
+
+
+@pytest.mark.long
+@given(b=batches, p_hit=rates, t_sd=ratios)
+@settings(derandomize=True, deadline=None)
+def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
+    shape: dict[str, Any] = {"b": b, "p_hit": p_hit, "t_sd": t_sd}
+    auto, jit, fast = (speedups(**shape, backup=kind)["ssd"] for kind in ("auto", "jit", "fast"))
+    assert auto == max(jit, fast)
+
+
+def test_breakdowns_add_up_and_json_is_complete() -> None:
+    answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
+    json.dumps(answer, allow_nan=False)
+    assert answer["schema"] == 4
+    for name, result in answer["strategies"].items():
+        assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
+        assert set(result["breakdown_ms"]) == set(PARTS)
+    rates = {name: result["tokens_per_second"] for name, result in answer["strategies"].items()}
+    for name, result in answer["strategies"].items():
+        assert result["speedup_over"] == {other: rates[name] / rates[other] for other in rates if other != name}
+    assert answer["verdict"]["subject"] == "ssd"
+    for rival, held in answer["verdict"]["over"].items():
+        assert held["ratio"] == answer["strategies"]["ssd"]["speedup_over"][rival]
+    assert list(answer["verdict"]["over"]) == ["sd", "ar"]
+    assert answer["no_room"] == {}
+    assert answer["scenario"]["t_b"] == {"value": 0.3, "source": "same as t_sd"}
+
+
+near_draws = st.lists(st.floats(0.7, 1.4), min_size=40, max_size=40)
+
+
+@given(rates=st.tuples(*[st.floats(0.8, 1.25)] * 3), draws=st.tuples(*[near_draws] * 3))
+@settings(derandomize=True, deadline=None)
+def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draws: tuple[list[float], ...]) -> None:
+    """Yes and No are said where 95 % of the draws agree, against SD and against AR alike."""
+    names = ("ar", "sd", "ssd")
+    parts = dict.fromkeys(PARTS, 0.0)
+    estimates = {
+        name: Estimate(name, 1, 5 if name == "ssd" else 4, 1.0, parts | {"verify": 1.0 / rate})
+        for name, rate in zip(names, rates, strict=True)
+    }
+    drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
+    decided = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in drawn.items()}, {})
+    ahead = {rival: share_fastest(drawn["ssd"], [drawn[rival]]) for rival in ("ar", "sd")}
+    assert {rival: versus.probability_faster for rival, versus in decided.over.items()} == ahead
+    assert decided.probability_best is not None
+    best = np.max([drawn["sd"], drawn["ar"]], axis=0)
+    assert np.mean(drawn["ssd"] > best) <= decided.probability_best <= np.mean(drawn["ssd"] >= best)
+    word = decided.sentence.split()[0].rstrip(":")
+    assert decided.decided == (word != "Undecided")
+    if word == "Yes":
+        assert decided.probability_best >= DECIDED
+    elif word == "No":
+        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.as_fast for versus in decided.over.values())
+    else:
+        assert decided.probability_best < DECIDED
+        assert min(ahead.values()) > 1.0 - DECIDED
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"b": 16, "p_hit": 0.69, "alpha": 0.8}, "Yes for latency, no for cost: SSD is 1."),
+        ({"b": 16, "p_hit": 0.3, "alpha": 0.8}, "Undecided: SSD is 1.0"),
+        ({"b": 16, "p_hit": 0.3, "alpha": 0.8, "runtime": "kernels"}, "No: SSD is 0."),
+        (
+            {"b": 16, "p_hit": 0.69},
+            "Yes for latency at any plausible acceptance, undecided for cost: if acceptance is near 0.8, ",
+        ),
+        (
+            {"b": 16, "p_hit": 0.3, "runtime": "kernels"},
+            "No at any plausible acceptance: if acceptance is near ",
+        ),
+        ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.00x AR (95 %: 0.9"),
+        ({"b": 64, "alpha": 0.1, "p_hit": 0.9}, "No: SSD is 0.54x AR (95 %: 0."),
+    ],
+)
+def test_the_verdict_weighs_sd_and_ar_under_the_same_errors(options: dict[str, Any], sentence: str) -> None:
+    verdict = predict(**options).verdict
+    assert verdict.sentence.startswith(sentence)
+    assert verdict.sentence == as_json(predict(**options))["verdict"]["sentence"]
+
+
+def test_rates_by_position_replace_the_power_of_one_rate() -> None:
+    by_position = configure(t_sd=0.2, k=3, alpha=[0.9, 0.5, 0.2], p_hit=0.5)
+    assert expected_tokens(by_position, "sd") == pytest.approx(1 + 0.9 + 0.45 + 0.09)
+    constant, one = (configure(t_sd=0.2, k=3, alpha=alpha, p_hit=0.5) for alpha in ([0.7] * 3, 0.7))
+    for name in ("sd", "ssd"):
+        by_list, by_rate = (each.scenarios[name].tokens for each in (constant, one))
+        assert np.allclose(by_list.p, by_rate.p)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"alpha": 1.2}, r"--alpha must lie in \[0, 1\], got 1.2"),
+        ({"alpha": [0.9, 0.8]}, "2 rates by position, but the lookahead is 6"),
+        ({"p_hit": 0.5, "f": 3}, "--f has no effect with --p-hit"),
+        ({"t_sd": 0.2, "tp": 4}, "--tp has no effect with --t-sd"),
+        ({"t_p": 0.2}, "--t-p needs --t-sd"),
+        ({"backup": "jit", "alpha_backup": 0.1}, "--alpha-backup has no effect with --backup jit"),
+        ({"budget": 8, "f": 2}, "give one"),
+        ({"p_hit_backup": 0.5}, "--p-hit-backup needs --p-hit"),
+        ({"b": 0}, "--b must be a whole number of at least 1, got 0"),
+        ({"t_sd": float("nan")}, "--t-sd must be at least 0"),
+        ({"lookahead": 3}, "unknown option 'lookahead'"),
+        ({"backup": "jti"}, "did you mean 'jit'"),
+    ],
+)
+def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        configure(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("strategy", ["ar", "sd"])
+def test_a_strategy_by_itself_may_use_every_device(strategy: str) -> None:
+    """The verdict at equal GPU count needs SD at TP 8 on 8 devices, where SSD finds no room for its draft."""
+    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies="ssd")
+    assert configure(tp=8, strategies=strategy).scenarios[strategy].gpus == 8
+    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies=("sd",), sd_draft="separate")
+
+
+def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
+    prediction = predict(tp=8, p_hit=0.85)
+    why = prediction.configuration.no_room
+    assert list(prediction.estimates) == ["ar", "sd"]
+    assert list(why) == ["ssd"]
+    assert why["ssd"].startswith("SSD needs 8 target and 1 draft devices, h100-sxm has 8")
+    assert prediction.verdict.sentence == f"No room for SSD: {why['ssd']}."
+    assert (prediction.verdict.subject, prediction.verdict.best, prediction.verdict.over) == ("ssd", "sd", {})
+    answer = as_json(prediction)
+    assert answer["no_room"] == why
+    assert set(answer["strategies"]) == {"ar", "sd"}
+    alone = predict(tp=8, strategies=("ar", "sd"))
+    for name, estimate in alone.estimates.items():
+        assert prediction.estimates[name] == estimate
+
+
+def test_where_none_has_room_the_subjects_reason_is_told() -> None:
+    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies=("sd", "ssd"), subject="sd", sd_draft="separate")
+    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+        configure(tp=8, strategies=("sd", "ssd"), sd_draft="separate")
+
+
+def test_a_verdict_on_another_subject_turns_the_ratios() -> None:
+    ssd, sd = (predict(b=16, alpha=0.8, p_hit=0.85, subject=subject).verdict for subject in ("ssd", "sd"))
+    assert sd.over["ssd"].ratio == pytest.approx(1 / ssd.over["sd"].ratio)
+    assert sd.over["ssd"].probability_faster == pytest.approx(1 - (ssd.over["sd"].probability_faster or 0))
+    assert list(sd.over) == ["ar", "ssd"]
+    assert sd.best == ssd.best
+    assert sd.sentence.startswith("No: SD is ")
+    with pytest.raises(InputError, match="--subject ssd is not among --strategies ar,sd"):
+        predict(t_sd=0.2, strategies=("ar", "sd"), subject="ssd")
+
+
+def test_memory_is_asked_of_the_named_strategy_only() -> None:
+    """400 cached outcomes of 10 tokens with their logits, times 64 sequences, are more than a draft device holds."""
+    shape = {"tp": 4, "b": 64, "k": 10, "budget": 400, "temperature": 1.0, "p_hit": 0.8}
+    with pytest.raises(InputError, match="400 cached outcomes a sequence needs"):
+        configure(**shape, strategies="ssd")
+    together = configure(**shape)
+    assert list(together.scenarios) == ["ar", "sd"]
+    assert "400 cached outcomes a sequence needs" in together.no_room["ssd"]
+    for strategy in ("ar", "sd"):
+        assert list(configure(**shape, strategies=strategy).scenarios) == [strategy]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 400, 999])
+def test_intervals_have_the_quantiles_of_numpy(count: int) -> None:
+    draws = np.exp(np.random.default_rng(count).standard_normal((3, count)))
+    draws[1, 0] = np.nan
+    np.testing.assert_allclose(bounds_95(draws), np.percentile(draws, (2.5, 97.5), axis=-1), rtol=1e-14)
+    np.testing.assert_allclose(centred_on(2.0, draws), 2.0 * draws / np.median(draws, axis=-1)[:, None], rtol=1e-14)

@@ -1,0 +1,127 @@
+"""Prices of products with quantised weights and of attention over a quantised cache, timed or not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ssdsim.base.errors import InputError
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.laws import DATASHEET_LOG_SD
+from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
+from ssdsim.transformer.operations import DTYPES, QUANTISED_BYTES, WEIGHT_BYTES, Attention, Gemm
+from tests.ssdsim.hardware.test_hardware import REPORT, ROOFLINE, attention, card, profile
+
+BARE = profile()
+WITH_FLOAT8 = profile(gemm=card()["gemm"] | {"float8": card()["gemm"]["bfloat16"] | {"element_bytes": 1}})
+shapes = {"m": st.integers(1, 4096), "n": st.integers(64, 65_536), "k": st.integers(64, 65_536)}
+untimed = st.sampled_from(sorted(set(QUANTISED_BYTES)))
+
+
+def test_a_timed_format_has_its_own_law() -> None:
+    timing = WITH_FLOAT8.seconds(Gemm("x", 4, 4096, 8192, "float8"))
+    law = WITH_FLOAT8.gemm["float8"]
+    assert timing.seconds == pytest.approx(float(law.seconds(4, 4096, 8192)))
+    assert (timing.key, timing.log_sd, timing.warning) == ("gemm:4096x8192:float8", law.log_sd, None)
+
+
+def test_timings_of_float8_stand_in_for_blocks_of_it() -> None:
+    timing = WITH_FLOAT8.seconds(Gemm("x", 4, 4096, 8192, "float8-block"))
+    same = WITH_FLOAT8.seconds(Gemm("x", 4, 4096, 8192, "float8"))
+    assert timing.seconds == same.seconds
+    assert timing.log_sd == pytest.approx(math.hypot(same.log_sd, EXTRAPOLATION_LOG_SD))
+    assert timing.warning
+    assert "float8-block was not timed, float8 was" in timing.warning
+
+
+@pytest.mark.parametrize("dtype", QUANTISED_BYTES)
+def test_a_format_that_was_not_timed_lies_on_the_roofline_and_says_so(dtype: str) -> None:
+    op = Gemm("x", 4, 8192, 8192, dtype)
+    timing = BARE.seconds(op)
+    assert timing.warning == f"toy: no {dtype} GEMMs were timed: roofline from the bfloat16 law's bandwidth"
+    assert timing.log_sd == DATASHEET_LOG_SD
+    streamed_s = op.bytes / ROOFLINE["bandwidth"]
+    assert max(ROOFLINE["launch_s"], streamed_s) <= timing.seconds < ROOFLINE["launch_s"] + 1.1 * streamed_s
+    assert BARE.launch_seconds(op) == ROOFLINE["launch_s"]
+
+
+@given(**shapes, formats=st.tuples(untimed, untimed))
+def test_time_on_the_roofline_never_grows_as_weights_shrink(m: int, n: int, k: int, formats: tuple[str, str]) -> None:
+    narrow, wide = sorted(formats, key=WEIGHT_BYTES.__getitem__)
+    fast, slow = (BARE.seconds(Gemm("x", m, n, k, dtype)).seconds for dtype in (narrow, wide))
+    assert fast <= slow * (1 + 1e-12)
+
+
+@given(**shapes, dtype=untimed)
+def test_an_untimed_format_is_never_faster_than_bytes_and_arithmetic_allow(m: int, n: int, k: int, dtype: str) -> None:
+    op = Gemm("x", m, n, k, dtype)
+    seconds = BARE.seconds(op).seconds * (1 + 1e-9)
+    assert seconds >= op.flops / ROOFLINE["peak_flops"]
+    assert seconds >= op.flops / BARE.device.peak_flops["bfloat16"]
+    assert seconds >= op.bytes / ROOFLINE["bandwidth"]
+
+
+@given(**shapes, dtype=st.sampled_from(sorted(set(QUANTISED_BYTES) - {"float8", "float8-block"})))
+def test_nor_on_a_bundled_profile(m: int, n: int, k: int, dtype: str) -> None:
+    """Whose fitted peak is above the device's, since its smooth maximum is soft."""
+    found, op = find_hardware("h100-sxm"), Gemm("x", m, n, k, dtype)
+    peaks = found.device.peak_flops
+    if dtype not in found.gemm:
+        best = max(peaks[each] for each in op.arithmetic if each in peaks)
+        assert found.seconds(op).seconds * (1 + 1e-9) >= op.flops / best
+
+
+def test_without_the_activations_dtype_nothing_can_be_guessed() -> None:
+    with pytest.raises(InputError, match=r"no float16 gemm timings \(it has bfloat16\)"):
+        BARE.seconds(Gemm("x", 4, 4096, 4096, "int4", "float16"))
+    with pytest.raises(InputError, match="no float16 attention timings"):
+        BARE.seconds(attention(dtype="float16", kv_dtype="float8"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_plain_cache_that_was_not_timed_is_refused(dtype: str) -> None:
+    if dtype != "bfloat16":
+        with pytest.raises(InputError, match=f"no {dtype} attention timings"):
+            BARE.seconds(attention(kv_dtype=dtype))
+
+
+def test_attention_over_a_timed_cache_has_its_own_law() -> None:
+    slower = ROOFLINE | {"bandwidth": 2e12}
+    timed = card()["attention"] | {"float8": {"source": "bench", "roofline": slower, "report": REPORT}}
+    found = profile(attention=timed)
+    op = attention(kv_dtype="float8", context=65_536)
+    timing = found.seconds(op)
+    shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads, op.head_dim)
+    assert timing.seconds == pytest.approx(float(found.attention["float8"].seconds(*shape, 1)))
+    assert (timing.key, timing.warning, timing.log_sd) == ("attention:2x128:float8", None, REPORT["log_sd"])
+    masked = found.seconds(attention(kv_dtype="float8", masked=True))
+    assert masked.warning
+    assert "branch masks were not timed" in masked.warning
+
+
+def test_attention_over_a_cache_that_was_not_timed_takes_what_a_timed_one_does() -> None:
+    """Half the bytes in half the time would be a guess: what turning 8 bits back into 16 costs there, nobody knows."""
+    plain, over = attention(context=65_536), attention(context=65_536, kv_dtype="float8")
+    timing, whole = BARE.seconds(over), BARE.seconds(plain)
+    assert timing.seconds == whole.seconds
+    assert timing.log_sd == pytest.approx(math.hypot(whole.log_sd, EXTRAPOLATION_LOG_SD))
+    assert timing.warning
+    assert "a float8 cache was not timed, a bfloat16 one was" in timing.warning
+    assert BARE.launch_seconds(over) == ROOFLINE["launch_s"]
+
+
+def test_a_branch_mask_over_a_quantised_cache_takes_the_nearest_timings() -> None:
+    slow: dict[str, Any] = {"bfloat16": {"source": "bench", "roofline": ROOFLINE | {"launch_s": 1e-3}}}
+    found = profile(attention_masked=slow)
+    assert found.seconds(attention(kv_dtype="float8", masked=True)).seconds > 9e-4
+    assert found.seconds(attention(kv_dtype="float8")).seconds < 1e-4
+
+
+def test_a_cache_of_the_arithmetics_dtype_is_the_same_operation() -> None:
+    op = Attention("x", 1, 1, 1, 1, 1, 1, "bfloat16")
+    assert op.cache_dtype == "bfloat16"
+    assert op.arithmetic == ("bfloat16",)

@@ -1,0 +1,67 @@
+"""A runtime's numbers: each is paid somewhere, and a cost is their dot product with how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.runtime_card import KERNELS, Host
+from ssdsim.pricing.between_kernels import Model, cost_of_step, units, units_of_step
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.mixed import Chunk, mixed_pass
+from ssdsim.transformer.prefill import prefill_pass
+
+TARGET = find_transformer("gpt-oss-120b")
+DECODING = forward_pass(TARGET, batch=4, queries=2, context=512, tp=2)
+TREE = forward_pass(TARGET, batch=4, queries=6, context=512, tp=2, masked=True)
+PROMPTS = prefill_pass(TARGET, batch=2, tokens=256, tp=2)
+HYBRID = forward_pass(find_transformer("qwen3.5-397b-a17b"), batch=4, context=512, tp=8)
+NUMBERS = {name: (1 + at) * 1e-4 for at, name in enumerate(Host.model_fields)}
+HOST = KERNELS.model_copy(
+    update={"name": "host", "host": Host(**NUMBERS), "wander": tuple({name: 1e-5} for name in NUMBERS)}
+)
+
+
+def test_every_number_is_paid() -> None:
+    passes = (units(DECODING, "target"), units(PROMPTS, "draft"), units(TREE, "draft"), units(HYBRID, "target"))
+    paid = (*passes, units_of_step(4, TARGET.layers))
+    assert {name for each in paid for name, count in each.items() if count} == set(Host.model_fields)
+
+
+@pytest.mark.parametrize("model", ["target", "draft"])
+def test_cost_and_error_of_a_pass_are_dot_products(model: Model) -> None:
+    for forward in (DECODING, TREE, PROMPTS, HYBRID):
+        paid = units(forward, model)
+        cost, bare = (cost_of_pass(forward, find_hardware("h100-sxm"), card, model) for card in (HOST, KERNELS))
+        assert cost.seconds - bare.seconds == pytest.approx(sum(paid[name] * NUMBERS[name] for name in paid))
+        moved = {direction: seconds for direction, seconds in cost.shared.items() if direction.startswith("wander")}
+        assert sum(moved.values()) == pytest.approx(1e-5 * sum(paid.values()))
+
+
+def test_a_pass_over_prompts_pays_for_the_graphs_that_it_has_not() -> None:
+    assert units(DECODING, "target")["per_expert_prompt_s"] == 0
+    assert units(PROMPTS, "target")["per_expert_prompt_s"] == TARGET.layers
+
+
+def test_layers_with_a_state_are_paid_once_whatever_they_are_over() -> None:
+    card = find_transformer("qwen3.5-397b-a17b")
+    mixed = mixed_pass(card, batch=4, queries=2, context=512, chunks=(Chunk(256), Chunk(128)), tp=8)
+    assert units(HYBRID, "target")["per_recurrent_layer_s"] == card.recurrent_layers == 45
+    assert units(mixed, "target")["per_recurrent_layer_s"] == 45
+    assert units(DECODING, "target")["per_recurrent_layer_s"] == 0
+
+
+def test_a_step_of_a_round_is_one_without_and_the_rounds_own() -> None:
+    plain, speculating = (cost_of_step(HOST, units_of_step(4, layers)).seconds for layers in (0, 36))
+    assert plain == pytest.approx(NUMBERS["per_step_s"] + 4 * NUMBERS["per_sequence_s"])
+    of_round = NUMBERS["per_round_s"] + 36 * NUMBERS["per_round_layer_s"] + 4 * NUMBERS["per_round_sequence_s"]
+    assert speculating - plain == pytest.approx(of_round)
+
+
+def test_a_tree_is_verified_and_drafted_under_a_mask() -> None:
+    """Its attention takes more kernels a layer, and a draft sorts out children of every node."""
+    verified, drafted = units(TREE, "target"), units(TREE, "draft")
+    assert (verified["per_tree_layer_s"], verified["per_tree_token_s"]) == (TARGET.layers, 0)
+    assert (drafted["per_tree_layer_s"], drafted["per_tree_token_s"]) == (TARGET.layers, 4 * 6)
+    assert "per_tree_layer_s" not in units(DECODING, "target")

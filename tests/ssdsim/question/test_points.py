@@ -1,0 +1,88 @@
+"""Points that are asked together: the answers of each alone, each step once for all that it reads alike."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim import InputError, configure
+from ssdsim.base.settings import Settings
+from ssdsim.question.columns import Columns
+from ssdsim.question.given import GridPart, checked, of_points
+from ssdsim.question.points import Points
+from ssdsim.question.remembered import Remembered, settle_all
+
+GRID = [
+    {"b": b, "alpha": alpha, "k": k, "hardware": hardware}
+    for b, alpha, k, hardware in product((1, 8), (0.6, 0.9), (2, 5), ("h100-sxm", "h200-sxm"))
+]
+
+
+def columns_of(points: list[dict[str, Any]], defaults: dict[str, Any]) -> Columns:
+    columns = Columns(len(points), defaults)
+    for name in points[0]:
+        values = [(point[name], "given") for point in points]
+        columns.settle(name, np.arange(len(points)), values, np.arange(len(points)))
+    return columns
+
+
+def test_each_point_has_the_scenarios_that_it_has_alone() -> None:
+    points = Points(GRID)
+    for name in ("ar", "sd", "ssd"):
+        found = points.of_strategy(name, points.asking(name))
+        for number, row in enumerate(found.rows.tolist()):
+            scenario = found[number]
+            alone = configure(**GRID[row], strategies=name, backup=scenario.settings["backup"]).scenarios[name]
+            assert scenario.estimate.tokens_per_second == alone.estimate.tokens_per_second
+            assert {n: v for n, v in scenario.settings.items() if n != "strategies"} == {
+                n: v for n, v in alone.settings.items() if n != "strategies"
+            }
+
+
+def test_a_step_is_taken_once_for_points_that_it_reads_alike() -> None:
+    seen = []
+
+    def step(settings: Settings) -> int:
+        seen.append((settings["b"], settings["k"] if settings["b"] > 1 else None))
+        settings.settle("doubled", 2 * settings["b"], "twice b")
+        return int(settings["b"])
+
+    points = [{"b": b, "k": k, "alpha": alpha} for b in (1, 2) for k in (3, 4, 5) for alpha in (0.5, 0.6)]
+    columns, rows = columns_of(points, {"b": 0, "k": 0}), np.arange(len(points))
+    remembered = Remembered(step)
+    found = remembered.each(columns, rows)
+    settle_all(columns, rows, found.made, found.of)
+    assert sorted(seen, key=str) == [(1, None), (2, 3), (2, 4), (2, 5)]
+    assert columns.values("doubled", rows) == [2 * point["b"] for point in points]
+    remembered.each(columns_of(points, {"b": 0, "k": 0}), rows)
+    assert len(seen) == 4  # and known the next time
+
+
+def test_a_mistake_is_that_of_its_points_alone() -> None:
+    points = [{"t_sd": 0.2}, {"t_sd": 0.2, "nothing": 1}, {"t_sd": -1.0}, {"t_sd": 0.2, "runtime": "vllm"}, {"b": 1e9}]
+    errors = Points(points).errors
+    assert errors[0] is None
+    for point, error in zip(points[1:], errors[1:], strict=True):
+        with pytest.raises(InputError) as alone:
+            configure(**point)
+        assert str(error) == str(alone.value)
+
+
+def test_values_that_are_equal_but_of_other_kinds_are_told_apart() -> None:
+    columns = columns_of([{"x": 1}, {"x": 1.0}, {"x": True}, {"x": [1]}, {"x": (1,)}], {})
+    assert [str(value) for value in columns.values("x", np.arange(5))] == ["1", "1.0", "True", "[1]", "(1,)"]
+    assert checked({"b": np.int64(4), "k": None}) == {"b": 4}
+
+
+@pytest.mark.parametrize("alpha", [[0.6, 0.9], [0.6, "0.7:0.8"], [0.6, 2.0]])
+def test_a_grid_means_what_its_points_mean_one_by_one(alpha: list[Any]) -> None:
+    """Also where a value is a range, or a mistake."""
+    part = GridPart({"k": 3}, {"b": [1, 2, 4], "alpha": alpha}, start=1, stop=5)
+    (columns, errors), (others, theirs) = of_points(part), of_points(list(part))
+    assert list(map(str, errors)) == list(map(str, theirs))
+    good = [row for row, error in enumerate(errors) if error is None]
+    assert [columns.given(row) for row in good] == [others.given(row) for row in good]
+    assert [point["b"] for point in part] == [1, 2, 2, 4]

@@ -1,0 +1,202 @@
+"""Logs of requests: every form by a small file of it, what is dropped, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ssdsim.base.errors import InputError
+from ssdsim.readers.request_logs.files import read_log
+from ssdsim.serving.from_log import Cut, workload_of
+
+AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
+2023-11-16 18:17:03.9799600,4808,10
+2023-11-16 18:17:04.0319600,3180,8
+2023-11-16 18:17:06.4799600,110,27
+"""
+BURST_GPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,1087,0,1087,Conversation log
+118,GPT-4,417,276,693,Conversation log
+"""
+VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,374,44\n0.1,396,109\n"
+PLAIN = "arrival_s,input_tokens,output_tokens,kind\n0,100,10,chat\n2,200,20,code\n"
+MOONCAKE = [
+    {"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]},
+    {"timestamp": 3000, "input_length": 7322, "output_length": 490, "hash_ids": [0, 14]},
+]
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "log"
+    path.write_text(text)
+    return path
+
+
+def lines(*records: object) -> str:
+    return "\n".join(json.dumps(record) for record in records)
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "arrivals", "inputs", "outputs"),
+    [
+        (AZURE, "Azure", [0.0, 0.052, 2.5], [4808, 3180, 110], [10, 8, 27]),
+        (BURST_GPT, "BurstGPT", [0.0, 113.0], [472, 417], [18, 276]),
+        (VIDUR, "Vidur", [0.0, 0.4], [396, 374], [109, 44]),
+        (PLAIN, "plain", [0.0, 2.0], [100, 200], [10, 20]),
+        (lines(*MOONCAKE), "Mooncake", [0.0, 3.0], [6758, 7322], [500, 490]),
+        (
+            lines(
+                {"created_time": 100, "input_tokens": 5, "output_tokens": 6},
+                {"created_time": 1100, "input_tokens": 7, "output_tokens": 8},
+            ),
+            "Mooncake",
+            [0.0, 1.0],
+            [5, 7],
+            [6, 8],
+        ),
+    ],
+)  # fmt: skip
+def test_a_trace_is_told_by_what_is_in_it(
+    tmp_path: Path, text: str, form: str, arrivals: list[float], inputs: list[int], outputs: list[int]
+) -> None:
+    workload, log = workload_of(written(tmp_path, text))
+    assert log.form == form
+    assert np.allclose(workload.arrival_s, arrivals)
+    assert workload.input_tokens.tolist() == inputs
+    assert workload.output_tokens.tolist() == outputs
+
+
+def test_what_a_trace_leaves_out_is_said(tmp_path: Path) -> None:
+    assert any("1 of 3 requests have no output" in note for note in workload_of(written(tmp_path, BURST_GPT))[0].notes)
+    assert any("sorted" in note for note in workload_of(written(tmp_path, VIDUR))[0].notes)
+    assert any("upper bound" in note for note in workload_of(written(tmp_path, lines(*MOONCAKE)))[0].notes)
+
+
+def bench(**more: object) -> dict[str, object]:
+    return {
+        "input_lens": [10, 20, 30],
+        "output_lens": [3, 2, 0],
+        "ttfts": [0.1, 0.2, 0.0],
+        "itls": [[0.01, 0.03], [0.05], []],
+        "errors": ["", "", "boom"],
+        **more,
+    }
+
+
+def test_a_benchmark_of_vllm_has_its_times_and_counts_its_failures(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, json.dumps(bench(start_times=[7.0, 8.5, 9.0]))))
+    assert log.form == "vLLM bench serve"
+    assert log.arrival_s is not None
+    assert log.arrival_s.tolist() == [7.0, 8.5]
+    assert np.allclose(log.measured_ms["ttft"], [100.0, 200.0])
+    assert np.allclose(log.measured_ms["tpot"], [20.0, 50.0])
+    assert np.allclose(log.measured_ms["e2el"], [140.0, 250.0])
+    assert log.notes == ("1 of 3 requests failed: left out",)
+
+
+def test_a_benchmark_without_starts_has_what_was_in_flight_or_asks(tmp_path: Path) -> None:
+    workload, _ = workload_of(written(tmp_path, json.dumps(bench(max_concurrency=2, accept_length=2.5))))
+    assert workload.concurrency == 2
+    assert workload_of(written(tmp_path, json.dumps(bench())))[0].concurrency is None
+
+
+def test_aiperfs_records(tmp_path: Path) -> None:
+    def record(start: int, ttft: float, whole: float) -> dict[str, object]:
+        values = {"time_to_first_token": ttft, "request_latency": whole}
+        metrics: dict[str, object] = {name: {"value": value, "unit": "ms"} for name, value in values.items()}
+        metrics |= {"input_sequence_length": {"value": 50, "unit": "tokens"}}
+        metrics |= {"output_sequence_length": {"value": 11, "unit": "tokens"}}
+        return {"metadata": {"request_start_ns": start}, "metrics": metrics, "error": None}
+
+    log = read_log(written(tmp_path, lines(record(0, 30.0, 130.0), record(2_000_000_000, 40.0, 240.0))))
+    assert log.form == "AIPerf"
+    assert np.allclose(log.measured_ms["tpot"], [10.0, 20.0])
+    assert log.arrival_s is not None
+    assert log.arrival_s.tolist() == [0.0, 2.0]
+
+
+def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
+    rows = "".join(f"{second},{100 + second},10\n" for second in range(20))
+    path = written(tmp_path, "arrival_s,input_tokens,output_tokens\n" + rows)
+    workload, _ = workload_of(path, Cut(5.0, 15.0, 4, 2.0))
+    assert workload.input_tokens.tolist() == [105, 106, 107, 108]
+    assert np.allclose(workload.arrival_s, [0.0, 0.5, 1.0, 1.5])
+
+
+DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]]}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\n1,2\n", "no known columns"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", "no request in it"),
+        ("arrival_s,input_tokens,output_tokens\n0,1,x\n", "line 2: output_tokens must be a number"),
+        ("arrival_s,input_tokens,output_tokens\n0,1,0\n", "no request with input and output"),
+        ("arrival_s,input_tokens,output_tokens\n0,1,5\n1e9,1,5\n", "another unit"),
+        ('{"x": 1}', "no log of requests that is known"),
+        (json.dumps({"input_lens": [1], "output_lens": "x"}), "output_lens: Input should be a valid list"),
+        (lines({"input_lens": [1], "output_lens": [1, 2]}), "output_lens has 2 requests, input_lens 1"),
+        (lines({**DETAILED, "itls": [["x"]]}), "itls.0.0: Input should be a valid number"),
+        (lines({**DETAILED, "itls": [[0.1], [0.1]]}), "itls must be a list with an entry a request"),
+        (lines({**DETAILED, "errors": 5}), "errors: Input should be a valid list, got 5"),
+        (
+            '{"input_lens": [1], "output_lens": [1], "max_concurrency": 1e400}',
+            "max_concurrency: Input should be a finite",
+        ),
+        (lines({"input_lens": [10**400], "output_lens": [1]}), "input_lens.0: Input should be a valid number"),
+        (lines({"input_lens": [1e300], "output_lens": [1]}), "input_lens.0: Input should be less than"),
+        (lines({"metrics": [], "metadata": {}}), "record 1: metrics: Input should be"),
+        (lines({"metrics": {}, "metadata": 3}), "record 1: metadata: Input should be"),
+        (lines({"conversations": 7}), "record 1: conversations: Input should be a valid tuple, got 7"),
+        (lines({"conversations": [7, 8]}), "record 1: conversations.0: Input should be"),
+        (lines({"input_length": "5x", "output_length": 3}), "record 1: input_length: Input should be a valid number"),
+        ("arrival_s,input_tokens,output_tokens\n0,1e300,5\n", "input tokens must be at most 1e"),
+        ("arrival_s,input_tokens,output_tokens\ninf,1,5\n", "arrivals must be at most 1e"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        workload_of(written(tmp_path, text))
+
+
+CONVERSATIONS = [
+    {"id": "a", "conversations": [{"from": "human", "value": "one two three four five"}, {"value": "six " * 30}]},
+    {"id": "b", "conversations": [{"from": "human", "value": "too short"}, {"value": "seven " * 9}]},
+    {"id": "c", "conversations": [{"from": "human", "value": "one " * 1025}, {"value": "nine " * 9}]},
+    {"id": "d", "conversations": [{"from": "human", "value": "nobody answers this one at all"}]},
+    {"id": "e", "conversations": [{"from": "human", "value": "one " * 1000}, {"value": "ten " * 1048}, {"value": "x"}]},
+]
+
+
+def words(folder: Path) -> Path:
+    """A tokenizer whose tokens are words."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
+
+
+def test_conversations_have_the_lengths_that_a_tokenizer_counts(tmp_path: Path) -> None:
+    log = read_log(written(tmp_path, json.dumps(CONVERSATIONS)), words(tmp_path))
+    assert log.form == "ShareGPT"
+    assert log.arrival_s is None
+    assert log.input_tokens.tolist() == [5, 1000]
+    assert log.output_tokens.tolist() == [30, 1048]
+    assert log.notes == ("3 of 5 conversations are too short or too long: left out, as vLLM does",)
+
+
+def test_conversations_need_a_tokenizer(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps(CONVERSATIONS))
+    with pytest.raises(InputError, match="give the model's --tokenizer"):
+        read_log(path)
+    (tmp_path / "other.json").write_text('{"model": {"type": "Unknown"}}')
+    with pytest.raises(InputError, match=r"other\.json: no tokenizer that can be read"):
+        read_log(path, tmp_path / "other.json")
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(InputError, match=r"no tokenizer\.json"):
+        read_log(path, tmp_path / "other.json")

@@ -1,0 +1,109 @@
+"""PEARL against its closed form, its paper's limits, and other systems that it equals at some points."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import recommend, sweep
+from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.answers.simulation.trace import Trace
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
+
+
+def pearl(alpha: float, gamma: int, d: float, **options: Any) -> Scenario:
+    """Unit-free, with a draft step of ``d``."""
+    return configure(strategies="pearl", alpha=alpha, k=gamma, t_sd=gamma * d, **options).scenarios["pearl"]
+
+
+def rate(case: Scenario) -> float:
+    return float(case.estimate.tokens_per_second)
+
+
+# From the chain's closed form, checked against a literal event loop apart from this code: (alpha, gamma, d, R)
+PUBLISHED = [(0.8, 5, 0.2, 2.283199), (0.9, 4, 0.3, 2.303910), (0.7, 10, 0.05, 1.937592)]
+
+
+@pytest.mark.parametrize(("alpha", "gamma", "d", "expected"), PUBLISHED)
+def test_the_closed_form_is_that_of_the_chain(alpha: float, gamma: int, d: float, expected: float) -> None:
+    assert rate(pearl(alpha, gamma, d)) == pytest.approx(expected, abs=5e-7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("engine", "rounds"), [("mc", 100_000), ("des", 20_000), pytest.param("des", 100_000, marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize(("alpha", "gamma", "d", "expected"), PUBLISHED)
+def test_events_and_monte_carlo_agree(
+    alpha: float, gamma: int, d: float, expected: float, engine: Any, rounds: int
+) -> None:
+    run = simulate(pearl(alpha, gamma, d), engine=engine, rounds=rounds, confidence=0.999)
+    assert run.tokens_per_second.covers(expected)
+
+
+@given(alpha=st.floats(0.0, 0.999), gamma=st.integers(1, 16), d=st.floats(0.001, 2.0))
+@settings(deadline=None)
+def test_it_is_the_papers_rate(alpha: float, gamma: int, d: float) -> None:
+    all_accepted = alpha**gamma
+    step = max(gamma * d, 1.0)
+    expected = (1.0 - all_accepted) / ((1.0 - alpha) * (1.0 + alpha - all_accepted) * step)
+    assert rate(pearl(alpha, gamma, d)) == pytest.approx(expected, rel=1e-9)
+
+
+@given(alpha=st.floats(0.0, 1.0), gamma=st.integers(1, 16), share=st.floats(0.0, 1.0))
+@settings(deadline=None)
+def test_it_is_never_slower_than_decoding_without_a_draft_that_keeps_up(alpha: float, gamma: int, share: float) -> None:
+    assert rate(pearl(alpha, gamma, share / gamma)) >= 1.0 - 1e-12
+
+
+def test_limits() -> None:
+    assert rate(pearl(1.0, 4, 0.2)) == pytest.approx(4.0)
+    assert rate(pearl(0.0, 4, 0.2)) == pytest.approx(1.0)
+    assert rate(pearl(0.8, 1, 0.2)) == pytest.approx(1.0)
+    assert rate(pearl(0.8, 64, 1e-9)) == pytest.approx(1.0 / (1.0 - 0.8**2), rel=1e-5)
+
+
+def test_a_batch_is_not_stalled_by_one_rejection() -> None:
+    """A step's length does not depend on outcomes, so a batch keeps each sequence's rate: no p^b."""
+    one, many = pearl(0.8, 5, 0.2), pearl(0.8, 5, 0.2, b=16)
+    assert rate(many) == pytest.approx(16.0 * rate(one))
+
+
+def test_its_best_gamma_is_the_ratio_of_speeds() -> None:
+    """Floor or ceiling of T_v / T_d at every acceptance rate (the paper's rule)."""
+    for alpha in (0.5, 0.8, 0.95):
+        rates = {gamma: rate(pearl(alpha, gamma, 0.23)) for gamma in range(1, 17)}
+        assert max(rates, key=lambda gamma: rates[gamma]) in (4, 5)
+
+
+def test_both_sides_work_at_the_same_time_and_a_rejection_costs_a_pass_of_one_row() -> None:
+    trace = Trace()
+    case = configure(strategies="pearl", alpha=0.6, gamma=4).scenarios["pearl"]
+    simulate(case, rounds=50, trace=trace)
+    events = [event for event in trace.to_json()["traceEvents"] if event["ph"] == "X"]
+    assert {event["name"] for event in events} >= {"verify", "pre-verify", "draft step 4", "speculation", "outcome"}
+    assert case.seconds["pre-verify"] < case.seconds["verify"]
+
+
+def test_its_memory_and_devices_are_a_draft_on_one_more() -> None:
+    configuration = configure(strategies=("sd", "pearl"))
+    assert (configuration.scenarios["sd"].gpus, configuration.scenarios["pearl"].gpus) == (4, 5)
+    assert configure(strategies=("sd", "pearl"), tp=8).no_room["pearl"].startswith("PEARL needs 8 target and 1 draft")
+
+
+def test_gamma_is_swept_and_searched() -> None:
+    table = sweep(strategies="sd,pearl", gamma=[2, 5, 10], t_sd=0.5, k=5, alpha=0.9)
+    assert table["pearl_tokens_per_second"].idxmax() == 2
+    assert np.allclose(table["pearl_over_sd"], table["pearl_tokens_per_second"] / table["sd_tokens_per_second"])
+    recommendation = recommend(gpus=5, strategies="ar,pearl", subject="pearl", tp=4)
+    best = recommendation.answers[0].by_strategy["pearl"]
+    assert best.shape.strategy == "pearl"
+    assert best.shape.gpus == 5
+    rates = {gamma: rate(configure(strategies="pearl", gamma=gamma).scenarios["pearl"]) for gamma in range(1, 17)}
+    assert best.per_user == pytest.approx(max(rates.values()))
+    assert rates[best.shape.settings["gamma"]] == pytest.approx(best.per_user)
