@@ -36,8 +36,8 @@ _LONG = 60
 def files() -> dict[Path, str]:
     """The files with their text as it should be."""
     texts = {
-        "scenario/typed_options.py": options_module(),
-        "answers/serving/typed_options.py": serving_module(),
+        "question/typed_options.py": options_module(),
+        "serving/typed_options.py": serving_module(),
         "__init__.pyi": names_stub(),
     }
     return {_PACKAGE / path: _formatted(path, text) for path, text in texts.items()}

@@ -128,12 +128,7 @@ ENGINES: Mapping[str, Engine] = {
 
 
 def start_of(engine: str, setting: Setting, port: int) -> Start:
-    """The command that starts a server.
-
-    Raises
-    ------
-    InputError : the engine has no such drafter.
-    """
+    """The command that starts a server."""
     known = ENGINES[engine]
     drafter = setting.drafter or "model"
     if setting.k is not None and drafter not in known.drafters:

@@ -18,12 +18,7 @@ _LAST = 160  # characters of what a server said last
 
 @contextmanager
 def launched(start: Start, log: Path) -> Iterator[Callable[[], None]]:
-    """Run it beside ``log``; what is yielded raises where it has ended. In the end it is ended, whatever happened.
-
-    Raises
-    ------
-    InputError : the engine is not installed.
-    """
+    """Run it beside ``log``; what is yielded raises where it has ended. In the end it is ended, whatever happened."""
     for name, text in start.files.items():
         (log.parent / name).write_text(text, encoding="utf-8")
     with log.open("wb") as said:

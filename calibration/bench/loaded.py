@@ -14,12 +14,7 @@ from ssdsim.strategies.drafters.model import ModelDrafter
 
 
 def setting_of(given: Mapping[str, Any], rate: float, notes: list[str]) -> Setting:
-    """The models of a plan by the names under which they are found: a card's checkpoint, or what was named itself.
-
-    Raises
-    ------
-    InputError : no model is named, or one has no card, without which no row can be read.
-    """
+    """The models of a plan by the names under which they are found: a card's checkpoint, or what was named itself."""
     for name in ("model", "hardware"):
         if name not in given:
             raise InputError(f"--plan needs --{name}: servers do not say it (--model: a card, a name, or a folder)")

@@ -15,12 +15,7 @@ from ssdsim.tokens.pair_file import AtTemperature, Pair, Participant, Provenance
 
 
 def pair_of(rows: Sequence[Row], temperature: float, file: str, created: str) -> Pair:
-    """All rounds of the rows together; they must be of one target, one drafter and one K.
-
-    Raises
-    ------
-    InputError : no row counts rounds, or they are of several settings.
-    """
+    """All rounds of the rows together; they must be of one target, one drafter and one K."""
     told = [row for row in rows if row.rounds]
     if not told:
         raise InputError(f"{file}: no row counts rounds of speculation, so there is no pair")

@@ -45,12 +45,7 @@ def planned(
     given: Mapping[str, Any],
     notes: list[str],
 ) -> list[Served]:
-    """The servers, in the order of what they tell; ``given`` are columns of all rows, ``notes`` what to know.
-
-    Raises
-    ------
-    InputError : an engine that is not known, or fewer than two batches: nothing tells what a sequence costs.
-    """
+    """The servers, in the order of what they tell; ``given`` are columns of all rows, ``notes`` what to know."""
     if engine not in ENGINES:
         raise InputError(f"--plan knows no '{engine}'; allowed: {', '.join(ENGINES)}")
     batches = sorted(set(concurrencies))

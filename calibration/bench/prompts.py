@@ -64,12 +64,7 @@ Prompts = Words | Own
 
 
 def own_prompts(path: Path) -> Own:
-    """The prompts of a file of JSON lines or Parquet, as ``ssdsim measure`` reads it.
-
-    Raises
-    ------
-    InputError : it cannot be read, or a line has no prompt.
-    """
+    """The prompts of a file of JSON lines or Parquet, as ``ssdsim measure`` reads it."""
     from calibration.pairs.measure.prompts import read_prompts  # here: it reads Parquet, which takes time to load
 
     texts: list[Prompt] = []

@@ -24,12 +24,7 @@ class Seen(Record):
 
 
 def rounds_of(server: Server, seen: Seen) -> Counts | None:
-    """The rounds of that work; None of a server that did not speculate, or does not tell.
-
-    Raises
-    ------
-    InputError : the engine's numbers contradict each other.
-    """
+    """The rounds of that work; None of a server that did not speculate, or does not tell."""
     read = _READERS.get(server.engine)
     return read(server, seen) if read is not None else None
 

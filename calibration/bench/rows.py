@@ -22,12 +22,7 @@ _DRAFTING = ("k", "acceptance_length", "draft", "drafter")
 
 
 def described(server: Server, given: Mapping[str, Any], at: str) -> dict[str, Any]:
-    """The columns that all rows of a server share.
-
-    Raises
-    ------
-    InputError : no card is known of the model that it serves, and none is given; nor a profile.
-    """
+    """The columns that all rows of a server share."""
     if "hardware" not in given:
         raise InputError(f"{at}: does not say the hardware; give its profile by --hardware")
     said = {name: given[name] for name in given if name not in _DRAFTING}
@@ -53,12 +48,7 @@ def said_of_draft(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drafting(counts: Counts | None, given: Mapping[str, Any], at: str) -> dict[str, Any]:
-    """The columns of what drafts, of a server that speculates; empty of one that does not.
-
-    Raises
-    ------
-    InputError : rounds were counted and nobody said what drafts, or the other way round.
-    """
+    """The columns of what drafts, of a server that speculates; empty of one that does not."""
     named = {name: given[name] for name in ("draft", "drafter") if name in given}
     if counts is None:
         if not named and "k" not in given:
@@ -86,12 +76,7 @@ def row_of(
     given: Mapping[str, Any],
     at: str,
 ) -> Row:
-    """The row of a point: means over its measured answers, and rounds of all.
-
-    Raises
-    ------
-    InputError : as of :func:`drafting`.
-    """
+    """The row of a point: means over its measured answers, and rounds of all."""
     measured = [answer for answer in answers if answer.measured]
     tpot = 1e3 * float(np.mean([answer.tpot_s for answer in measured]))
     tokens = sum(answer.tokens for answer in measured)

@@ -129,12 +129,7 @@ def measure(
     begins: Begins = lambda work, server, points: None,
     progress: Progress = lambda done, total: None,
 ) -> Measured:
-    """Measure the points that ``path`` has no row of yet, and add each to it when it is done.
-
-    Raises
-    ------
-    InputError : no such server, or one that dies, refuses or says too little; rows of other points are kept.
-    """
+    """Measure the points that ``path`` has no row of yet, and add each to it when it is done."""
     return asyncio.run(_measure(work, path, begins, progress))
 
 

@@ -84,12 +84,7 @@ def command(
 
 
 def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, timed: Timed) -> None:
-    """The plan for a described machine.
-
-    Raises
-    ------
-    InputError : no machine, more GPUs than it has, or a workload that its ranks cannot share.
-    """
+    """The plan for a described machine."""
     from calibration.timings.dry_run import dry_run
 
     described = find_hardware(machine) if machine is not None else _this_machine()
@@ -109,12 +104,7 @@ def _of_other_memory(described: HardwareProfile) -> str:
 
 
 def _this_machine() -> HardwareProfile:
-    """The bundled description of this machine's GPUs, by the name and the memory that the driver tells.
-
-    Raises
-    ------
-    InputError : no GPU here, or one that no profile describes.
-    """
+    """The bundled description of this machine's GPUs, by the name and the memory that the driver tells."""
     seen = seen_gpus()
     others = f"{', '.join(MACHINES)}, or a profile (ssdsim hardware list)"
     said = f"describe one, such as --machine dgx-1 --gpus 0-4; --machine may be {others}"
@@ -140,12 +130,7 @@ def _refuse_too_large(found: DryRun, described: HardwareProfile) -> None:
 
 
 def alone_under_torchrun() -> None:
-    """End quietly in all of torchrun's processes but the first, which starts ranks of its own.
-
-    Raises
-    ------
-    InputError : torchrun spans several machines.
-    """
+    """End quietly in all of torchrun's processes but the first, which starts ranks of its own."""
     if int(os.environ.get("GROUP_WORLD_SIZE", "1")) > 1:
         raise InputError("torchrun spans several machines: ssdsim times the devices of one (--nnodes 1)")
     if os.environ.get("LOCAL_RANK", "0") != "0":

@@ -94,10 +94,6 @@ def import_aiconfigurator(
     ``system`` is the system card (``system.yaml`` in the folder if not given), ``link_csv`` Vidur's
     ``send_recv.csv`` of the same machine (the datasheet's link if not given), ``jobs`` the processes that fit (None:
     one a core for large tables), which change no digit.
-
-    Raises
-    ------
-    InputError : no system card, no table at all, or a table without the columns needed.
     """
     folder = Path(folder)
     card = read_system_card(Path(system) if system else folder / "system.yaml")
@@ -175,12 +171,7 @@ def _of_part(models: Mapping[tuple[str, Any], TimingModel], part: str) -> dict[A
 
 
 def read_silicon_table(folder: Path, stem: str) -> pd.DataFrame | None:
-    """One table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none.
-
-    Raises
-    ------
-    InputError : a table without the columns needed, or without a whole row.
-    """
+    """One table with columns ``seconds`` and lower-case text, without failed rows; ``None`` if there is none."""
     for path in (folder / f"{stem}{suffix}" for suffix in (".parquet", ".csv", ".txt")):
         if not path.exists():
             continue

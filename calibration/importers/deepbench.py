@@ -46,12 +46,7 @@ _V100 = Device(
 
 
 def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "") -> HardwareProfile:
-    """The V100's profile, GEMMs from DeepBench's workbook (``.xlsx``) or the CSV made from it.
-
-    Raises
-    ------
-    InputError : no such file, or no table of GEMMs in it.
-    """
+    """The V100's profile, GEMMs from DeepBench's workbook (``.xlsx``) or the CSV made from it."""
     return HardwareProfile(
         schema=1,
         name=name,
@@ -115,12 +110,7 @@ def _read_workbook(path: Path) -> pd.DataFrame:
 
 
 def _sheets(path: Path) -> list[pd.DataFrame]:
-    """Every sheet of at least two columns.
-
-    Raises
-    ------
-    InputError : not a workbook, a torn one, or one that nothing installed here reads.
-    """
+    """Every sheet of at least two columns."""
     try:
         torn = ZipFile(path).testzip()  # a torn part makes openpyxl fail in any of a dozen ways
         if torn is not None:

@@ -42,12 +42,7 @@ _LINES: Mapping[str, Callable[..., TimingModel]] = {"link": fit_link, "elementwi
 
 
 def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> HardwareProfile:
-    """``profile`` with every model that the file has timings for replaced by a fit to them.
-
-    Raises
-    ------
-    InputError : unreadable, an unknown operation or dtype, a missing column, or too few rows for a fit.
-    """
+    """``profile`` with every model that the file has timings for replaced by a fit to them."""
     table = _read(path)
     gemm, attention = dict(profile.gemm), dict(profile.attention)
     collectives = {kind: dict(by_ranks) for kind, by_ranks in profile.collectives.items()}

@@ -16,12 +16,7 @@ class SystemCard(Record):
     sections: dict[str, dict[str, float]]
 
     def figure(self, section: str, key: str, otherwise: float | None = None) -> float:
-        """One number, such as ``figure("gpu", "mem_bw")``.
-
-        Raises
-        ------
-        InputError : the card does not have it and there is no ``otherwise``.
-        """
+        """One number, such as ``figure("gpu", "mem_bw")``."""
         value = self.sections.get(section, {}).get(key, otherwise)
         if value is None:
             raise InputError(f"{self.path}: no number {section}.{key}; a system card of aiconfigurator has one")
@@ -31,12 +26,7 @@ class SystemCard(Record):
 
 
 def read_system_card(path: Path) -> SystemCard:
-    """The card in a file.
-
-    Raises
-    ------
-    InputError : the file is missing or not text.
-    """
+    """The card in a file."""
     lines = read_text(path, "system card").splitlines()
     sections: dict[str, dict[str, float]] = {}
     section: dict[str, float] = {}

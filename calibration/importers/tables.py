@@ -16,12 +16,7 @@ _LARGEST = 1e18  # of any number in a table: beyond it a double does not count
 
 
 def read_table(path: Path, what: str, needed: Iterable[str]) -> pd.DataFrame:
-    """The Parquet file or CSV, with at least the columns ``needed``.
-
-    Raises
-    ------
-    InputError : not readable as ``what``, or a column is missing.
-    """
+    """The Parquet file or CSV, with at least the columns ``needed``."""
     try:
         table = pd.read_parquet(path.absolute()) if path.suffix == ".parquet" else pd.read_csv(path, low_memory=False)
     except (OSError, ValueError, pa.ArrowException) as error:  # pandas' own complaints are ValueErrors
@@ -36,12 +31,7 @@ def read_table(path: Path, what: str, needed: Iterable[str]) -> pd.DataFrame:
 def with_numbers(
     table: pd.DataFrame, path: Path, columns: Iterable[str], *, whole: bool = False, least: float = 0.0
 ) -> pd.DataFrame:
-    """``table`` with these columns as floats; an empty cell is NaN.
-
-    Raises
-    ------
-    InputError : a cell that is no number, is below ``least`` or absurdly large, or not ``whole`` where it must be.
-    """
+    """``table`` with these columns as floats; an empty cell is NaN."""
     numbers = {name: _numbers(table[name]) for name in columns}
     for name, column in numbers.items():
         given = table[name].notna().to_numpy()

@@ -62,12 +62,7 @@ class _Typical(Record):
 
 
 def import_v100(deepbench: Path, folder: Path, name: str, memory_gib: int = 32, commit: str = "") -> HardwareProfile:
-    """The profile called ``name``, of the card with ``memory_gib``.
-
-    Raises
-    ------
-    InputError : a table is missing, or lacks its columns or the rows of V100-SXM2 that are needed.
-    """
+    """The profile called ``name``, of the card with ``memory_gib``."""
     base = import_deepbench(deepbench, name, commit)
     links, nvlinks = _links(folder / "p2p.csv")
     device = base.device.model_copy(

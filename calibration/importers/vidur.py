@@ -29,23 +29,13 @@ def provenance(commit: str = "") -> Provenance:
 
 
 def import_link(path: str | Path, peak_bandwidth: float) -> LinkModel:
-    """The link between two devices of one node; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
-
-    Raises
-    ------
-    InputError : no such file, or not Vidur's columns.
-    """
+    """The link between two devices of one node; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's."""
     sizes, seconds = _timed(Path(path), "send_recv", peak_bandwidth)[2]
     return fit_link(sizes, seconds, SOURCE)
 
 
 def import_all_reduce(path: str | Path, peak_bandwidth: float) -> dict[int, CollectiveModel]:
-    """All-reduces within one node by number of ranks; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's.
-
-    Raises
-    ------
-    InputError : no such file, or not Vidur's columns.
-    """
+    """All-reduces within one node by number of ranks; ``peak_bandwidth`` (bytes/s, one way) is the datasheet's."""
     timed = _timed(Path(path), "all_reduce", peak_bandwidth)
     return {ranks: fit_collective(sizes, seconds, SOURCE) for ranks, (sizes, seconds) in timed.items()}
 

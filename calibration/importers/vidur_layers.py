@@ -29,12 +29,7 @@ _STREAMS = {"input_layernorm": 2, "post_attention_layernorm": 2, "add": 3}
 
 
 def read_gemms(path: Path) -> pd.DataFrame:
-    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians).
-
-    Raises
-    ------
-    InputError : no such file, not Vidur's columns, or no row that is whole.
-    """
+    """The projections as GEMMs: columns ``m, n, k, tp, seconds`` (medians)."""
     table = _read(path)
     tp = table["num_tensor_parallel_workers"]
     head_dim = table["n_embd"] // table["n_head"]

@@ -10,12 +10,7 @@ _NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 
 
 def named_devices(text: str) -> list[str]:
-    """The names alone, of a machine that need not be this one.
-
-    Raises
-    ------
-    InputError : not a device.
-    """
+    """The names alone, of a machine that need not be this one."""
     match = _NAME.fullmatch(text)
     if not match:
         raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")

@@ -22,12 +22,7 @@ LOOPBACK = "lo" if sys.platform == "linux" else "lo0"  # the network interface o
 
 
 def parse_devices(text: str) -> list[str]:
-    """``cuda:0-3`` -> four names; ``cpu`` -> the first core that this process may use.
-
-    Raises
-    ------
-    InputError : not a device, or one that this machine lacks.
-    """
+    """``cuda:0-3`` -> four names; ``cpu`` -> the first core that this process may use."""
     names = named_devices(text)
     check_devices(names)
     return names
@@ -44,12 +39,7 @@ def check_devices(names: Sequence[str]) -> None:
 
 
 def draft_devices(named: str | None, target: Sequence[str]) -> list[str]:
-    """The draft's: those that are named, else the one after the target's last; none where there is no such GPU.
-
-    Raises
-    ------
-    InputError : not a device, or one that this machine lacks.
-    """
+    """The draft's: those that are named, else the one after the target's last; none where there is no such GPU."""
     if named is not None:
         return parse_devices(named)
     kind, last = target[-1].split(":")
@@ -59,12 +49,7 @@ def draft_devices(named: str | None, target: Sequence[str]) -> list[str]:
 
 
 def backend_of(names: Sequence[str]) -> str:
-    """Nccl where every rank has a GPU, gloo otherwise.
-
-    Raises
-    ------
-    InputError : two ranks on one GPU, which NCCL refuses.
-    """
+    """Nccl where every rank has a GPU, gloo otherwise."""
     on_gpu = [name for name in names if name.startswith("cuda")]
     if len(set(on_gpu)) < len(on_gpu):
         raise InputError(f"two ranks share a GPU ({', '.join(names)}); NCCL needs one device a rank")

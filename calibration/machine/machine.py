@@ -45,10 +45,6 @@ def gpus(devices: Sequence[str]) -> Mapping[str, Gpu]:
 
     They are asked in a process that ends: who asks CUDA holds hundreds of MiB of each GPU as long as it lives, and the
     ranks could not use a GPU in exclusive mode at all.
-
-    Raises
-    ------
-    InputError : CUDA does not answer.
     """
     return _asked(tuple(dict.fromkeys(name for name in devices if name.startswith("cuda"))))
 

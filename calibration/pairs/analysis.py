@@ -37,12 +37,7 @@ _SAGUARO_F = (1, 3, 8)
 
 
 def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Questions) -> tuple[AtTemperature, ...]:
-    """Sum up the answers, each temperature apart, and each data set of it where there are several.
-
-    Raises
-    ------
-    InputError : no answer is long enough for the longest lookahead.
-    """
+    """Sum up the answers, each temperature apart, and each data set of it where there are several."""
     at_temperatures = []
     for temperature in sorted({request.temperature for request in requests}):
         at = [request for request in requests if request.temperature == temperature]
@@ -58,12 +53,7 @@ def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Question
 
 
 def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> Findings:
-    """Sum up the answers of one temperature.
-
-    Raises
-    ------
-    InputError : no answer is long enough for the longest lookahead.
-    """
+    """Sum up the answers of one temperature."""
     table = Table.of(requests)
     longest = int(table.lengths.max()) - 2
     if longest < max(asked.ks):

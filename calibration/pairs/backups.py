@@ -113,12 +113,7 @@ Lookup = RandomTokens | NGrams | Suffixes
 
 
 def lookup_named(name: str, vocabulary: int, seed: int) -> Lookup:
-    """``random``, ``ngram:3`` (or ``ngram``), ``suffix``.
-
-    Raises
-    ------
-    InputError : another name.
-    """
+    """``random``, ``ngram:3`` (or ``ngram``), ``suffix``."""
     word, _, number = name.partition(":")
     if word == "random" and not number:
         return RandomTokens(vocabulary, seed)

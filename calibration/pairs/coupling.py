@@ -90,10 +90,6 @@ def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | N
     """The rounds of every answer with a lookahead of ``k``.
 
     ``accept``, shape ``(T, R, ...)``, replaces the table's own where the draft's tokens are drawn otherwise.
-
-    Raises
-    ------
-    InputError : no answer is long enough for a round of K + 1 tokens after its first.
     """
     u = table.accept if accept is None else accept
     start, tested, bonus = (np.zeros_like(u) for _ in range(3))
@@ -106,10 +102,6 @@ def each_position(table: Table, k: int, starts: Starts, u: Floats) -> Iterator[t
     """The programme over starts: a position and its weights of starts, tests and bonuses, shape ``(R, ...)`` each.
 
     They hold until the next position is asked for.
-
-    Raises
-    ------
-    InputError : as of :func:`rounds_of`.
     """
     whole("k", k, 1)
     last = (table.lengths - 1 - k).reshape(-1, *[1] * (u.ndim - 2))  # the last start that counts, of each request

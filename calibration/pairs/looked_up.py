@@ -45,12 +45,7 @@ class LookedUp(Record):
 
 
 def looked_up(table: Table, name: str, k: int, vocabulary: int, seed: int) -> LookedUp:
-    """The rounds of the backup called ``name`` at every start.
-
-    Raises
-    ------
-    InputError : another name.
-    """
+    """The rounds of the backup called ``name`` at every start."""
     shape = int(table.lengths.max()), len(table.requests)
     proposed, accepted, needed = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     for column, request in enumerate(table.requests):

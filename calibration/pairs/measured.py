@@ -52,12 +52,7 @@ def pair_of(
     lossless: Lossless | None = None,
     routing: dict[Role, Routing] | None = None,
 ) -> Pair:
-    """The pair that the records speak of; ``lossless`` is what a loop found, ``routing`` what routers chose.
-
-    Raises
-    ------
-    InputError : no records, or questions that they cannot answer.
-    """
+    """The pair that the records speak of; ``lossless`` is what a loop found, ``routing`` what routers chose."""
     header = folder.header
     target, draft = (as_record(Participant, header.get(role), folder.path, role) for role in ("target", "draft"))
     settings = as_record(Settings, header.get("settings"), folder.path, "settings")

@@ -18,10 +18,6 @@ class Questions(Record):
     """``ks`` and ``fan_outs`` to answer for; lengths, hits and batches are told at ``k`` and ``f``.
 
     ``k`` is 6 and ``f`` 3 where those are among them, else the largest.
-
-    Raises
-    ------
-    InputError : a number out of its range, or an unknown backup.
     """
 
     ks: tuple[int, ...] = tuple(range(1, 13))

@@ -70,12 +70,7 @@ class RecordFolder(Record):
     path: Path
 
     def open(self, header: Mapping[str, Any]) -> None:
-        """Begin, or go on with what an earlier run left.
-
-        Raises
-        ------
-        InputError : the folder is of other models or settings.
-        """
+        """Begin, or go on with what an earlier run left."""
         file = self.path / _HEADER
         asked = json.loads(json.dumps({"schema": _SCHEMA, **header}))
         if file.exists():
@@ -88,12 +83,7 @@ class RecordFolder(Record):
 
     @property
     def header(self) -> dict[str, Any]:
-        """Models and settings.
-
-        Raises
-        ------
-        InputError : the folder holds no measurement, or one of another version.
-        """
+        """Models and settings."""
         file = self.path / _HEADER
         if not file.is_file():
             raise InputError(f"{self.path}: no measurement there: {_HEADER} is missing")
@@ -113,12 +103,7 @@ class RecordFolder(Record):
         write_table(_table(request), file, compression="zstd", use_dictionary=False)
 
     def requests(self) -> Iterator[Request]:
-        """Every answer, by temperature and id.
-
-        Raises
-        ------
-        InputError : there is none, or a file is not readable.
-        """
+        """Every answer, by temperature and id."""
         files = sorted(self.path.glob("t*/*.parquet"))
         if not files:
             raise InputError(f"{self.path}: no answer was collected")

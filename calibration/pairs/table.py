@@ -23,12 +23,7 @@ class Table(Record):
 
     @classmethod
     def of(cls, requests: Sequence[Request]) -> Table:
-        """The table of answers.
-
-        Raises
-        ------
-        InputError : no answers, or several temperatures among them.
-        """
+        """The table of answers."""
         temperatures = {request.temperature for request in requests}
         if len(temperatures) != 1:
             raise InputError(f"answers of one temperature are needed, got {sorted(temperatures) or 'none'}")

@@ -44,12 +44,7 @@ class Consequence(Record):
 
 
 def consequences(pair: Pair, path: Path, batch: int = BATCH) -> Iterator[Consequence]:
-    """Consequences at each temperature that the pair in the file at ``path`` was measured at.
-
-    Raises
-    ------
-    InputError : as of :func:`ssdsim.answers.predict.predict`.
-    """
+    """Consequences at each temperature that the pair in the file at ``path`` was measured at."""
     for temperature in pair.temperatures:
         if temperature is None:
             continue

@@ -46,12 +46,7 @@ class Features(Record):
 
 
 def features(rows: Iterable[Row], like: Runtime) -> Features:
-    """Features of rows in an engine with kernels, cache and draft of its own where ``like`` has them.
-
-    Raises
-    ------
-    InputError : a row's card, profile or timing is missing, by the row's number.
-    """
+    """Features of rows in an engine with kernels, cache and draft of its own where ``like`` has them."""
     rows = list(rows)
     plain = _without_numbers(like)
     each_of_row = each_row(rows, lambda row: _of_row(row, like if row.k else plain))

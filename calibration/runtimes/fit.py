@@ -86,10 +86,6 @@ def fit_runtime(
     are missed by less, of one series the likelier: that is a choice between two, not a number that is fitted.
 
     Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
-
-    Raises
-    ------
-    InputError : an unknown field, or none.
     """
     solved = _fit_numbers(rows, base, name, engine, fields)
     made, card = solved.made, solved.card

@@ -18,12 +18,7 @@ _FREE_BANDWIDTH = 1e15  # where time does not grow with what is read
 
 
 def fit_additive_attention(rows: Mapping[str, Array], element_bytes: int, source: str) -> AdditiveAttentionModel:
-    """``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``, each of shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : no number of query rows was timed in six shapes.
-    """
+    """``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``, each of shape ``(rows,)``."""
     shape = {name: column for name, column in rows.items() if name != "seconds"}
     values = AdditiveAttentionModel.variables(**shape, element_bytes=element_bytes, packed=True)
     groups, counts = np.unique(values["group"], return_counts=True)

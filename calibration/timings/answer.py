@@ -73,12 +73,7 @@ class Timed(OptionRecord):
         return [*targets, draft]
 
     def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
-        """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it.
-
-        Raises
-        ------
-        InputError : devices that do not compute the dtype, or of which torch has no kernels.
-        """
+        """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it."""
         from calibration.timings.points import Workload
 
         if described is None:

@@ -68,10 +68,6 @@ def build_profile(
     """Fit the ``rows`` that were timed of the planned ``points`` on the device called ``on``.
 
     A profile from part of the plan says so in its provenance.
-
-    Raises
-    ------
-    InputError : too few GEMMs for any fit.
     """
     gemm = _gemm(_of(rows, "gemm"), workload)
     timings = sum(len(row.visits) for row in rows)

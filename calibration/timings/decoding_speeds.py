@@ -34,10 +34,6 @@ def fit_decoding_speeds(profile: HardwareProfile, seen: Sequence[DecodingSpeed],
     pass from a cost per round: the second is taken as per round, that is once for every target pass and not for a
     draft's step, which runs in the same engine step. The error is the largest of leaving one speed out and predicting
     it from the others with a cost per layer alone.
-
-    Raises
-    ------
-    InputError : fewer than two speeds, or an engine faster than its kernels.
     """
     if len(seen) < 2:
         raise InputError(f"fixed costs per layer and per round need at least 2 decoding speeds, got {len(seen)}")

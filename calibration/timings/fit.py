@@ -57,12 +57,7 @@ def report(measured: Array, predicted: Array, rows_fitted: int, coefficients: in
 
 
 def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str) -> CollectiveModel:
-    """The model of one kind of collective over one number of ranks; both arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than six rows, sizes or times that are not positive, or a single size.
-    """
+    """The model of one kind of collective over one number of ranks; both arrays have shape ``(rows,)``."""
     rows = checked_rows("collective", {"message_bytes": message_bytes, "seconds": seconds}, FEWEST_SIZES)
     sizes, measured = rows["message_bytes"], rows["seconds"]
     regimes = regimes_with_uncertainty(sizes, measured)
@@ -76,12 +71,7 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str) ->
 
 
 def _fit_line(made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str) -> Line:
-    """The model of one size whose ``fixed`` time and bandwidth are fitted; both arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single size.
-    """
+    """The model of one size whose ``fixed`` time and bandwidth are fitted; both arrays have shape ``(rows,)``."""
     (variable,) = made.dimensions
     given, measured = checked_rows(what, {variable: sizes, "seconds": seconds}).values()
 

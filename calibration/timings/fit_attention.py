@@ -37,10 +37,6 @@ def fit_attention(
     """The model of timed decode attention; ``timed`` holds ``seconds`` by :data:`ATTENTION_SHAPE`, shapes ``(rows,)``.
 
     ``packed`` is as the model has it. Keys and values of more than ``most_cached`` bytes come from memory each time.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
     """
     rows = checked_rows("attention", {name: timed[name] for name in (*ATTENTION_SHAPE, "seconds")})
     held = hold_out(len(rows["seconds"]))

@@ -37,10 +37,6 @@ def fit_experts(rows: pd.DataFrame, source: str, fewest: int = FEWEST_ROWS) -> E
     -------
     The model with its report: each shape (``hidden``, ``width_of_all``, ``per_token``, ``count``) is left out in turn
     where there are several, else a fifth of the rows.
-
-    Raises
-    ------
-    InputError : too few rows.
     """
     if len(rows) < fewest:
         raise InputError(f"experts: {len(rows)} rows are too few to fit; at least {fewest}")

@@ -36,12 +36,7 @@ def fit_gemm(
     source: str,
     seed: int = 0,
 ) -> GemmModel:
-    """The model of timed GEMMs ``(m, k) @ (k, n)``; all arrays have shape ``(rows,)``.
-
-    Raises
-    ------
-    InputError : fewer than eight rows, sizes or times that are not positive, or a single shape.
-    """
+    """The model of timed GEMMs ``(m, k) @ (k, n)``; all arrays have shape ``(rows,)``."""
     rows = checked_rows("gemm", {"m": m, "n": n, "k": k, "seconds": seconds})
     rows["nk"] = rows["n"] * rows["k"]
     held = hold_out(len(rows["m"]), seed)

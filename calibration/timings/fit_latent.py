@@ -31,10 +31,6 @@ def fit_latent(rows: Rows, source: str, most_bandwidth: float) -> LatentModel:
 
     Its errors are those of whole blocks, of rows held out: what is left of a block once its products are taken off may
     be next to nothing, and nobody waits for it alone.
-
-    Raises
-    ------
-    InputError : fewer than sixteen rows.
     """
     count = len(rows["seconds"])
     if count < 2 * FEWEST_ROWS:

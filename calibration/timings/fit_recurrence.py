@@ -46,10 +46,6 @@ def fit_recurrence(
         and ``seconds``.
     most_bandwidth, cache_bytes : of the device's memory and of its last cache.
     per_query_s : of another fit, where all rows have one query.
-
-    Raises
-    ------
-    InputError : fewer than sixteen rows.
     """
 
     def costs(numbers: Array) -> RecurrenceCosts:
@@ -72,10 +68,6 @@ def fit_prefill_recurrence(rows: Rows, source: str, most_bandwidth: float, most_
 
     ``rows`` are ``batch``, ``tokens`` (of each prompt), ``heads``, ``flops``, ``state_bytes`` (both of all prompts) and
     ``seconds``.
-
-    Raises
-    ------
-    InputError : fewer than sixteen rows.
     """
 
     def costs(numbers: Array) -> PrefillRecurrenceCosts:

@@ -37,12 +37,7 @@ class Log:
     """Visits by the point's key, in the order of time."""
 
     def open(self) -> Log:
-        """Read what an earlier run left; it must be of the same machine and workload.
-
-        Raises
-        ------
-        InputError : the file belongs to another machine or workload.
-        """
+        """Read what an earlier run left; it must be of the same machine and workload."""
         records = [record for record in surviving_records(self.path) if isinstance(record, dict)]
         header = {"schema": _SCHEMA, "machine": dict(self.machine)}
         if not records:  # a kill can leave an empty file, or a torn header

@@ -96,12 +96,7 @@ class Bench(Record):
         return hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
 
     def configuration(self, point: GridPoint) -> Configuration:
-        """The scenarios of a grid point.
-
-        Raises
-        ------
-        InputError : a strategy has no room here, or needs more ranks than there are.
-        """
+        """The scenarios of a grid point."""
         configuration = configure(**self.options(point))
         for why in configuration.no_room.values():
             raise InputError(why)
@@ -240,12 +235,7 @@ def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], 
 
 
 def executor_options(configurations: Iterable[Configuration], target_ranks: int, dtype: str) -> dict[str, Any]:
-    """Sizes that the ranks allocate once for all configurations' passes.
-
-    Raises
-    ------
-    InputError : ``dtype`` is quantised, which the ranks cannot run.
-    """
+    """Sizes that the ranks allocate once for all configurations' passes."""
     if dtype not in DTYPES:
         raise InputError(f"dtype {dtype} is priced only; real ranks run {', '.join(DTYPES)}")
     rooms: dict[Model, Room] = {}

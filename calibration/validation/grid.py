@@ -82,12 +82,7 @@ GRIDS: Mapping[str, tuple[GridPoint, ...]] = {
 
 
 def grid_of(name: str, sd_draft: str | None, fl: tuple[int, ...] | None) -> tuple[GridPoint, ...]:
-    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given.
-
-    Raises
-    ------
-    InputError : fan-outs below 0, or all of them 0.
-    """
+    """The grid called ``name``, with SD's draft in one place at all points, and fan-outs that set K, where given."""
     points: Sequence[GridPoint] = GRIDS[name]
     if sd_draft is not None:
         points = [replace(point, sd_draft=sd_draft) for point in points]

@@ -31,12 +31,7 @@ class Held(Record):
 
 
 def put_aside(rows: Sequence[Row], share: float, seed: int = 0) -> Held:
-    """A ``share`` of the settings, drawn by chance among those of each drafter, and among those of none.
-
-    Raises
-    ------
-    InputError : too few settings to put any aside and fit the rest.
-    """
+    """A ``share`` of the settings, drawn by chance among those of each drafter, and among those of none."""
     settings = repeated(rows)
     groups: dict[tuple[object, ...], list[int]] = {}
     for place, each in enumerate(settings):

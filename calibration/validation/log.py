@@ -39,12 +39,7 @@ def append(log: Path, point: GridPoint, comparisons: Sequence[Comparison]) -> No
 
 
 def read_or_start(log: Path, bench: Mapping[str, Any], profiles: str) -> dict[str, list[Comparison]]:
-    """Grid points that an earlier run left, by their keys; ``profiles`` is a digest of the profiles' content.
-
-    Raises
-    ------
-    InputError : the log is of another bench or of other profiles, or holds what no validation wrote.
-    """
+    """Grid points that an earlier run left, by their keys; ``profiles`` is a digest of the profiles' content."""
     header = {"schema": _SCHEMA, "bench": json.loads(json.dumps(dict(bench))), "profiles": profiles}
     if not log.exists() or not log.stat().st_size:  # a kill can leave an empty one
         write_records(log, [header])

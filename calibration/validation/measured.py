@@ -104,10 +104,6 @@ def check_rows(rows: Sequence[Row], runtime: Runtime | None = None, seed: int = 
     rows : measured; all of them share the draws of a timing's error.
     runtime : that of the rows; None for what belongs to each row's hardware, as ``predict`` takes it.
     seed : of the draws of the timings' errors.
-
-    Raises
-    ------
-    InputError : a row's card, profile or timing is missing, by the row's number.
     """
     errors, card_of = TimingErrors(DRAWS, seed), always(runtime) if runtime is not None else of_hardware
     return each_row(rows, lambda row: _checked(row, card_of(row), errors))
@@ -119,10 +115,6 @@ def check_what_can_be(
     """Predict each row with each of the ``chosen`` runtimes, as :func:`check_rows`; and the rows that no one can.
 
     A row that one of them cannot predict is left out of all, so that their errors are over the same rows.
-
-    Raises
-    ------
-    InputError : no row can be predicted; the message is the first one's.
     """
     errors = TimingErrors(DRAWS, seed)
     checked: list[list[Checked]] = [[] for _ in chosen]
@@ -151,12 +143,7 @@ def of_hardware(row: Row) -> Runtime:
 
 
 def of_engine(row: Row) -> Runtime:
-    """The card of the engine and the version that ran a row.
-
-    Raises
-    ------
-    InputError : the row names no engine, or there is no such card.
-    """
+    """The card of the engine and the version that ran a row."""
     if not row.engine:
         raise InputError("names no engine, and --runtime engine takes its card")
     return runtime_of_version(row.engine, row.stated_version)

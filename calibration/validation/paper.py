@@ -123,12 +123,7 @@ PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
 
 
 def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
-    """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables.
-
-    Raises
-    ------
-    InputError : no such card, or not a valid one.
-    """
+    """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables."""
     return PAPERS.find(name)
 
 

@@ -39,12 +39,7 @@ _STRATEGIES = ALL["strategies"]
 
 
 class Real(OptionRecord):
-    """Runs on devices of this machine.
-
-    Raises
-    ------
-    InputError : devices that are not here or cannot be shared, or strategies that real ranks cannot run.
-    """
+    """Runs on devices of this machine."""
 
     hardware: str | None = asked(Text(), "a profile measured here", otherwise="calibrate now")
     draft_hardware: str | None = asked(

@@ -21,10 +21,6 @@ def on_cluster(run: Callable[..., T], work: Work, address: str) -> Iterator[T]:
     """``run(*arguments)`` of each piece of ``work``, in the order in which they are done.
 
     The scheduler gives the work of a dead worker to another.
-
-    Raises
-    ------
-    InputError : no Dask here, no scheduler or no worker there, one of another version, or all workers went away.
     """
     try:
         from distributed import Client

@@ -109,12 +109,7 @@ class Evaluator:
         return self.fastest(points, names).evaluated(draws, seed)
 
     def sites(self, points: Sequence[Mapping[str, Any]]) -> list[Site | None]:
-        """The site of each point.
-
-        Raises
-        ------
-        InputError : one of them is not possible.
-        """
+        """The site of each point."""
         asked = Points(points, self._steps)
         for error in filter(None, asked.errors):
             raise error

@@ -114,10 +114,6 @@ def predict_configured(
     """Predict a configuration that is already checked; ``precision`` is that of a simulation's tokens/s at 95 %.
 
     Where none is asked for, a simulation takes seconds, and its interval is as wide as that leaves it.
-
-    Raises
-    ------
-    InputError : the closed form is asked for durations with a spread.
     """
     scenarios = configuration.scenarios
     spread = configuration.settings["spread"]

@@ -21,10 +21,6 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
 
     Those of the site that it stands on (hardware, models, context) are left out: every strategy stands on one.
 
-    Raises
-    ------
-    InputError : as :func:`ssdsim.configure` does; the strategy has no room there.
-
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
     """

@@ -80,10 +80,6 @@ class TokenModel(Record, kw_only=True):
         and the cache holds the ``F`` likeliest tokens other than the rejected one. ``h(F)`` weighs contexts by how
         often they reject; the bonus token after full acceptance comes from a context of its own, by the plain
         target. ``tau = 0`` is greedy decoding, to which any ``c > 0`` makes no difference.
-
-        Raises
-        ------
-        InputError : a fan-out not a whole number >= 0, tau below 0, c outside [0, 1], or c = 0 that leaves no token.
         """
         return rates_of_contexts(self._draws(), self.contexts, fan_outs, taus, cs)
 
@@ -103,10 +99,6 @@ class TokenModel(Record, kw_only=True):
         ``fan_outs``, one an accepted length, has ``K + 1`` entries; position ``k`` is drafted from
         ``sigma_{F_k,C}``. Each position of each round meets one of the model's contexts at random. It shares only
         the distributions with :meth:`rates`, none of its sums, and so checks them.
-
-        Raises
-        ------
-        InputError : as :meth:`rates`, or rounds below 1.
         """
         taus, cs, guesses = checked_axes(tau, c, fan_outs)
         k = guesses.size - 1
@@ -136,10 +128,6 @@ class TokenModel(Record, kw_only=True):
         """``alpha`` and the hit curves' power laws, as options of :func:`ssdsim.answers.predict.predict`.
 
         With ``c < 1`` acceptance is that at ``fan_out``; the curves follow the fan-out that they are asked for.
-
-        Raises
-        ------
-        InputError : as :meth:`rates`, or a curve without misses.
         """
         rates = self.rates([*FIT_FAN_OUTS, fan_out], tau, c)
         law = fit_power_law(FIT_FAN_OUTS, rates.hit.value[0, 0, :-1]).hits
@@ -148,12 +136,7 @@ class TokenModel(Record, kw_only=True):
         return {"alpha": float(rates.alpha.value[0, 0, -1]), **curves}
 
     def hit_curves(self, fan_outs: ArrayLike, tau: float = 1.0, c: float = 1.0) -> tuple[MeasuredHits, MeasuredHits]:
-        """``h`` and ``h_all`` at the given fan-outs, for :mod:`ssdsim.tokens.hit_models`.
-
-        Raises
-        ------
-        InputError : as :meth:`rates`, or rates that fall as the fan-out grows, which ``c < 1`` can bring about.
-        """
+        """``h`` and ``h_all`` at the given fan-outs, for :mod:`ssdsim.tokens.hit_models`."""
         rates = self.rates(fan_outs, tau, c)
         guesses = tuple(rates.fan_outs.astype(float).tolist())
         curves = rates.hit.value[0, 0], rates.hit_all.value[0]

@@ -60,12 +60,7 @@ class TokenRates(Record):
 
 
 def checked_axes(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[Array, Array, NDArray[np.int64]]:
-    """Temperatures, Saguaro constants and fan-outs, each one-dimensional.
-
-    Raises
-    ------
-    InputError : a fan-out not a whole number >= 0, tau below 0, c outside [0, 1], or c = 0 at temperature 0.
-    """
+    """Temperatures, Saguaro constants and fan-outs, each one-dimensional."""
     guesses = np.atleast_1d(within("fan_outs", fan_outs, 0))
     if np.any(guesses != np.round(guesses)):
         raise InputError(f"fan_outs must be whole numbers, got {guesses.tolist()}")
@@ -80,12 +75,7 @@ def checked_axes(taus: ArrayLike, cs: ArrayLike, fan_outs: ArrayLike) -> tuple[A
 def rates_of_contexts(
     logits: Iterable[tuple[Array, Array]], contexts: int, fan_outs: ArrayLike, taus: ArrayLike, cs: ArrayLike
 ) -> TokenRates:
-    """Rates by exact sums over ``contexts``, of each the target's ``logits`` and the ascending noise of its draft's.
-
-    Raises
-    ------
-    InputError : as of :func:`checked_axes`, or c = 0 that leaves no token.
-    """
+    """Rates by exact sums over ``contexts``, of each the target's ``logits`` and the ascending noise of its draft's."""
     tau, c, guesses = checked_axes(taus, cs, fan_outs)
     rejected = np.empty((contexts, tau.size, c.size, guesses.size))
     rejected_hit, hit_all = np.empty_like(rejected), np.empty((contexts, tau.size, guesses.size))

@@ -57,10 +57,6 @@ class Workers(OptionRecord):
     """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
     need ssdsim and every file that options name. ``progress`` hears of each piece, and of parts of one that is worked
     at here. The answer is the same to the byte.
-
-    Raises
-    ------
-    InputError : a value that is none of its option's, or jobs beside a cluster.
     """
 
     section, prominence = Section.OUTPUT, 0
@@ -124,10 +120,6 @@ class Workers(OptionRecord):
 
         The first argument is what pieces share. With one job, copies of this process help on ``idle`` cores where they
         begin at once: they take pieces from the first one on, this process takes them from the last one back.
-
-        Raises
-        ------
-        InputError : a process died; no Dask here, no scheduler or no worker there, or all workers went away.
         """
         if self.cluster is not None:
             return on_cluster(run, work, self.cluster)

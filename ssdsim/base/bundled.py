@@ -61,12 +61,7 @@ class Shelf(Record, Generic[T]):
         return _bundled_file(self.folder, f"{name}{self.suffix}")
 
     def find(self, name: str) -> T:
-        """The bundled card of that name, matched without case and ``_`` as ``-``, or the card in a file.
-
-        Raises
-        ------
-        InputError : no such card, or a file that is not a valid one.
-        """
+        """The bundled card of that name, matched without case and ``_`` as ``-``, or the card in a file."""
         called = name.lower().replace("_", "-")
         card, path = self.bundled(called), Path(expanduser(name))
         if card is not None:

@@ -74,12 +74,7 @@ def is_text(given: str) -> bool:
 
 
 def listed(name: str, value: Any) -> list[Any]:
-    """The distinct values of what may be one value or several (list, tuple, range, array), in their order.
-
-    Raises
-    ------
-    InputError : an empty list, or a value that can be none of several (a list, a mapping).
-    """
+    """The distinct values of what may be one value or several (list, tuple, range, array), in their order."""
     if isinstance(value, np.ndarray):
         value = value.tolist()
     try:

@@ -22,12 +22,7 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
 
 
 def read_text(path: Path, what: str) -> str:
-    """The text of a file, which is UTF-8 with or without a byte order mark.
-
-    Raises
-    ------
-    InputError : it cannot be read as text, and so is not a readable ``what``.
-    """
+    """The text of a file, which is UTF-8 with or without a byte order mark."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:  # bytes that are not UTF-8, or a NUL in the path, are ValueErrors
@@ -35,13 +30,7 @@ def read_text(path: Path, what: str) -> str:
 
 
 def parse_json(text: str, where: object) -> Any:
-    """The value that a JSON text stands for; ``where`` begins the complaint.
-
-    Raises
-    ------
-    InputError : it is not JSON, a number has thousands of digits, a text holds what is no character, or lists lie in
-        lists without end.
-    """
+    """The value that a JSON text stands for; ``where`` begins the complaint."""
     try:
         value = json.loads(text)
         if "\\ud" in text.lower():  # half of a pair of escapes is no character, and cannot be printed
@@ -65,12 +54,7 @@ def surviving_records(path: Path) -> list[Any]:
 
 
 def parse_records(text: str, where: object) -> list[Any]:
-    """One value, the items of a list, or a value a line (as a stream has them: ``data: {...}``, until ``[DONE]``).
-
-    Raises
-    ------
-    InputError : as of :func:`parse_json`, or there is nothing in it.
-    """
+    """One value, the items of a list, or a value a line (as a stream has them: ``data: {...}``, until ``[DONE]``)."""
     lines = [line.removeprefix("data:").strip() for line in text.splitlines()]
     lines = [line for line in lines if line not in ("", "[DONE]")]
     try:
@@ -98,12 +82,7 @@ def read_json(path: Path, what: str) -> Any:
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """The table in a TOML file.
-
-    Raises
-    ------
-    InputError : as of :func:`read_text`, and where it is not TOML.
-    """
+    """The table in a TOML file."""
     text = read_text(path, what)
     try:
         return tomllib.loads(text)
@@ -112,12 +91,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 
 def parse_csv(text: str, where: object) -> list[dict[str, str]]:
-    """The rows of CSV by the titles in its first line; a cell that a row lacks is empty, those too many are dropped.
-
-    Raises
-    ------
-    InputError : not CSV, such as a NUL in it or a quotation without end; ``where`` begins the message.
-    """
+    """The rows of CSV by the titles in its first line; a cell that a row lacks is empty, those too many are dropped."""
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         titles = next(reader, [])
@@ -130,11 +104,6 @@ def as_record(kind: type[Read], data: Any, where: object, what: str, *, written:
     """``data`` as a model of pydantic's or a dataclass, which is called ``what``.
 
     Its numbers are text where they are ``written``, as cells of a table are.
-
-    Raises
-    ------
-    InputError : it is none; the message begins with ``where``, names the first key that is wrong, says what it was
-        given and counts the rest.
     """
     try:
         record: Read = _adapter(kind).validate_python(data, strict=False if written else None)

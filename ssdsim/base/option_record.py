@@ -32,10 +32,6 @@ def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
 class OptionRecord(Record):
     """A record that checks each field that is an option, None being one that is not given; ``section`` and
     ``prominence`` are those of its options in help.
-
-    Raises
-    ------
-    InputError : a value that is none of its option's.
     """
 
     section: ClassVar[Section] = Section.START

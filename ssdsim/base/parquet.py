@@ -49,12 +49,7 @@ def _shape(schema: pa.Schema, rows: int) -> bytes:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table in a file, or some of its columns.
-
-    Raises
-    ------
-    InputError : no Parquet file, or one that is damaged.
-    """
+    """The table in a file, or some of its columns."""
     try:
         # an open file, since pyarrow takes some names for those of other file systems
         with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as opened:

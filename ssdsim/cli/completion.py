@@ -94,12 +94,7 @@ def offer() -> None:
 
 
 def install(shell: str, cli: click.Command) -> tuple[Path, str]:
-    """Write the script of ``shell``, or of the one that is used, to where it looks; that place, and what else to do.
-
-    Raises
-    ------
-    InputError : another shell than bash, zsh or fish.
-    """
+    """Write the script of ``shell``, or of the one that is used, to where it looks; that place, and what else to do."""
     name = shell or Path(os.environ.get("SHELL", "")).name
     if name not in _SHELLS:
         raise InputError(f"completion is for {', '.join(_SHELLS)}, not '{name}'; --install-completion=bash names one")

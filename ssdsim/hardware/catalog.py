@@ -20,12 +20,7 @@ _SHAPED = re.compile(r"transformer-shaped-(\d{1,18})x(\d{1,18})")
 
 @while_unchanged
 def load_transformer(path: Path) -> Transformer:
-    """The transformer card in a TOML file.
-
-    Raises
-    ------
-    InputError : unreadable, or not a card; unknown keys are errors.
-    """
+    """The transformer card in a TOML file."""
     return as_record(Transformer, read_toml(path, "card"), path, "card")
 
 

@@ -122,10 +122,6 @@ class CollectiveLaw(Law[Collective]):
         """The model of a collective over the node's first ``ranks`` devices.
 
         Where pairs differ, one that nobody timed has the bandwidth of the rings that those devices' links make.
-
-        Raises
-        ------
-        InputError : the profile has none over so many ranks.
         """
         profile, by_ranks = self.profile, self.profile.collectives.get(kind, {})
         if ranks not in by_ranks:

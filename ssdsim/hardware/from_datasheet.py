@@ -38,10 +38,6 @@ def from_datasheet(like: HardwareProfile, sheet: Datasheet, name: str) -> Hardwa
 
     Streaming scales with the memory's bandwidth, arithmetic with its dtype's peak, collectives with the link; launches
     and latencies stay. No error of ``like`` is kept: its models carry a datasheet's.
-
-    Raises
-    ------
-    InputError : a dtype that ``like`` has no peak of, or an unknown link.
     """
     arithmetic = _arithmetic(like, sheet)
     new_link = _link(like, sheet)

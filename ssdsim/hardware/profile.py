@@ -211,10 +211,6 @@ class HardwareProfile(Shown, Card):
         """The node with these of its devices in front, in this order, and the rest behind them as they were.
 
         A target's ranks are the first devices and its draft the next one, so this says who pays which links.
-
-        Raises
-        ------
-        InputError : a device that the node has not, one named twice, or pairs that are all alike.
         """
         device = self.device
         if device.nvlinks is None:
@@ -250,12 +246,7 @@ class HardwareProfile(Shown, Card):
         return {name: values[name] for name in type(self).model_fields}
 
     def law(self, op: Operation) -> Law[Any]:
-        """Law that prices ``op`` here.
-
-        Raises
-        ------
-        InputError : no law is for its type.
-        """
+        """Law that prices ``op`` here."""
         law = self._laws.get(type(op))
         if law is None:
             if type(op) not in LAWS:
@@ -268,12 +259,7 @@ class HardwareProfile(Shown, Card):
         return {}
 
     def seconds(self, op: Operation) -> Timing:
-        """Time of ``op``.
-
-        Raises
-        ------
-        InputError : the profile has no timings for this dtype, kind or number of ranks.
-        """
+        """Time of ``op``."""
         timing = self.timings.get(op)
         if timing is None:
             if len(self.timings) >= _CACHED_TIMINGS:
@@ -313,23 +299,13 @@ class HardwareProfile(Shown, Card):
         }
 
     def launch_seconds(self, op: Operation) -> float:
-        """The floor under ``op``'s time however little it does, as fitted.
-
-        Raises
-        ------
-        InputError : the profile has no timings for this dtype or kind.
-        """
+        """The floor under ``op``'s time however little it does, as fitted."""
         self.seconds(op)  # refuses what the profile does not know
         read = self._read_as(op)
         return self.law(read).launch_s(read)
 
     def link_between(self, pair: tuple[int, int] | None = None) -> tuple[str, LinkModel]:
-        """Link between two devices of the node, and its name; of any two without a ``pair``.
-
-        Raises
-        ------
-        InputError : the profile has no link.
-        """
+        """Link between two devices of the node, and its name; of any two without a ``pair``."""
         matrix, links = self.device.nvlinks, self.links or {}
         if pair and matrix and max(pair) < len(matrix) and (count := matrix[pair[0]][pair[1]]) in links:
             return f"link:{count}", links[count]
@@ -338,12 +314,7 @@ class HardwareProfile(Shown, Card):
         return "link", self.link
 
     def message_seconds(self, message_bytes: int, pair: tuple[int, int] | None = None) -> Timing:
-        """Time of a point-to-point message between two devices, as of :meth:`link_between`.
-
-        Raises
-        ------
-        InputError : the profile has no link.
-        """
+        """Time of a point-to-point message between two devices, as of :meth:`link_between`."""
         name, link = self.link_between(pair)
         smallest = link.domain.get("message_bytes", (0.0, 0.0))[0]
         # a message below the smallest one timed takes the latency, which that one measured
@@ -365,12 +336,7 @@ def _each(held: Any, *keys: Any) -> Iterator[tuple[tuple[Any, ...], TimingModel]
 
 
 def load_profile(path: str | Path) -> HardwareProfile:
-    """The hardware profile in a JSON file.
-
-    Raises
-    ------
-    InputError : the file is missing, cut short or not a valid profile; the message names file and key.
-    """
+    """The hardware profile in a JSON file."""
     path = Path(path)
     if not exists(path):
         raise InputError(f"{path}: no such hardware profile")

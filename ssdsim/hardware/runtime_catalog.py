@@ -24,12 +24,7 @@ BY_DEFAULT = "the default engine"
 
 @while_unchanged
 def load_runtime(path: Path) -> Runtime:
-    """The runtime card in a TOML file.
-
-    Raises
-    ------
-    InputError : unreadable, or not a card; unknown keys are errors.
-    """
+    """The runtime card in a TOML file."""
     if not exists(path):
         raise InputError(f"{path}: no such runtime card")
     return as_record(Runtime, read_toml(path, "runtime card"), path, "runtime card")
@@ -40,12 +35,7 @@ runtime_names = RUNTIMES.names
 
 
 def find_runtime(name: str | Path) -> Runtime:
-    """The runtime called ``name``: a bundled one or a TOML file.
-
-    Raises
-    ------
-    InputError : no such runtime, or a file that is not a valid one.
-    """
+    """The runtime called ``name``: a bundled one or a TOML file."""
     return RUNTIMES.find(text("a runtime", name))
 
 
@@ -53,10 +43,6 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
     """The card of an engine's ``version``: the newest that is not newer, or else the oldest.
 
     Of no version, or of one that begins with no number, it is the newest. An engine may be called by a card's name.
-
-    Raises
-    ------
-    InputError : no card is of that engine.
     """
     bundled = RUNTIMES.cards()
     called = engine.lower()
@@ -110,12 +96,7 @@ def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
 
 
 def save_runtime(runtime: Runtime, path: Path) -> None:
-    """Write a card as TOML, atomically. What a card of that name says of the engine itself stays: no fit knows it.
-
-    Raises
-    ------
-    InputError : the file that is there is no card.
-    """
+    """Write a card as TOML, atomically. What a card of that name says of the engine itself stays: no fit knows it."""
     import tomli_w
 
     known = load_runtime(path) if isfile(path) else None

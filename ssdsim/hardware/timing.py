@@ -66,12 +66,7 @@ class Law(ABC, Generic[Op]):
 
     @abstractmethod
     def timing(self, op: Op) -> Timing:
-        """Time of ``op``.
-
-        Raises
-        ------
-        InputError : the profile has no timings for it, nor any to guess from.
-        """
+        """Time of ``op``."""
 
     def held(self, op: Op) -> Timing:
         """:meth:`timing`, but never less than :meth:`least_s`.

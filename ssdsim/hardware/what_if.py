@@ -36,10 +36,6 @@ def scale(
     the collectives by the ratio of the two and adds the difference of latencies. Shapes' efficiencies are taken over.
     Held-out errors are not: they say nothing of a device that was never timed, so its models carry the wider error of
     a datasheet and its sources say hypothetical.
-
-    Raises
-    ------
-    InputError : a factor beyond a thousand or its inverse, an unknown link, or a device that no profile describes.
     """
     for what, factor in (("--memory-bandwidth", memory_bandwidth), ("--clock", clock)):
         if not SMALLEST <= factor <= LARGEST:

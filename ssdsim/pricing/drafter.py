@@ -62,10 +62,6 @@ class Drafter(ABC):
         """Find what drafts for ``target``: what ``--draft`` named, or its own where nothing was.
 
         The name of what it gave itself is found again.
-
-        Raises
-        ------
-        InputError : there is none of that name, or none for that target.
         """
 
     @abstractmethod

@@ -34,13 +34,7 @@ class Asked(Record):
 
     @classmethod
     def of(cls, given: Mapping[str, Any], steps: Steps | None = None) -> Asked:
-        """The question that options ask; ``steps`` may know of others' scenarios.
-
-        Raises
-        ------
-        InputError : an unknown option, a value out of range, options that exclude each other, an unknown card, a pair
-            that engines refuse.
-        """
+        """The question that options ask; ``steps`` may know of others' scenarios."""
         points = Points([given], steps)
         if points.errors[0] is not None:
             raise points.errors[0]
@@ -69,10 +63,6 @@ def effective(given: Mapping[str, Any]) -> Settings:
     """Every option's value, those given (None is not given) checked, with where it came from.
 
     What a measured pair knows takes the place of defaults.
-
-    Raises
-    ------
-    InputError : an unknown option, a value out of its range, or a pair that does not have what is asked of it.
     """
     values = checked(given)
     settings = Settings(values, dict.fromkeys(values, GIVEN), defaults())

@@ -195,12 +195,7 @@ def fastest(scenarios: Sequence[Scenario]) -> Scenario:
 
 
 def rescaled(configuration: Configuration, name: str, drift: Mapping[PassKey, float]) -> Scenario:
-    """A strategy's scenario on a machine that is slower now than its profile says, by its passes.
-
-    Raises
-    ------
-    InputError : its times are unit-free.
-    """
+    """A strategy's scenario on a machine that is slower now than its profile says, by its passes."""
     if configuration.site is None:
         raise InputError("without hardware there are no passes to be slower")
     scenario = configuration.scenarios[name]

@@ -23,12 +23,7 @@ PUBLISHED = "published: "
 
 
 def draft_of(options: Mapping[str, Any]) -> Draft:
-    """The draft of the settings' drafter for their target.
-
-    Raises
-    ------
-    InputError : no such card, or the drafter has none for the target.
-    """
+    """The draft of the settings' drafter for their target."""
     return _draft(options, options["draft"])
 
 
@@ -44,12 +39,7 @@ def draft_by_options(given: Mapping[str, Any]) -> Transformer:
 
 
 def settle_draft(settings: Settings) -> None:
-    """Derive the draft that nobody named, and its published acceptance where nothing else says what is accepted.
-
-    Raises
-    ------
-    InputError : as of :func:`draft_of`.
-    """
+    """Derive the draft that nobody named, and its published acceptance where nothing else says what is accepted."""
     if settings["t_sd"] is not None:
         return
     named = settings.source("draft") == GIVEN

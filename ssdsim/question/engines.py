@@ -53,12 +53,7 @@ class Engine(Record):
         return f"which {self.runs.called} does not have: it drafts {on}"
 
     def runnable(self, names: Sequence[str]) -> tuple[str, ...]:
-        """The strategies of ``names`` that the engine runs.
-
-        Raises
-        ------
-        InputError : it runs none of them.
-        """
+        """The strategies of ``names`` that the engine runs."""
         runnable = tuple(name for name in names if self.lacks(name) is None)
         if runnable or self.runs is None:
             return runnable
@@ -67,12 +62,7 @@ class Engine(Record):
         raise InputError(f"{self.runs.called} has no {titles(names, 'or')}{drafting}; it has {titles(own)}")
 
     def subject(self, names: Sequence[str], asked: str | None) -> str:
-        """The strategy that an answer is about, among those of ``names`` that it runs.
-
-        Raises
-        ------
-        InputError : it runs none of them, or not the one asked for; that is not among them.
-        """
+        """The strategy that an answer is about, among those of ``names`` that it runs."""
         ranked = self.runnable(names)
         if asked is None or asked not in names or asked in ranked:
             return subject_among(names if asked is not None else ranked, asked)

@@ -73,12 +73,7 @@ Asked = Sequence[Mapping[str, Any]] | GridPart
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of what is given; None is not given.
-
-    Raises
-    ------
-    InputError : an unknown name, a value out of its range, or an option that means nothing in this combination.
-    """
+    """The values of what is given; None is not given."""
     columns, errors = of_points([given])
     if errors[0] is not None:
         raise errors[0]

@@ -28,12 +28,7 @@ CURVES = ("", "_all", "_backup")
 
 
 def settle_pair(settings: Settings) -> None:
-    """Derive what the pair knows and nobody gave.
-
-    Raises
-    ------
-    InputError : no such file, set, backup or temperature; a pair without any acceptance; more guesses than it saw.
-    """
+    """Derive what the pair knows and nobody gave."""
     chosen = chosen_in(settings)
     if chosen is None:
         return

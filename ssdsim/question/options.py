@@ -149,12 +149,7 @@ def unknown(said: str, name: object, allowed: Collection[str]) -> InputError:
 
 
 def with_ranges(given: Mapping[str, Any]) -> dict[str, Any]:
-    """``given``, where a rate said as ``0.75:0.85`` is its middle and a range; so is one that has but a range.
-
-    Raises
-    ------
-    InputError : a range of what is no such rate, that falls, or that does not hold the rate that is given.
-    """
+    """``given``, where a rate said as ``0.75:0.85`` is its middle and a range; so is one that has but a range."""
     if "ranges" not in given and not any(isinstance(value, str) and name in ranged() for name, value in given.items()):
         return dict(given)
     values = dict(given)

@@ -12,12 +12,7 @@ from ssdsim.readers.row import Row
 
 
 def row_of(record: JsonObject, given: Given, where: str) -> Row:
-    """The row of one run: the mean time between tokens.
-
-    Raises
-    ------
-    InputError : the run was not streamed, or model or concurrency are not given.
-    """
+    """The row of one run: the mean time between tokens."""
     if "inter_token_latency" not in record:
         raise InputError(f"{where}: has no inter_token_latency; run aiperf with --streaming")
     if "batch" not in given:

@@ -43,12 +43,7 @@ def one(row_of: Callable[[JsonObject, Given, str], Row]) -> Callable[[JsonObject
 
 
 def number(record: JsonObject, key: str, where: str) -> float:
-    """A positive number, of a size that a benchmark may have.
-
-    Raises
-    ------
-    InputError : there is none under ``key``.
-    """
+    """A positive number, of a size that a benchmark may have."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
         raise InputError(f"{where}: {key} must be a number above 0, got {told(value)}")
@@ -56,12 +51,7 @@ def number(record: JsonObject, key: str, where: str) -> float:
 
 
 def part_of(record: JsonObject, key: str, where: str) -> JsonObject:
-    """The object under ``key``.
-
-    Raises
-    ------
-    InputError : there is none.
-    """
+    """The object under ``key``."""
     value = record.get(key)
     if not isinstance(value, Mapping):
         raise InputError(f"{where}: {key} must be an object, got {told(value)}")
@@ -69,12 +59,7 @@ def part_of(record: JsonObject, key: str, where: str) -> JsonObject:
 
 
 def mean_tokens(record: JsonObject, where: str) -> dict[str, float]:
-    """Input and output tokens of a request, from totals over the completed ones.
-
-    Raises
-    ------
-    InputError : a total is missing, or no request was completed.
-    """
+    """Input and output tokens of a request, from totals over the completed ones."""
     requests = number(record, "completed", where)
     inputs, outputs = (number(record, f"total_{which}_tokens", where) for which in ("input", "output"))
     return {"input_tokens": inputs / requests, "output_tokens": max(1.0, outputs / requests)}
@@ -84,10 +69,6 @@ def in_flight(record: JsonObject, given: Given, where: str) -> int:
     """Sequences in flight: ``max_concurrency``, of which there are no more than requests, or what is given.
 
     Where requests came at a rate, or without a bound, the mean number of them follows from how long they took.
-
-    Raises
-    ------
-    InputError : the file does not say that either, and nothing is given.
     """
     rate, most = record.get("request_rate"), record.get("max_concurrency")
     paced = isinstance(rate, int) or (isinstance(rate, float) and math.isfinite(rate))
@@ -115,10 +96,6 @@ def model_in(said: object, given: Given, where: str) -> str:
     """The model's card: the one that the file names, or the given one where it names none or one that is not here.
 
     A folder tells only its own machine which model it holds: the given card stands for it.
-
-    Raises
-    ------
-    InputError : neither is there, or the folder holds a model of another shape.
     """
     if isinstance(said, str) and said:
         try:
@@ -148,12 +125,7 @@ def _check_shape(seen: Transformer, card: Transformer, where: str) -> None:
 
 
 def speculation(own_k: int | None, own_length: float | None, given: Given, where: str) -> dict[str, Any]:
-    """``k``, ``acceptance_length``, ``draft`` and ``drafter`` of a run that speculated; empty of one that did not.
-
-    Raises
-    ------
-    InputError : one of the first two is there without the other.
-    """
+    """``k``, ``acceptance_length``, ``draft`` and ``drafter`` of a run that speculated; empty of one that did not."""
     k = given.get("k") if own_k is None else own_k
     length = given.get("acceptance_length") if own_length is None else own_length
     if k is None and own_length is None:
@@ -171,10 +143,6 @@ def served_row(
     """The row of one run of a server's client: the mean time per output token at its concurrency.
 
     ``said`` of the file are the model, the engine, and tokens drafted and yielded by a round of one that speculated.
-
-    Raises
-    ------
-    InputError : something is missing that is not given either.
     """
     fields = {
         "model": model_in(model, given, where),
@@ -189,12 +157,7 @@ def served_row(
 
 
 def bench_row(fields: Mapping[str, Any], given: Given, where: str) -> Row:
-    """A row of what a file says (None counts as not said), and of what is given for the rest.
-
-    Raises
-    ------
-    InputError : the hardware is not given, or a value is out of range.
-    """
+    """A row of what a file says (None counts as not said), and of what is given for the rest."""
     said = {name: value for name, value in fields.items() if value is not None}
     filled = {
         name: given[name] for name in ("hardware", "tp", "dtype", "kv_dtype", "source", "series") if name in given

@@ -28,10 +28,6 @@ def read_measured(path: str | Path, **given: Any) -> list[Row]:
 
     ``given`` are values of columns for what the file does not say (``hardware``, ``tp``, ``batch``, ...); it overrides
     nothing that the file says. None counts as not given.
-
-    Raises
-    ------
-    InputError : no such file, one of no known kind, or something is missing that is not given either.
     """
     for name in given:
         if name not in COLUMNS:

@@ -19,12 +19,7 @@ def knows(record: JsonObject) -> bool:
 
 
 def rows_of(record: JsonObject, given: Given, where: str) -> Sequence[Row]:
-    """A row a benchmark, at the mean number of requests that were in flight.
-
-    Raises
-    ------
-    InputError : something is missing that is not given either.
-    """
+    """A row a benchmark, at the mean number of requests that were in flight."""
     model = model_of(record)
     return [_row(each, model, given, f"{where}: benchmark {n}") for n, each in enumerate(benchmarks(record), 1)]
 

@@ -13,12 +13,7 @@ from ssdsim.readers.row import Row
 
 
 def rows_of(record: JsonObject, given: Given, where: str) -> Sequence[Row]:
-    """The row of a test that generated tokens (``tg``), also after a prompt (``pg``); none of one of a prompt alone.
-
-    Raises
-    ------
-    InputError : something is missing that is not given.
-    """
+    """The row of a test that generated tokens (``tg``), also after a prompt (``pg``); none of one of a prompt alone."""
     if not record["n_gen"]:
         return ()
     tokens, seconds = number(record, "n_gen", where), 1e-9 * number(record, "avg_ns", where)

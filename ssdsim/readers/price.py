@@ -83,13 +83,7 @@ def options_of(row: Row) -> dict[str, Any]:
 
 
 def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
-    """Work out what is done behind a row, with the draft where the runtime has it and the cache that it keeps.
-
-    Raises
-    ------
-    InputError : no such card or profile, a degree that does not divide the model, or a drafter that does not draft in
-        every round, of a row that does not say in how many it did.
-    """
+    """Work out what is done behind a row, with the draft where the runtime has it and the cache that it keeps."""
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware

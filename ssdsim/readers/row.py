@@ -141,10 +141,6 @@ def read_rows(path: str | Path, given: Mapping[str, Any] = _NOTHING) -> list[Row
     """The rows of a CSV file with the columns :data:`COLUMNS`, of which :data:`REQUIRED` must be there.
 
     An empty cell counts as not given. ``given`` has values of columns that the file leaves out, the same in every row.
-
-    Raises
-    ------
-    InputError : no such file, a column that is missing or unknown, or a cell that is no such value, by its line.
     """
     path = Path(path)
     try:

@@ -18,12 +18,7 @@ _CACHE = {"FP8": "float8"}
 
 
 def row_of(record: JsonObject, given: Given, where: str) -> Row:
-    """The row of one run.
-
-    Raises
-    ------
-    InputError : something is missing that is not given either, or the run was pipelined.
-    """
+    """The row of one run."""
     engine, world = part_of(record, "engine", where), part_of(record, "world_info", where)
     requests = part_of(record, "request_info", where)
     if world.get("pp_size", 1) != 1:

@@ -36,12 +36,7 @@ class Report(Record):
         return f"Report({self.sentence!r}, left_out={self.left_out!r}, unfinished={self.unfinished!r})"
 
     def save(self, path: Path) -> None:
-        """Write the page, atomically.
-
-        Raises
-        ------
-        InputError : the path names no file, or one that cannot be written.
-        """
+        """Write the page, atomically."""
         if not path.name:
             raise InputError(f"the report needs the name of a file, got '{path}'")
         try:
@@ -96,12 +91,7 @@ def _drawn(study: Study) -> list[Figure | LeftOut]:
 
 
 def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
-    """One figure of a run folder's report, by its key; no other is computed.
-
-    Raises
-    ------
-    InputError : not a run folder, or it cannot show that figure; then why.
-    """
+    """One figure of a run folder's report, by its key; no other is computed."""
     from ssdsim.reports.drawers import drawers, one_figure
 
     return one_figure(drawers(Study(read_run_folder(Path(text("a run folder", folder))), seed)), name)

@@ -67,12 +67,7 @@ def _serving(answer: Mapping[str, object]) -> Shown:
 
 
 def one_figure(drawers: Drawers, name: str) -> Figure:
-    """The figure of this key; no other group is drawn.
-
-    Raises
-    ------
-    InputError : there is none of this name, or the run cannot show it; then why.
-    """
+    """The figure of this key; no other group is drawn."""
     group = next((group for group in drawers if name == group or name.startswith(f"{group}-")), None)
     if group is None:
         raise InputError(f"there is no figure '{name}'{nearest(name, drawers)} This run may have: {', '.join(drawers)}")

@@ -16,12 +16,7 @@ _NEEDS = "a figure's file needs plotly's exporter (pip install 'ssdsim[figures]'
 
 
 def kind_of(path: Path) -> str:
-    """The kind of file that a picture's name asks for.
-
-    Raises
-    ------
-    InputError : none of :data:`KINDS`.
-    """
+    """The kind of file that a picture's name asks for."""
     kind = path.suffix.lower().removeprefix(".")
     if kind not in KINDS:
         raise InputError(f"{path}: a figure is written as {', '.join(f'.{each}' for each in KINDS)}")
@@ -29,12 +24,7 @@ def kind_of(path: Path) -> str:
 
 
 def save_picture(plot: go.Figure, path: Path, columns: int = 1) -> None:
-    """Write a figure, laid out for print, in the format that the name asks for.
-
-    Raises
-    ------
-    InputError : another ending, other columns, no exporter or browser here, or a path that cannot be written.
-    """
+    """Write a figure, laid out for print, in the format that the name asks for."""
     kind = kind_of(path)
     if columns not in WIDTH_MM:
         raise InputError(f"a figure is {' or '.join(map(str, WIDTH_MM))} columns wide, got {columns}")

@@ -45,12 +45,7 @@ def speedup(study: Study, axis: str) -> list[Figure | LeftOut]:
 
 
 def _usual_values(study: Study, axis: str) -> list[Any]:
-    """Values to vary ``axis`` over, with the base point's among them.
-
-    Raises
-    ------
-    InputError : the axis has no effect at the base point.
-    """
+    """Values to vary ``axis`` over, with the base point's among them."""
     if axis not in study.read:
         present = enumerated([title_of(name) for name in study.configuration.scenarios])
         raise InputError(f"{spelled(axis)} has no effect on {present}")

@@ -18,12 +18,7 @@ _LINES = {
 
 
 def window_plot(frame: pd.DataFrame) -> go.Figure:
-    """Passes and outcomes that fit, from :func:`ssdsim.window`'s answer over one option that varies.
-
-    Raises
-    ------
-    InputError : no option varies, or several do.
-    """
+    """Passes and outcomes that fit, from :func:`ssdsim.window`'s answer over one option that varies."""
     varied = [name for name in AXES if frame[name].nunique(dropna=False) > 1]
     if len(varied) != 1:
         several = f"; {', '.join(varied)} vary" if varied else ""

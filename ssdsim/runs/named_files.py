@@ -80,13 +80,7 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options whose files, where ``folder`` holds them, are found from the present directory.
-
-    Raises
-    ------
-    InputError : an option names a file outside of the folder. A run keeps its files inside: whoever made this one
-        would have other files of this machine read.
-    """
+    """Options whose files, where ``folder`` holds them, are found from the present directory."""
     may_name = files()
     names = [value for name, value in options.items() if name in may_name for value in _texts(value)]
     for name in names:

@@ -17,12 +17,7 @@ from ssdsim.runs.named_files import keep, names_in_folder, renamed
 
 
 def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[str, Any], command: str) -> None:
-    """Write the folder; a recommendation that is there is replaced. No ``command``, no file.
-
-    Raises
-    ------
-    InputError : another verb's run is there, or the folder cannot be written.
-    """
+    """Write the folder; a recommendation that is there is replaced. No ``command``, no file."""
     if (path / CONFIG).is_file() and not (path / RECOMMENDATION).is_file():
         raise InputError(f"{path}: holds another run; give another -o")
     try:

@@ -221,12 +221,7 @@ def grid_keys(column: pd.Series) -> pd.Series:
 
 
 def read_run_folder(path: Path) -> RunFolder:
-    """Read a run folder.
-
-    Raises
-    ------
-    InputError : no folder, no config.toml in it, or a file that is not what its name says.
-    """
+    """Read a run folder."""
     if not path.is_dir():
         raise InputError(f"{path}: no such run folder; ssdsim sweep -o FOLDER makes one")
     options, grid = _config(path / CONFIG)
@@ -316,12 +311,7 @@ def _serving(path: Path) -> dict[str, Any] | None:
 
 
 def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
-    """An answer of ``ssdsim serve``.
-
-    Raises
-    ------
-    InputError : it is none.
-    """
+    """An answer of ``ssdsim serve``."""
     from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer  # here: most folders hold none
 
     as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")

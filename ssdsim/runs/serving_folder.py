@@ -57,12 +57,7 @@ class ServingFolder:
 
 @contextmanager
 def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
-    """The folder for one process at a time.
-
-    Raises
-    ------
-    InputError : another process is at work in it, it holds a run of another verb, or it cannot be written.
-    """
+    """The folder for one process at a time."""
     with ExitStack() as stack:
         try:
             if (path / CONFIG).is_file() and not (path / SERVING).is_file():

@@ -66,12 +66,7 @@ class Plan(Protocol):
 
 @contextmanager
 def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
-    """The folder for ``plan`` alone, until the sweep is done or its process is.
-
-    Raises
-    ------
-    InputError : the folder holds another sweep, another process is at work in it, or it cannot be written.
-    """
+    """The folder for ``plan`` alone, until the sweep is done or its process is."""
     parts = path / PARTS
     with ExitStack() as stack:
         try:

@@ -50,10 +50,6 @@ def by_k(asked: KTable | str, name: str, options: Mapping[str, Any], batching: B
     An engine with a table counts the requests of the pass in which it drafts, those with a part of a prompt among them,
     which is the pass before the one that verifies. Who knows the prices, or what was accepted, counts those that
     decode.
-
-    Raises
-    ------
-    InputError : a draft that leaves a choice of how it is shared.
     """
 
     def variant(scenario: Scenario, label: str) -> Variant:

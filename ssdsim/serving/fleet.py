@@ -35,10 +35,6 @@ def simulate_fleet(
     ``least-loaded`` is the replica with the fewest tokens in caches and queue (of equals the first), as they will be
     when its round is over. One replica makes the very run of :func:`ssdsim.serving.loop.simulate`. Where a
     policy's targets share a draft, the first so many replicas share one (:class:`SharedDraft`), as do the next.
-
-    Raises
-    ------
-    InputError : some replicas are left over where so many share a draft, or requests come when others are answered.
     """
     replicas = fleet.replicas
     if workload.concurrency is not None:

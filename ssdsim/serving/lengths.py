@@ -26,12 +26,7 @@ class Lengths(Record):
 
     @staticmethod
     def parse(text: str | int, option: str) -> Lengths:
-        """``256``, ``4k``, ``lognormal:256,100``, ``geometric:256``, ``uniform:100,400``.
-
-        Raises
-        ------
-        InputError : none of these.
-        """
+        """``256``, ``4k``, ``lognormal:256,100``, ``geometric:256``, ``uniform:100,400``."""
         text = str(text)
         shape, colon, rest = text.partition(":")
         if not colon:

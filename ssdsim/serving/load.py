@@ -34,10 +34,6 @@ class _OfRequests(File):
 class Load(OptionRecord):
     """Requests that are made up, ``rate`` a second or ``concurrency`` in flight; or a ``workload``, at its own pace or
     at the rates: a log's file, or requests that are there (:func:`ssdsim.serving.workload.synthetic`).
-
-    Raises
-    ------
-    InputError : an option that is out of range, or has no effect beside another one.
     """
 
     section, prominence = Section.REQUESTS, 0
@@ -97,12 +93,7 @@ class Load(OptionRecord):
         return cast("Sequence[float] | None", self.rate)  # the record's check made a tuple of one
 
     def arrives(self, seed: int, searched: bool = False) -> Workload:
-        """The requests: made up ones at one a second, whose rates come later, or are ``searched`` for.
-
-        Raises
-        ------
-        InputError : nothing says when they come, or a log that cannot be read.
-        """
+        """The requests: made up ones at one a second, whose rates come later, or are ``searched`` for."""
         if isinstance(self.workload, Path):
             return self.logged(seed, searched)[0]
         if self.workload is not None:

@@ -40,12 +40,7 @@ class Place(Record):
 
 
 def target_place(site: Site) -> Place:
-    """The target's.
-
-    Raises
-    ------
-    InputError : its devices have sequences of their own, which prompts are not priced for.
-    """
+    """The target's."""
     if site.data_parallel:
         raise InputError("requests that arrive are served with tensor-parallel attention only: leave --attention out")
     return Place(site.target, "target", site.tp, site.dtype, site.kv_dtype, site.profile, site.runtime, site.ep)

@@ -71,10 +71,6 @@ class Policies(Record):
 def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, plan: Path | None = None) -> Policies:
     """One a strategy of ``given["strategies"]``, among which ``auto`` may be; and one by the schedule in a file, or by
     a table of K.
-
-    Raises
-    ------
-    InputError : an option that serving does not take, a strategy of one sequence, a schedule for another placement.
     """
     options = {name: value for name, value in given.items() if value is not None}
     refuse_others("serve", options, taken())

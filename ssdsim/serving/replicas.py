@@ -16,10 +16,6 @@ Router = Literal["round-robin", "least-loaded"]
 class Fleet(OptionRecord):
     """``replicas`` of each strategy, to which ``router`` gives the requests. Replicas may share drafts: ``draft_pool``
     of them for all together; else each has its own.
-
-    Raises
-    ------
-    InputError : drafts that the replicas cannot share evenly.
     """
 
     section, prominence = Section.REQUESTS, 0
@@ -39,12 +35,7 @@ class Fleet(OptionRecord):
             raise InputError(f"--draft-pool {pool}: {replicas} replicas cannot share {pool} drafts evenly")
 
     def targets(self, given: int | None) -> int | None:
-        """Number of replicas that share a draft, for which ``--targets`` may be given; None where nobody says.
-
-        Raises
-        ------
-        InputError : both are said, or so many targets cannot make up the replicas.
-        """
+        """Number of replicas that share a draft, for which ``--targets`` may be given; None where nobody says."""
         if self.draft_pool is not None and given is not None:
             raise InputError("--draft-pool has no effect with --targets (which says how many replicas share a draft)")
         if self.draft_pool is not None:

@@ -93,12 +93,7 @@ class Schedule(Shown, Card):
 
     @staticmethod
     def parse(text: str, name: str = "schedule") -> Schedule:
-        """A schedule from its JSON or its CSV, of schema 2 or 1.
-
-        Raises
-        ------
-        InputError : neither of them; the message says where.
-        """
+        """A schedule from its JSON or its CSV, of schema 2 or 1."""
         data = _from_csv(text, name) if text.startswith("#") else parse_json(text, name)
         return as_record(Schedule, _of_schema_2(data), name, "schedule")
 

@@ -270,10 +270,6 @@ class _Asked(Record):
     ) -> int | None:
         """Number of the runs ``left`` (of a load's number, and a policy's name) that free memory holds at once; None of
         short ones. Tell what long ones take.
-
-        Raises
-        ------
-        InputError : they need more.
         """
         counted = {}
         for name, policy in policies.items():

@@ -33,12 +33,7 @@ class Slo(Record):
 
     @staticmethod
     def parse(text: str) -> Slo:
-        """``ttft:500,tpot:20`` in milliseconds, or with units, ``ttft:1s,tpot:20ms``.
-
-        Raises
-        ------
-        InputError : an unknown metric, or a bound that is no positive number.
-        """
+        """``ttft:500,tpot:20`` in milliseconds, or with units, ``ttft:1s,tpot:20ms``."""
         bounds, assumed = {}, []
         for part in text.split(","):
             if "=" in part:
@@ -97,12 +92,7 @@ class OfSlo(Kind, Record):
 
 
 class Goal(OptionRecord):
-    """Goal of good requests: their bounds; with ``capacity`` the highest rate at which enough do is searched.
-
-    Raises
-    ------
-    InputError : a share of good requests, and no search that it is for.
-    """
+    """Goal of good requests: their bounds; with ``capacity`` the highest rate at which enough do is searched."""
 
     section, prominence = Section.REQUESTS, 0
 

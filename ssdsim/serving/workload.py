@@ -152,10 +152,6 @@ def synthetic(
 ) -> Workload:
     """``requests`` of drawn lengths. Rates, lengths and kinds have random numbers of their own, so that two rates, or
     two lengths, share all the others.
-
-    Raises
-    ------
-    InputError : a number out of its range.
     """
     whole("--requests", requests, 1, MOST_REQUESTS)
     times, inputs, outputs, kinds = (np.random.default_rng([seed, stream]) for stream in range(4))
@@ -185,12 +181,7 @@ def synthetic(
 def of_columns(
     arrival_s: Array | None, input_tokens: Array, output_tokens: Array, source: str, *, seed: int = 0
 ) -> Workload:
-    """Requests of a file: those without output are dropped and counted, the rest are sorted by their arrival.
-
-    Raises
-    ------
-    InputError : nothing is left, or the mean rate is none that a server sees.
-    """
+    """Requests of a file: those without output are dropped and counted, the rest are sorted by their arrival."""
     notes, keep = [], (np.nan_to_num(output_tokens) >= 1) & (np.nan_to_num(input_tokens) >= 1)
     if dropped := int((~keep).sum()):
         notes.append(f"{dropped} of {keep.size} requests have no output or no input: dropped")

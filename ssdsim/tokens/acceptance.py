@@ -19,10 +19,6 @@ def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
     ``alpha`` (acceptance rate, in [0, 1]) and ``k`` (lookahead, >= 0) broadcast. Accurate to rounding
     everywhere: ``K + 1`` at ``alpha = 1``, 1 at ``alpha = 0`` and at ``K = 0``. Source: Leviathan et al.
     2023, SSD paper Theorem 1.
-
-    Raises
-    ------
-    InputError : alpha outside [0, 1], or k below 0.
     """
     alpha = within("alpha", alpha, 0, 1)
     k = within("k", k, 0)
@@ -52,10 +48,6 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     ``alpha`` is one rate, giving ``alpha^j (1 - alpha)`` for ``j < K`` and ``alpha^K``; or ``K`` rates, one
     for each position given that all before it were accepted, whose running product takes the place of
     ``alpha^j``. A column, shape ``(n, 1)`` or ``(n, K)``, gives a row each.
-
-    Raises
-    ------
-    InputError : a rate outside [0, 1], k not a whole number >= 0, or a number of rates other than 1 and K.
     """
     known = isinstance(alpha, float | tuple) and type(k) is int
     return _of_known_rates(alpha, k) if known else _accepted_length_pmf(alpha, k)  # type: ignore[arg-type]
@@ -80,12 +72,7 @@ def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
 
 
 def expected_tokens_of_pmf(pmf: ArrayLike) -> float:
-    """Tokens of a round with accepted-length distribution ``pmf``, shape ``(K+1,)``: mean plus bonus token.
-
-    Raises
-    ------
-    InputError : pmf is not a distribution.
-    """
+    """Tokens of a round with accepted-length distribution ``pmf``, shape ``(K+1,)``: mean plus bonus token."""
     pmf = distribution("pmf", pmf)
     return float(np.arange(1, pmf.size + 1) @ pmf)
 
@@ -111,12 +98,7 @@ def pooled_rate(rates: ArrayLike, k: int) -> float:
 
 
 def moved_to(pooled: float, rates: ArrayLike, k: int) -> Array:
-    """The rates by position with all their odds times the one factor that gives this :func:`pooled_rate`.
-
-    Raises
-    ------
-    InputError : ``pooled`` outside [0, 1].
-    """
+    """The rates by position with all their odds times the one factor that gives this :func:`pooled_rate`."""
     from scipy.optimize import brentq  # here, because predict must start fast
 
     pooled = float(within("alpha", pooled, 0, 1))

@@ -143,10 +143,6 @@ def load_acceptance(path: Path, k: int) -> RequestKinds:
     request: a list of lengths or ``{"accepted": [...]}``. Every request of a trace is a kind of its own, which keeps
     what makes misses cluster; its rounds are drawn from its own lengths. A trace recorded with a longer lookahead is
     cut to K, which is exact for a chain of tokens.
-
-    Raises
-    ------
-    InputError : unreadable, empty, or a trace whose lookahead was shorter than K.
     """
     path = find_acceptance(path)
     if path.suffix == ".toml":

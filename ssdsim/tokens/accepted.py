@@ -48,11 +48,6 @@ def accepted_by_options(
     ----------
     first : the place among the rates by position at which the draft begins.
     last_continues : the last of them is that of all later positions.
-
-    Raises
-    ------
-    InputError : fewer rates by position than tokens (where the last does not continue, and of a pair unless somebody
-        extrapolates), or a file that does not say it.
     """
     if options["acceptance"] is not None and is_forced(options["acceptance"]):
         return Accepted(forced_pmf(options["acceptance"], tokens))

@@ -21,10 +21,6 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
 
     ``pmf`` and ``backup_pmf`` are of their accepted lengths; with ``fast`` the backup is another than the primary.
     Derives the hit rates and the fan-outs that they rest on.
-
-    Raises
-    ------
-    InputError : a fan-out list that does not fit K.
     """
     if settings["p_hit"] is not None:
         if settings["p_hit_backup"] is None:

@@ -21,10 +21,6 @@ def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:
 
     Each position of the text has a state with its own acceptance rate, which the next position keeps with probability
     ``stays`` and otherwise changes for one of the others, all alike. A round begins after the last one's bonus token.
-
-    Raises
-    ------
-    InputError : fewer than two states.
     """
     if len(rates) < 2:
         raise InputError(f"contexts need at least two rates, got {len(rates)}")

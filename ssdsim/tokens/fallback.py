@@ -18,10 +18,6 @@ def critical_batch_size(p_hit: float, t_p: float, e_hit: float, e_miss: float) -
 
     Returns ``inf`` where the slow backup always wins (``x <= 0``) and 0 where the fast one is never worse
     (``x >= 1``: ``e_miss >= e_hit``, or ``p_hit = 1``, which has no misses and so no difference).
-
-    Raises
-    ------
-    InputError : p_hit outside [0, 1], t_p below 0, or tokens below 1 (a round always yields the bonus token).
     """
     within("p_hit", p_hit, 0, 1)
     within("t_p", t_p, 0)
@@ -44,10 +40,6 @@ def crossing_batch_size(slow: Callable[[int], float], fast: Callable[[int], floa
 
     For full predictions (speedups or tokens/s), each with its own hit rate and with costs that grow with the
     batch. These need not be monotone, so every batch size is tried.
-
-    Raises
-    ------
-    InputError : max_batch below 1.
     """
     batches = range(1, whole("max_batch", max_batch, 1) + 1)
     return next((b for b in batches if fast(b) >= slow(b)), math.inf)

@@ -28,10 +28,6 @@ def forced_pmf(text: str, k: int) -> Array:
 
     >>> forced_pmf("synthetic:3.25", 4).round(3).tolist()
     [0.0, 0.0, 0.75, 0.25, 0.0]
-
-    Raises
-    ------
-    InputError : no number, or none from 1 to K + 1.
     """
     law, number = text.split(":", 1)
     try:

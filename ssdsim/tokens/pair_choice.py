@@ -59,10 +59,6 @@ def chosen(path: str, temperature: float | None, set_name: str | None, nearest_t
     """The findings at a temperature; where None is asked for, at the only one that was measured, else at 0.
 
     With ``nearest_to`` those of the nearest temperature will do.
-
-    Raises
-    ------
-    InputError : no such file, temperature or set.
     """
     from ssdsim.tokens.pair_file import load_pair  # here: its records take time to make, and most calls have no pair
 

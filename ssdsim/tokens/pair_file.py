@@ -359,12 +359,7 @@ class Pair(Card):
 
 
 def load_pair(path: str | Path) -> Pair:
-    """The pair in a file; read again only when it has changed, since a sweep asks for it thousands of times.
-
-    Raises
-    ------
-    InputError : no such file, not JSON, or not a pair: an unknown key, a number out of range.
-    """
+    """The pair in a file; read again only when it has changed, since a sweep asks for it thousands of times."""
     at = Path(expanduser(str(path)))
     if not isfile(at):
         raise InputError(f"{path}: no pair there; 'ssdsim measure' or 'ssdsim import acceptance' writes one")

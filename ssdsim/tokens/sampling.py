@@ -21,10 +21,6 @@ def saguaro_distribution(logits: ArrayLike, fan_out: int, c: float) -> Array:
     """``sigma_{F,C}(z)``, shape ``(..., V)``: softmax of ``logits``, its top ``F`` tokens scaled by ``C``.
 
     ``C = 1`` is the plain softmax; equal logits rank by token number. Source: SSD paper, Definition 14.
-
-    Raises
-    ------
-    InputError : c outside [0, 1], fan_out negative, or c = 0 leaving no token.
     """
     within("c", c, 0, 1)
     logits = np.asarray(logits, dtype=float)
@@ -38,12 +34,7 @@ def saguaro_distribution(logits: ArrayLike, fan_out: int, c: float) -> Array:
 
 
 def acceptance_rate(p_target: ArrayLike, p_draft: ArrayLike) -> FloatOrArray:
-    """``alpha = sum_t min(p_target, p_draft)``, shape ``(...)``: P(a token drawn from the draft is accepted).
-
-    Raises
-    ------
-    InputError : an input is not a distribution.
-    """
+    """``alpha = sum_t min(p_target, p_draft)``, shape ``(...)``: P(a token drawn from the draft is accepted)."""
     return float_or_array(np.minimum(distribution("p_target", p_target), distribution("p_draft", p_draft)).sum(axis=-1))
 
 
@@ -52,10 +43,6 @@ def residual(p_target: ArrayLike, p_draft: ArrayLike) -> Array:
 
     All zeros where the two are equal: nothing is ever rejected. With the arguments exchanged it is the
     distribution of the rejected token.
-
-    Raises
-    ------
-    InputError : an input is not a distribution.
     """
     excess = np.maximum(distribution("p_target", p_target) - distribution("p_draft", p_draft), 0)
     total = excess.sum(axis=-1, keepdims=True)
@@ -73,10 +60,6 @@ def residual_hit_rate(p_target: ArrayLike, p_draft: ArrayLike, fan_out: int, dra
     Theorem 15 (the hit rate never falls as ``C`` does) is about one fixed set of tokens. Leaving out the
     rejected one makes room for the token of rank ``F+1``, and a lower ``C`` moves rejections out of the top
     ``F``, which takes that room away: here it holds on average, not for every pair of distributions.
-
-    Raises
-    ------
-    InputError : an input is not a distribution, or fan_out is negative.
     """
     fan_out = whole("fan_out", fan_out, 0)
     ranked = _ranked(np.asarray(draft_scores, dtype=float))

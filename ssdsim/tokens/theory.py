@@ -19,12 +19,7 @@ Round = Literal["paper", "event"]
 
 
 def sd_speedup(alpha: ArrayLike, k: ArrayLike, t_sd: ArrayLike) -> FloatOrArray:
-    """``E(alpha, K) / (1 + T_SD)``, with ``T_SD = K T_d / T_v`` (SSD paper Theorem 1).
-
-    Raises
-    ------
-    InputError : alpha outside [0, 1], or k or t_sd below 0.
-    """
+    """``E(alpha, K) / (1 + T_SD)``, with ``T_SD = K T_d / T_v`` (SSD paper Theorem 1)."""
     return float_or_array(np.asarray(expected_tokens(alpha, k)) / (1 + within("t_sd", t_sd, 0)))
 
 
@@ -33,10 +28,6 @@ def stationary_hit_rate(p_hit_primary: ArrayLike, p_hit_backup: ArrayLike) -> Fl
 
     ``p_p`` and ``p_b`` are the hit rates after a speculation of the primary and of the backup. ``p_p = 1, p_b
     = 0`` has no unique stationary state: decoding starts in the primary and never leaves it, so 1.
-
-    Raises
-    ------
-    InputError : a rate outside [0, 1].
     """
     primary = within("p_hit_primary", p_hit_primary, 0, 1)
     backup = within("p_hit_backup", p_hit_backup, 0, 1)
@@ -51,10 +42,6 @@ def ssd_round(
 
     ``paper``: ``p^b max(1,T_p) + (1-p^b)(1+T_b)``. ``event``: ``max(1,T_p) + (1-p^b) T_b``, because
     pre-speculation is not pre-emptible and a miss waits for it too. They are equal for ``T_p <= 1``.
-
-    Raises
-    ------
-    InputError : p_hit outside [0, 1], a time below 0, b below 1, or another name of a round.
     """
     all_hit = within("p_hit", p_hit, 0, 1) ** within("b", b, 1)
     verify = np.maximum(1, within("t_p", t_p, 0))
@@ -79,10 +66,6 @@ def ssd_speedup(
 
     ``p_hit`` is the stationary hit rate, ``e_hit`` and ``e_miss`` the tokens of a round after a hit and after
     a miss.
-
-    Raises
-    ------
-    InputError : a parameter out of its range.
     """
     p_hit = within("p_hit", p_hit, 0, 1)
     tokens = p_hit * within("e_hit", e_hit, 1) + (1 - p_hit) * within("e_miss", e_miss, 1)
@@ -96,10 +79,6 @@ def sandwich_bounds(
 
     For ``T_p <= 1``, ``T_b = 0``, ``E_miss <= E_hit``: ``(1+T_SD) E_hit/E_SD p_hit <= SSD/SD <= (1+T_SD)
     E_hit/E_SD``. (The paper asks ``T_p < 1``; equality will do.)
-
-    Raises
-    ------
-    InputError : a parameter out of its range.
     """
     upper = (1 + within("t_sd", t_sd, 0)) * within("e_hit", e_hit, 1) / within("e_sd", e_sd, 1)
     return float_or_array(upper * within("p_hit", p_hit, 0, 1)), float_or_array(upper)

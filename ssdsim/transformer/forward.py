@@ -43,12 +43,7 @@ class ForwardPass(Record, eq=False):
 
     @property
     def layer(self) -> tuple[Operation, ...]:
-        """The operations of one layer.
-
-        Raises
-        ------
-        InputError : layers differ.
-        """
+        """The operations of one layer."""
         if len(self.blocks) != 1:
             raise InputError("layers that differ (windows, experts in some) are priced only, they cannot be run here")
         return self.blocks[0].operations

@@ -57,10 +57,6 @@ def cache_reader(target: Transformer, kind: str, window: int | None, own_lm_head
     """GliDe and LongSpec: one dense layer, which attends to its own tokens, then to what a target's layer keeps.
 
     Its own attention sees a ``window``, or all tokens where there is none.
-
-    Raises
-    ------
-    InputError : the target's layers keep no keys and values of the context, by heads.
     """
     kept = "a latent cache" if target.latent is not None else "states" if target.recurrent is not None else ""
     if kept:
@@ -77,10 +73,6 @@ def mtp_head(target: Transformer) -> Transformer:
     """One more layer of the target's own kind (experts, where it has them), ``fc`` 2h -> h, the target's LM head.
 
     Of a model with recurrent layers it is one with attention: nothing in it has to be taken back.
-
-    Raises
-    ------
-    InputError : the target has no such layer.
     """
     if not target.mtp_layers:
         raise InputError(f"{target.name} has no MTP layer: --drafter mtp needs a target whose card has mtp_layers")

@@ -27,14 +27,7 @@ def is_config(path: Path) -> bool:
 
 
 def load_config(path: Path) -> Transformer:
-    """The card of a Hugging Face config (file or folder).
-
-    Raises
-    ------
-    InputError : unreadable JSON, a missing key, a value of the wrong kind, an architecture that the operations here do
-        not describe (sparse attention, unknown model types), or a quantisation that
-        :func:`ssdsim.transformer.quantisation.quantised` does not know.
-    """
+    """The card of a Hugging Face config (file or folder)."""
     file = path / "config.json" if isdir(path) else path
     return _to_card(_of_text(_values(file, "config.json")))
 

@@ -35,10 +35,6 @@ def mixed_pass(
     Products and all-reduces see all tokens at once; each decoded sequence and each chunk has its own attention; the
     head sees the decoded tokens and the last one of each chunk. The rest is as
     :func:`ssdsim.transformer.forward.forward_pass` takes it. Routed experts: every token chooses for itself.
-
-    Raises
-    ------
-    InputError : as :func:`ssdsim.transformer.forward.forward_pass` does; neither batch nor chunks.
     """
     tokens = batch * queries + sum(chunk.tokens for chunk in chunks)
     body = forward_pass(card, batch=tokens, queries=1, context=context, **shared)

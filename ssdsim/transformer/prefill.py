@@ -19,10 +19,6 @@ def prefill_pass(card: Transformer, *, batch: int, tokens: int, **shared: Any) -
     """The operations of one pass over ``batch`` prompts of ``tokens`` tokens; the head sees each one's last token.
 
     The rest is as :func:`ssdsim.transformer.forward.forward_pass` takes it; the same arguments give the same pass.
-
-    Raises
-    ------
-    InputError : as :func:`ssdsim.transformer.forward.forward_pass` does.
     """
     body = forward_pass(card, batch=batch, queries=tokens, context=tokens, **shared)
     head = forward_pass(card, batch=batch, queries=1, context=tokens, **shared)

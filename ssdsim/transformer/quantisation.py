@@ -57,11 +57,6 @@ def quantised(
     Returns
     -------
     What differs from a plain checkpoint, as fields of :class:`ssdsim.transformer.card.Transformer`.
-
-    Raises
-    ------
-    InputError : a method, an algorithm or a number of bits that is not known here, or a part of which only some layers
-        are quantised.
     """
     said = {**beside, **{key: value for key, value in config.items() if value is not None}}
     if not said:
@@ -194,12 +189,7 @@ class _Names:
         self._expressions = [_expression(text, file) for text in expressions]
 
     def whole(self, part: str, names: Sequence[str]) -> bool:
-        """Tell whether all matrices of a part are left out.
-
-        Raises
-        ------
-        InputError : some of them only, which no one format describes.
-        """
+        """Tell whether all matrices of a part are left out."""
         left_out = sum(map(self.has, names))
         if 0 < left_out < len(names):
             share = f"{left_out} of {len(names)} matrices of the {part}"

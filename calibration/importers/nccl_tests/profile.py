@@ -20,12 +20,7 @@ _FORM = re.compile(r"sxm\d?|pcie|nvl|hbm\d\w*|dgxs|oam|\d+g[bi]?b?")
 
 
 def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source: str) -> HardwareProfile:
-    """``profile`` with its collectives and link replaced by these timings (medians of repeated sizes).
-
-    Raises
-    ------
-    InputError : too few sizes for a fit, or two files with the same operation over as many ranks in different ways.
-    """
+    """``profile`` with its collectives and link replaced by these timings (medians of repeated sizes)."""
     timings = list(timings)
     _refuse_mixtures(timings)
     collectives = {kind: dict(by_ranks) for kind, by_ranks in profile.collectives.items()}

@@ -21,12 +21,7 @@ _SETTINGS = {"nThread": "nthreads", "nGpus": "ngpus", "agg iters": "aggregated_i
 
 
 def json_runs(path: Path, text: str) -> list[Run]:
-    """The runs of a JSON document.
-
-    Raises
-    ------
-    InputError : not JSON, or not the records that these tools write.
-    """
+    """The runs of a JSON document."""
     document = parse_json(text, path)
     if isinstance(document, list):
         return record_runs(path, [_object(path, f"record {n}", record) for n, record in enumerate(document, 1)])
@@ -34,12 +29,7 @@ def json_runs(path: Path, text: str) -> list[Run]:
 
 
 def record_runs(path: Path, records: Iterable[Mapping[str, Any]]) -> list[Run]:
-    """A run for each test and number of ranks that the records of rccl-tests are of.
-
-    Raises
-    ------
-    InputError : a record without a size or a time, or with one that is no number.
-    """
+    """A run for each test and number of ranks that the records of rccl-tests are of."""
     runs: dict[tuple[str | None, int | None], Run] = {}
     for number, record in enumerate(records, 1):
         if str(record.get("inPlace") or 0) not in ("0", "0.0", "False"):

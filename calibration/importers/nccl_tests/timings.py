@@ -48,11 +48,6 @@ def read_nccl_tests(path: Path, operation: str | None = None, ranks: int | None 
     """The timings in a file of any of the formats, those of runs in equal ways together.
 
     ``operation`` and ``ranks`` say what the file does not; of a file with several runs they choose.
-
-    Raises
-    ------
-    InputError : unreadable; no rows of use; a run of one rank, of several hosts or of what is not priced, where no
-        other is left; an operation or number of ranks that neither says, or that file and option say differently.
     """
     text = read_text(path, "output of nccl-tests")
     runs = list(_runs(path, text))

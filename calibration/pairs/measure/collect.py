@@ -56,12 +56,7 @@ class Asked(Record):
 
 
 def asked_of(prompts: Sequence[Prompt], model: CausalModel, template: Template, room: int) -> list[Asked]:
-    """Prompts as the target reads them, each with an id of its own.
-
-    Raises
-    ------
-    InputError : a prompt that leaves no room for ``room`` tokens of answer in the target's context, or is empty.
-    """
+    """Prompts as the target reads them, each with an id of its own."""
     asked, most = [], model.context
     for number, prompt in enumerate(prompts):
         ids = prompt.ids if prompt.ids is not None else tuple(_tokens(prompt, model, template))
@@ -88,12 +83,7 @@ def _tokens(prompt: Prompt, model: CausalModel, template: Template) -> list[int]
 
 
 def check_attention(*models: CausalModel) -> None:
-    """One pass must see what drafting alone would.
-
-    Raises
-    ------
-    InputError : a model whose attention lets old tokens go.
-    """
+    """One pass must see what drafting alone would."""
     for model in models:
         window = keeps_a_window(model)
         if window is not None:
@@ -179,12 +169,7 @@ def _half_width(rates: Sequence[tuple[float, int]]) -> float:
 
 
 def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]:
-    """Answers that are texts as token ids.
-
-    Raises
-    ------
-    InputError : an empty answer, or more than one in 200 texts do not come back from their tokens.
-    """
+    """Answers that are texts as token ids."""
     tokenised_answers, foreign = [], 0
     for prompt in prompts:
         ids = prompt.answer_ids
@@ -204,13 +189,7 @@ def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]
 
 
 def check_author(requests: Sequence[Request], target: str) -> None:
-    """Check that the target can have written what it was given.
-
-    Raises
-    ------
-    InputError : at temperature 0 more than a tenth of the tokens are not its likeliest; above, their mean log p lies
-        far below what its own tokens would have.
-    """
+    """Check that the target can have written what it was given."""
     for temperature in sorted({request.temperature for request in requests}):
         some = [request.positions for request in requests if request.temperature == temperature]
         if sum(map(len, some)) < _ENOUGH_TO_JUDGE:

@@ -12,10 +12,6 @@ class Cut(Record):
     """The ``top_k`` likeliest tokens, and of these the fewest with a mass of ``top_p``; 1 and None leave all.
 
     In the order of engines: temperature, top-k, top-p. Source: Holtzman et al., 2020, for top-p.
-
-    Raises
-    ------
-    InputError : ``top_p`` outside (0, 1], ``top_k`` below 1.
     """
 
     top_p: float = 1.0

@@ -34,10 +34,6 @@ class Way(Record):
     """Way to decode: a strategy, its lookahead, and of SSD the guesses an outcome and what answers a miss.
 
     ``backup`` is ``jit`` or a look-up (:func:`calibration.pairs.backups.lookup_named`).
-
-    Raises
-    ------
-    InputError : a strategy that has no real loop.
     """
 
     strategy: str

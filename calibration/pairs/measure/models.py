@@ -184,12 +184,7 @@ def _shared(kept: Sequence[int], text: Sequence[int]) -> int:
 def load_pair_of_models(
     target: str, draft: str, dtype: str, device: str, device_map: str | None
 ) -> tuple[CausalModel, CausalModel]:
-    """Target and draft, whose tokens mean the same.
-
-    Raises
-    ------
-    InputError : a model that is not there or cannot be read, different vocabularies, no memory for one.
-    """
+    """Target and draft, whose tokens mean the same."""
     ours, theirs = (load_model(name, dtype, device, device_map) for name in (target, draft))
     check_tokens(*((each.name, each.tokenizer.get_vocab()) for each in (ours, theirs)))
     ours.vocabulary = theirs.vocabulary = min(ours.vocabulary, theirs.vocabulary)
@@ -197,13 +192,7 @@ def load_pair_of_models(
 
 
 def load_model(name: str, dtype: str, device: str, device_map: str | None = None) -> CausalModel:
-    """A model by a folder, the id of a hub, or a GGUF file.
-
-    Raises
-    ------
-    InputError : it is not there, is no causal model, lacks weights, brings code of its own, or there is no memory for
-        it.
-    """
+    """A model by a folder, the id of a hub, or a GGUF file."""
     where, extra = _source(name)
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # ours tells what takes long
     extra |= {"trust_remote_code": False, "local_files_only": True}  # it is data, whoever made it, and it is here
@@ -262,12 +251,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def check_tokens(target: tuple[str, Mapping[str, int]], draft: tuple[str, Mapping[str, int]]) -> None:
-    """Token ids of both, by their names and vocabularies, must mean the same; sizes may differ by padding.
-
-    Raises
-    ------
-    InputError : an id that is another token in the two, or a draft without the target's tokens.
-    """
+    """Token ids of both, by their names and vocabularies, must mean the same; sizes may differ by padding."""
     ours, theirs = ({i: token for token, i in vocabulary.items()} for _, vocabulary in (target, draft))
     for i in sorted(set(ours) & set(theirs)):
         if ours[i] != theirs[i]:

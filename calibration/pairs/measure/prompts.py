@@ -42,10 +42,6 @@ def read_prompts(path: Path, data_set: str | None, answers: bool = False) -> lis
     A line has one of ``prompt`` (vLLM, HumanEval), ``text``, ``question`` (GSM8K), ``turns`` (MT-Bench, Spec-Bench,
     SPEED-Bench: the first one), ``messages`` (OpenAI), ``conversations`` (ShareGPT). With ``answers`` also
     ``output_ids`` or ``response``.
-
-    Raises
-    ------
-    InputError : not readable, empty, or a line without a prompt, or without an answer where there must be one.
     """
     prompts = [
         _prompt(record, f"{path}: line {number}", data_set, path.stem, number, answers)

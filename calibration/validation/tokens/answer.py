@@ -52,12 +52,7 @@ class RealPair(OptionRecord):
     repeats: int = asked(Whole(2), "runs of each strategy", 5)
 
     def bench(self, path: Path) -> TokenBench:
-        """Bench of this pair.
-
-        Raises
-        ------
-        InputError : strategies without steps of real tokens, devices that are not one a model, or too short an answer.
-        """
+        """Bench of this pair."""
         from calibration.machine.devices import draft_devices, parse_devices
         from calibration.validation.tokens.calibration import Size
         from calibration.validation.tokens.run import RUNS, TokenBench
@@ -92,12 +87,7 @@ class RealPair(OptionRecord):
 
 
 def _model(named: Participant, path: Path, role: str) -> str:
-    """The model that the file names: a folder beside it, or what transformers finds by that name.
-
-    Raises
-    ------
-    InputError : the file names none.
-    """
+    """The model that the file names: a folder beside it, or what transformers finds by that name."""
     if named.id is None:
         raise InputError(f"{path}: does not name its {role}: give --{role}")
     beside = path.parent / named.id

@@ -19,12 +19,7 @@ _WHOLE_ROUNDS = 4096  # tokens of an answer: the last round counts whole, here a
 
 
 def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[str, Scenario]:
-    """Greedy, one request at a time, as many guesses after each number of accepted tokens; rates by the pair.
-
-    Raises
-    ------
-    InputError : the pair was not measured at temperature 0, or has no acceptance.
-    """
+    """Greedy, one request at a time, as many guesses after each number of accepted tokens; rates by the pair."""
     drafting: dict[str, Any] = (
         {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
     )

@@ -47,13 +47,7 @@ class TokenBench(Record):
 def run_tokens(
     bench: TokenBench, timed: Sequence[Prompt], asked: Sequence[Prompt], calibration: Path, progress: Progress
 ) -> list[TokenComparison]:
-    """Steps are timed on the prompts ``timed`` and kept in ``calibration`` before the first run, which is on others.
-
-    Raises
-    ------
-    InputError : models that are not the measured ones, whose tokens differ, or whose attention lets tokens go; a prompt
-        that is too long.
-    """
+    """Steps are timed on the prompts ``timed`` and kept in ``calibration`` before the first run, which is on others."""
     pair, visits = chosen(str(bench.pair), 0.0, None), bench.size.visits
     scenarios = scenarios_of(bench.pair, bench.strategies, bench.size)
     with Ranks(bench.devices, HANDLER, {"models": bench.models, "dtype": bench.dtype}, _ANSWER_S) as ranks:

@@ -87,12 +87,7 @@ class Dialect(Record):
         return fixed_options
 
     def among(self, names: Sequence[str], drafter: str) -> tuple[str, ...]:
-        """The strategies of ``names`` that the engine runs.
-
-        Raises
-        ------
-        InputError : it runs none of them, or its words know no such drafter.
-        """
+        """The strategies of ``names`` that the engine runs."""
         if drafter not in self.drafters:
             raise InputError(f"--format {self.name} knows no drafter '{drafter}'; allowed: {', '.join(self.drafters)}")
         try:

@@ -90,10 +90,6 @@ def door(recommendation: Recommendation, rate: float | None = None, slo: str | N
     ----------
     rate : requests a second over all copies, at which the strategies are held against each other.
     slo : what 90 % of requests must keep, as ``ssdsim serve`` takes it: ``ttft:500,tpot:20``.
-
-    Raises
-    ------
-    InputError : a rate or an SLO that is none.
     """
     about = recommendation.at_focus
     if about is None or about.best is None:

@@ -94,12 +94,7 @@ def make_request(
     seed: int,
     **given: Any,
 ) -> Request:
-    """Check the question and settle what is searched; what is ``given`` beside are options of the workload.
-
-    Raises
-    ------
-    InputError : a value out of its range, an option that is not of the workload, or one without effect.
-    """
+    """Check the question and settle what is searched; what is ``given`` beside are options of the workload."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
     count, options = _counted(gpus, options)
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
@@ -216,12 +211,7 @@ def _searched(
 
 
 def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Keep those of ``values`` that do not go beyond what is known of the models.
-
-    Raises
-    ------
-    InputError : all of them do.
-    """
+    """Keep those of ``values`` that do not go beyond what is known of the models."""
     refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
     if not refused:
         return values
@@ -233,12 +223,7 @@ def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str
 
 
 def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Keep those of ``values`` that can be.
-
-    Raises
-    ------
-    InputError : none of them can.
-    """
+    """Keep those of ``values`` that can be."""
     possible = axis.possible(scope)
     if not axis.bounded or possible is None:
         return values

@@ -99,10 +99,6 @@ def policy_of_k(k_table: KTable | str | Sequence[Sequence[int]], **options: Any)
     """Plan SD at every batch and context by ``k_table``: a table or the word of a policy, as ``serve`` takes it.
 
     One that follows what was accepted has the K of most of its rounds, as in the closed form of ``serve``.
-
-    Raises
-    ------
-    InputError : an option that has no part here; another strategy than SD.
     """
     given = {name: value for name, value in options.items() if value is not None}
     refuse_others("a schedule by --k-table", given, ("strategies", "k", *CELLS, *fixed_options()))

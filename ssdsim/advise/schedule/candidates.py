@@ -92,10 +92,6 @@ def candidates(**options: Any) -> Candidates:
     Returns
     -------
     Candidates : every point with its tokens/s, and why nothing fits where nothing does.
-
-    Raises
-    ------
-    InputError : an option that has no part here or means nothing in this combination.
     """
     import pandas as pd
 
@@ -140,12 +136,7 @@ def _pairs(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> Iterator[t
 def _choices(
     names: Sequence[str], given: Mapping[str, Any], fixed: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each strategy with each combination of its tabled options.
-
-    Raises
-    ------
-    InputError : an option is given that none of these strategies has.
-    """
+    """Each strategy with each combination of its tabled options."""
     axes = {name: _tabled(name) for name in names}
     turned = {axis.table_option for each in axes.values() for axis in each}
     for option in given:
@@ -160,12 +151,7 @@ def _choices(
 
 
 def _known(axis: Axis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
-    """The values that do not go beyond what is known of the models.
-
-    Raises
-    ------
-    InputError : one that was given does.
-    """
+    """The values that do not go beyond what is known of the models."""
     refused = {value: why for value in values if (why := axis.refuses(fixed, value)) is not None}
     if refused and axis.table_option in given:
         value, why = next(iter(refused.items()))

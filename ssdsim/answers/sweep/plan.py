@@ -131,12 +131,7 @@ class Plan(Record):
 
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
-    """A plan from options of which some are lists; they take the place of the preset's.
-
-    Raises
-    ------
-    InputError : an unknown option, preset or engine; an empty list or one that names a value twice.
-    """
+    """A plan from options of which some are lists; they take the place of the preset's."""
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
     given = {name: _plain(value) for name, value in options.items() if value is not None}

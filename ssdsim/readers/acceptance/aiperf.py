@@ -15,12 +15,7 @@ _POOLED = "pooled_spec_decode_acceptance_histogram"
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests.
-
-    Raises
-    ------
-    InputError : no statistics of speculation in a file.
-    """
+    """One set of requests."""
     counts: list[Counts] = []
     notes: list[str] = []
     engines: list[str] = []

@@ -104,12 +104,7 @@ def each_file(one: Callable[[Source, Asked], Log]) -> Callable[[Sequence[Source]
 def of_histogram(
     where: str, histogram: Sequence[int], k: int | None, drafted: float | None, is_request: bool = True
 ) -> Counts:
-    """Counts from rounds by accepted tokens, each of which drafted ``k`` (where None: as many as ``drafted`` says).
-
-    Raises
-    ------
-    InputError : no rounds, or more were accepted than drafted.
-    """
+    """Counts from rounds by accepted tokens, each of which drafted ``k`` (where None: as many as ``drafted`` says)."""
     lengths = tuple(histogram)
     rounds, accepted = sum(lengths), sum(j * count for j, count in enumerate(lengths))
     if rounds <= 0:
@@ -129,12 +124,7 @@ def of_histogram(
 
 
 def of_steps(where: str, rounds: Mapping[tuple[int, int], int]) -> Counts:
-    """Counts of a request from its rounds by (drafted, accepted) tokens: exact, however many each round drafted.
-
-    Raises
-    ------
-    InputError : no rounds, or one accepted more than it drafted.
-    """
+    """Counts of a request from its rounds by (drafted, accepted) tokens: exact, however many each round drafted."""
     drafting = {pair: count for pair, count in rounds.items() if pair[0] > 0 and count > 0}
     for drafted, accepted in drafting:
         if accepted > drafted:
@@ -158,12 +148,7 @@ def of_steps(where: str, rounds: Mapping[tuple[int, int], int]) -> Counts:
 
 
 def of_each_round(where: str, drafted: Sequence[int], accepted: Sequence[int]) -> Counts:
-    """Counts of a request from the tokens of each of its rounds.
-
-    Raises
-    ------
-    InputError : as of :func:`of_steps`, or the two are not of the same rounds.
-    """
+    """Counts of a request from the tokens of each of its rounds."""
     if len(accepted) != len(drafted):
         raise InputError(f"{where}: {len(accepted)} rounds accepted tokens, {len(drafted)} drafted them")
     return of_steps(where, Counter(zip(drafted, accepted, strict=True)))
@@ -181,10 +166,6 @@ def of_positions(
 
     Positions that no round drafted are left out: their zeros are no rejections. Where rounds drafted different numbers
     of tokens, positions mean nothing and the length alone is kept.
-
-    Raises
-    ------
-    InputError : no rounds; the counts rise with the position, or do not add up to what was accepted.
     """
     if rounds <= 0.0:
         raise InputError(f"{where}: no round that drafted tokens")
@@ -212,12 +193,7 @@ def of_positions(
 def of_totals(
     where: str, rounds: float, accepted: float, drafted: float | None, k: int | None = None, is_request: bool = False
 ) -> Counts:
-    """Counts from rounds and accepted tokens alone.
-
-    Raises
-    ------
-    InputError : no rounds, or more were accepted than drafted.
-    """
+    """Counts from rounds and accepted tokens alone."""
     if rounds <= 0.0:
         raise InputError(f"{where}: no round that drafted tokens")
     if accepted < 0.0 or (drafted is not None and accepted > drafted):
@@ -226,12 +202,7 @@ def of_totals(
 
 
 def of_length(where: str, length: float, k: int | None, rounds: float | None = None) -> Counts:
-    """Counts from the mean tokens of a round, bonus included.
-
-    Raises
-    ------
-    InputError : below 1: it left out the bonus token, or was no length.
-    """
+    """Counts from the mean tokens of a round, bonus included."""
     if not 1.0 <= length < 1e6:
         raise InputError(f"{where}: a round yields at least 1 token, its bonus, but the mean is {length:g}")
     accepted = None if rounds is None else (length - 1.0) * rounds

@@ -57,23 +57,13 @@ class Printed(Line):
 
 
 def count(record: JsonObject, names: Sequence[str], where: str) -> int | None:
-    """A whole number from 0 on under the first of the names that the record has; None where it has none.
-
-    Raises
-    ------
-    InputError : it is something else.
-    """
+    """A whole number from 0 on under the first of the names that the record has; None where it has none."""
     count: int | None = _read(Counted, record, names, where)
     return count
 
 
 def number(record: JsonObject, names: Sequence[str], where: str) -> float | None:
-    """A number from 0 on under the first of the names that the record has; None where it has none.
-
-    Raises
-    ------
-    InputError : it is something else.
-    """
+    """A number from 0 on under the first of the names that the record has; None where it has none."""
     number: float | None = _read(Amount, record, names, where)
     return number
 
@@ -85,12 +75,7 @@ def tokens(record: JsonObject, names: Sequence[str], where: str) -> int | None:
 
 
 def tokens_by_round(record: JsonObject, names: Sequence[str], where: str) -> list[int]:
-    """A list of tokens, a number a round; empty where there is none.
-
-    Raises
-    ------
-    InputError : it is no list, or one of them is no number of tokens of a round.
-    """
+    """A list of tokens, a number a round; empty where there is none."""
     return _read(list[Tokens], record, names, where) or []
 
 

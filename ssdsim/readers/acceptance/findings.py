@@ -34,10 +34,6 @@ def findings_of(counts: Sequence[Counts], where: str, k: int | None, adaptive: b
     """Findings for a lookahead of ``k``, by default what the log has; a longer one is cut to ``k``, which is exact.
 
     A histogram or counts by position are preferred to lengths; from a length alone one rate for all positions follows.
-
-    Raises
-    ------
-    InputError : nothing counted, the log's lookahead is below ``k``, or it is neither said nor given.
     """
     if not counts:
         raise InputError(f"{where}: no round of speculation in it")

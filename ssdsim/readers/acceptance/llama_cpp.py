@@ -45,12 +45,7 @@ class _Example(Line):
 
 
 def read_one(source: Source, asked: Asked) -> Log:
-    """The requests of a file.
-
-    Raises
-    ------
-    InputError : a file of no known kind, or one from which no rounds follow.
-    """
+    """The requests of a file."""
     if source.text.lstrip().startswith(("{", "[", "data:")):
         return Log("llama-cpp-timings", _timings(source, asked))
     if _LINE.search(source.text):
@@ -77,12 +72,7 @@ def _timings(source: Source, asked: Asked) -> list[Counts]:
 
 
 def of_all_timings(timings: Sequence[JsonObject], where: str) -> Counts | None:
-    """The steps of some requests together, of their ``timings``; None where none drafted anything.
-
-    Raises
-    ------
-    InputError : more was accepted than came.
-    """
+    """The steps of some requests together, of their ``timings``; None where none drafted anything."""
     drafted, accepted, tokens = (
         sum(count(own, (name,), where) or 0 for own in timings)
         for name in ("draft_n", "draft_n_accepted", "predicted_n")

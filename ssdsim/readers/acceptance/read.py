@@ -48,12 +48,7 @@ class Named(Record):
 
 
 def engine_named(name: str) -> Engine:
-    """The engine of that name or of another spelling of it.
-
-    Raises
-    ------
-    InputError : there is none.
-    """
+    """The engine of that name or of another spelling of it."""
     engine = ENGINES.get(_ALSO.get(name.lower(), name.lower()))
     if engine is None:
         raise InputError(f"unknown engine '{name}'{nearest(name, ENGINES)} Allowed: {', '.join(ENGINES)}")
@@ -78,10 +73,6 @@ def import_acceptance(
     asked : tokens a round, and how files are to be read.
     named : the models and the temperature, where no file says them.
     created : a date, for the provenance.
-
-    Raises
-    ------
-    InputError : a file that is not there, of no known kind, or whose numbers cannot be trusted.
     """
     reader = engine_named(engine)
     logs = {name: reader.read(sources, asked) for name, sources in _sets(reader, files, sets).items()}

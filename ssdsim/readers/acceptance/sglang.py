@@ -74,12 +74,7 @@ class _Window(Line):
 
 
 def read_one(source: Source, asked: Asked) -> Log:
-    """The requests of a file.
-
-    Raises
-    ------
-    InputError : a file of no known kind, one of a last window alone, or numbers that cannot be trusted.
-    """
+    """The requests of a file."""
     if any(True for _ in _logged(source)) or not source.text.lstrip().startswith(("{", "[", "data:")):
         return _windows(source, asked)
     records = parse_records(source.text, source.path)
@@ -116,12 +111,7 @@ def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
 
 
 def of_request(own: JsonObject, where: str, k: int | None = None) -> Counts | None:
-    """The rounds of one request, of its ``meta_info``; None where it had none.
-
-    Raises
-    ------
-    InputError : its numbers contradict each other.
-    """
+    """The rounds of one request, of its ``meta_info``; None where it had none."""
     return _request(own, where, Asked(k)) if count(own, _ROUNDS, where) else None
 
 

@@ -51,12 +51,7 @@ class _Block(Line):
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One run: its last block of metrics.
-
-    Raises
-    ------
-    InputError : several runs for one set, no block of metrics, or a run without speculation.
-    """
+    """One run: its last block of metrics."""
     if len(sources) > 1:
         raise InputError(f"{sources[1].path}: a run is a set of its own; name several by --set NAME=FILE")
     source = sources[0]

@@ -27,10 +27,6 @@ def counts_of_all(records: Sequence[tuple[JsonObject, str]]) -> list[Counts]:
     """The counts of each request (a record and where it is) but for those that never drafted.
 
     Where all requests together drafted K tokens a step but for a few at the ends of answers, every step counts as K.
-
-    Raises
-    ------
-    InputError : as of :func:`counts_of`.
     """
     steps, drafted = 0, 0
     for record, where in records:
@@ -46,10 +42,6 @@ def counts_of(record: JsonObject, where: str) -> Counts | None:
     """The counts of one request; None of one that never drafted.
 
     Steps without drafts are in no histogram, and drafts that a grammar killed are not counted as drafted.
-
-    Raises
-    ------
-    InputError : a histogram does not add up to the steps or to the accepted tokens.
     """
     steps = count(record, ("num_spec_steps",), where)
     if steps == 0:

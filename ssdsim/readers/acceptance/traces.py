@@ -28,12 +28,7 @@ class _Round(Line):
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests: JSON lines, each a list of accepted tokens a round or an object with it; or CSV.
-
-    Raises
-    ------
-    InputError : no accepted lengths in a file.
-    """
+    """One set of requests: JSON lines, each a list of accepted tokens a round or an object with it; or CSV."""
     counts = []
     for source in sources:
         for where, (accepted, drafted) in source.numbered("request", _requests(source)):

@@ -25,12 +25,7 @@ _REPORT = ("acceptance_length_percentiles",)
 
 
 def read_one(source: Source, asked: Asked) -> Log:
-    """The requests of a file.
-
-    Raises
-    ------
-    InputError : no statistics of speculation in a file.
-    """
+    """The requests of a file."""
     records, where = parse_records(source.text, source.path), str(source.path)
     if any(True for _ in found_with(records, _STATISTICS)):
         return Log("trtllm-iterations", [_iterations(records, where, asked)])

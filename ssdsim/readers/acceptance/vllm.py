@@ -47,12 +47,7 @@ _OF_BENCH = {_BENCH, "spec_decode_acceptance_length"}
 
 
 def read(sources: Sequence[Source], asked: Asked) -> Log:
-    """One set of requests.
-
-    Raises
-    ------
-    InputError : a file of no known kind, or one whose numbers cannot be trusted.
-    """
+    """One set of requests."""
     if all(is_snapshot(source.text) for source in sources):
         return of_snapshots(sources, asked)
     return joined([_one(source, asked) for source in sources])
@@ -236,10 +231,6 @@ def speculation_of(record: JsonObject, where: str) -> tuple[int | None, float | 
     """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
 
     Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.
-
-    Raises
-    ------
-    InputError : numbers that contradict each other.
     """
     if not record.get(_BENCH):
         return None, None

@@ -90,12 +90,7 @@ def of_snapshots(sources: Sequence[Source], asked: Asked) -> Log:
 
 
 def between(before: Source, after: Source, served: str) -> Counts | None:
-    """Subtract a model's counters: what was counted between two snapshots; None of a server that does not speculate.
-
-    Raises
-    ------
-    InputError : counters that fall, or contradict each other.
-    """
+    """Subtract a model's counters: what was counted between two snapshots; None of a server that does not speculate."""
     taken = [_by_model(prometheus(source.text)).get(served) for source in (before, after)]
     earlier, later = taken
     if later is None:

@@ -19,12 +19,7 @@ LEAST, MOST_PROMPT, MOST = 4, 1024, 2048
 
 
 def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokenizer: Path | None) -> RequestLog:
-    """A request a conversation: its first turn is the prompt, the second one the answer. They have no arrivals.
-
-    Raises
-    ------
-    InputError : no tokenizer, or one that cannot be read; a turn without text; nothing is left.
-    """
+    """A request a conversation: its first turn is the prompt, the second one the answer. They have no arrivals."""
     read = as_records(_Conversation, dict(enumerate(records, 1)), where, "conversation")
     texts = [turn.text for each in read if len(each.conversations) == 2 for turn in each.conversations]
     if not texts:

@@ -28,12 +28,7 @@ Read = Callable[[Sequence[JsonObject], str], RequestLog]
 
 
 def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = None) -> RequestLog:
-    """A log of the kind that its first record shows; of conversations a ``tokenizer`` counts the tokens.
-
-    Raises
-    ------
-    InputError : of no known kind, or something in it is not what it must be.
-    """
+    """A log of the kind that its first record shows; of conversations a ``tokenizer`` counts the tokens."""
     if not records or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{where}: JSON objects wanted, one a request or one a benchmark")
     if "conversations" in records[0]:

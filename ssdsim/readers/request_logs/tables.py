@@ -40,12 +40,7 @@ _FORMS = (
 
 
 def read_table(path: Path) -> RequestLog:
-    """A CSV file whose header is known.
-
-    Raises
-    ------
-    InputError : no such file, an unknown header, or a cell that is no number (no time).
-    """
+    """A CSV file whose header is known."""
     import pandas as pd
 
     try:

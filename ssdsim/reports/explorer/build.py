@@ -36,12 +36,7 @@ class Explorer(Record):
         return f"Explorer({self.sentence!r}, points={self.points}, errors={self.errors!r})"
 
     def save(self, path: Path) -> None:
-        """Write the page, atomically.
-
-        Raises
-        ------
-        InputError : it cannot be written there.
-        """
+        """Write the page, atomically."""
         try:
             write_whole(path, self.html)
         except OSError as error:

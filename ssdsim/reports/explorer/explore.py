@@ -75,10 +75,6 @@ def explored(
     exact : the grid is that of the lists alone, and nothing is interpolated.
     start : where sliders stand as the page opens; elsewhere it is theirs to say.
     checked : at how many random places exact answers are worked out too, where something is interpolated.
-
-    Raises
-    ------
-    InputError : a mistake in the options, no strategy has room, a grid of too many points, or workers that died.
     """
     workers = workers or Workers()  # which look from now on for idle cores
     space = space_of(options, exact, start)

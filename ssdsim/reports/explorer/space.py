@@ -146,10 +146,6 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     An option that the page varies by itself has the stops of :data:`STOPS` where it is not given, and starts at the
     value that is. ``exact``: nothing is varied but the lists, and nothing is interpolated. ``start`` are values of
     lists at which the page opens.
-
-    Raises
-    ------
-    InputError : a mistake in the options, or no strategy has room where the page opens.
     """
     said = {name: plain_value(value) for name, value in given.items() if value is not None}
     check_names(said)
@@ -233,12 +229,7 @@ def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
 
 
 def _kept(axis: Axis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Axis | None:
-    """Keep the stops that make sense beside what is given; None where none does.
-
-    Raises
-    ------
-    InputError : a value that is given means nothing there.
-    """
+    """Keep the stops that make sense beside what is given; None where none does."""
     beside = {**fixed, **given}
     if axis.name in given:
         for value in axis.values if _is_listed(axis) else (axis.start,):

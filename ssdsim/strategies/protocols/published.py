@@ -15,12 +15,7 @@ from ssdsim.transformer.card import Transformer
 
 
 def without_a_model(kind: str, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-    """A drafter that is no model: the target's shape, under the name of the published card.
-
-    Raises
-    ------
-    InputError : as of :func:`published_drafter`, or no card has that name.
-    """
+    """A drafter that is no model: the target's shape, under the name of the published card."""
     card = published_drafter(kind, target, named)
     own = _shaped(target, f"{kind}-{target.name}", "", "no checkpoint is known", ())
     if card is not None:
@@ -50,12 +45,7 @@ def of_sibling(card: DrafterCard, target: Transformer) -> bool:
 
 
 def published_drafter(kind: str, target: Transformer, named: str | None) -> DrafterCard | None:
-    """The card of a published drafter: the one ``named``, or the first for the target where nothing is named.
-
-    Raises
-    ------
-    InputError : the one named is of another kind, or for a target of another family.
-    """
+    """The card of a published drafter: the one ``named``, or the first for the target where nothing is named."""
     if named is None:
         return next(drafters_for(kind, plain_name(target.name)), None)
     card = find_drafter(named)
@@ -81,12 +71,7 @@ def _shaped(
 
 
 def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:
-    """The acceptance of the set that ``--draft-set`` names, or the card's first.
-
-    Raises
-    ------
-    InputError : it has no such set.
-    """
+    """The acceptance of the set that ``--draft-set`` names, or the card's first."""
     asked = options["draft_set"]
     if asked is None:
         return card.acceptance[0] if card.acceptance else None

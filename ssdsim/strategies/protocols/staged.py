@@ -62,13 +62,7 @@ class Stage(Record):
 
 
 def stages_of(options: Mapping[str, Any], draft: Transformer) -> tuple[Stage, ...]:
-    """The stages below a draft, the first drafting for it; none where ``--staged-by`` names none.
-
-    Raises
-    ------
-    InputError : more than two, n-grams above a model, numbers of tokens or rates that are not one a stage, or models
-        that do not speak one vocabulary.
-    """
+    """The stages below a draft, the first drafting for it; none where ``--staged-by`` names none."""
     if options.get("staged_by") is None:
         return ()
     names = options["staged_by"].split("+")

@@ -155,12 +155,7 @@ def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
 
 
 def tree_tokens(settings: Settings, drafter: Drafter, kernel_of: Callable[[Drafted, RankModel], Kernel]) -> Tokens:
-    """Tokens of a round, from what is drafted; where requests differ the tree is that of their mean.
-
-    Raises
-    ------
-    InputError : ranks that are given of requests that differ, or that are no distribution.
-    """
+    """Tokens of a round, from what is drafted; where requests differ the tree is that of their mean."""
     tree = drafted(settings, drafter)
     accepted = drafter.accepted(settings, int(settings["tree_depth"]))
     if settings["tree_ranks"] is not None and accepted.kinds is not None:
@@ -177,10 +172,6 @@ def settle_tree(settings: Settings, site: Site, drafter: Drafter, round_s: Round
     """Derive nodes and depth as far as nobody gives them: those of the most tokens per ``round_s``, or EAGLE-2's.
 
     Derives ``tree_rows``, too, of each pass of the draft: no more passes than the tree that is best is deep.
-
-    Raises
-    ------
-    InputError : a tree deeper than acceptance is known, or ranks that sum to more than 1.
     """
     check_drafts_trees(drafter)
     check_ranks(settings["tree_ranks"])
