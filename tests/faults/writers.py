@@ -13,10 +13,10 @@ import click
 
 from ssdsim.cli.main import VERBS
 from ssdsim.cli.values import OutputFile
-from tests.calibration import test_importer_aiconfigurator as aiconfigurator
-from tests.calibration import test_importer_deepbench as deepbench
-from tests.calibration import test_importer_more as more
-from tests.calibration import test_importer_v100 as v100
+from tests.calibration.importers import test_importer_aiconfigurator as aiconfigurator
+from tests.calibration.importers import test_importer_deepbench as deepbench
+from tests.calibration.importers import test_importer_more as more
+from tests.calibration.importers import test_importer_v100 as v100
 from tests.calibration.pairs import logs
 from tests.calibration.timings.process import PAIR
 from tests.mutations import engines, folders

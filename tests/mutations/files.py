@@ -16,10 +16,10 @@ import pandas as pd
 import tomli_w
 
 from ssdsim.base.bundled import models_folder
-from tests.calibration import test_importer_aiconfigurator as aiconfigurator
-from tests.calibration import test_importer_deepbench as deepbench
-from tests.calibration import test_importer_more as more
-from tests.calibration import test_importer_vidur as vidur
+from tests.calibration.importers import test_importer_aiconfigurator as aiconfigurator
+from tests.calibration.importers import test_importer_deepbench as deepbench
+from tests.calibration.importers import test_importer_more as more
+from tests.calibration.importers import test_importer_vidur as vidur
 from tests.mutations.input import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_table
 
