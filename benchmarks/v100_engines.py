@@ -19,7 +19,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.layers import Experts, Latent, Window
+from ssdsim.transformer.layers import Experts, Latent, SlidingWindow
 from ssdsim.transformer.operations import PrefillAttention
 from ssdsim.transformer.prefill import prefill_pass
 
@@ -69,7 +69,7 @@ def _gpt_oss_20b() -> Transformer:
     return _card(
         "gpt-oss-20b", architecture="gpt_oss", hidden_size=2880, layers=24, heads=64, kv_heads=8, head_dim=64,
         intermediate_size=2880, vocab_size=201088, dtype="float16", weights=Weights(experts="mxfp4"),
-        experts=Experts(count=32, per_token=4, width=2880, layers=24), window=Window(tokens=128, layers=12),
+        experts=Experts(count=32, per_token=4, width=2880, layers=24), window=SlidingWindow(tokens=128, layers=12),
     )  # fmt: skip
 
 

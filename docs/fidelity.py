@@ -24,7 +24,7 @@ from calibration.runtimes.fit import DECODING, EXPERTS, Fit
 from calibration.timings.bootstrap import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Elsewhere, Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Evidence, Fp4Overrides, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.readers.row import Row
 
@@ -221,7 +221,7 @@ GROUPS = (
 )
 """Engines that serve; their rounds are in docs/fidelity_rounds.py."""
 
-_UNTOLD = Errors(draft_step_log_sd=0.7, per_round_log_sd=0.9, round_log_sd=0.05)
+_UNTOLD = CardErrors(draft_step_log_sd=0.7, per_round_log_sd=0.9, round_log_sd=0.05)
 _LIKE_SSD = _base(_COMPILED, Host(per_draft_step_s=3e-4)).model_copy(update={"errors": _UNTOLD})
 ALONE = Group("compiled", "gpt-fast", "2023-12", _later, _LIKE_SSD, ("gemm", "communication"), _GPT_FAST)
 """Its rounds were published with one speed, without its acceptance: a draft's step is the SSD paper's engine's."""
@@ -424,11 +424,11 @@ def with_other_fits(card: Runtime) -> Runtime:
     )
 
 
-def _elsewhere(card: Runtime, before: Elsewhere | None) -> Elsewhere | None:
+def _elsewhere(card: Runtime, before: Fp4Overrides | None) -> Fp4Overrides | None:
     """What ``card`` has elsewhere, with the experts' numbers of ``before``."""
     if before is None:
         return card.four_bits
-    dense = card.four_bits or Elsewhere(cache_dtype=before.cache_dtype, wander=card.wander)
+    dense = card.four_bits or Fp4Overrides(cache_dtype=before.cache_dtype, wander=card.wander)
     experts = {name: value for name, value in before.numbers.items() if name in EXPERTS}
     numbers = {**dense.numbers, **experts}
     wander = (*dense.wander, *_of_experts(before.wander))

@@ -10,7 +10,7 @@ from calibration.runtimes.fit import Fit, fit_runtime
 from calibration.timings.bootstrap import significant
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import Elsewhere, Evidence, Runtime
+from ssdsim.hardware.runtime_card import Evidence, Fp4Overrides, Runtime
 from ssdsim.readers.row import Row
 
 
@@ -76,7 +76,7 @@ def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Seq
     return earlier, later
 
 
-def _there(start: Runtime, other: Elsewhere) -> Runtime:
+def _there(start: Runtime, other: Fp4Overrides) -> Runtime:
     own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
     return start.with_numbers(other.numbers).model_copy(update=own)
 
@@ -86,12 +86,12 @@ def _with_fields_of(fit: Fit | None, start: Runtime, fields: Sequence[str]) -> R
     return fit.card.with_numbers({n: v for n, v in start.numbers.items() if n not in fields})
 
 
-def _apart(home: Runtime, other: Runtime) -> Elsewhere | None:
+def _apart(home: Runtime, other: Runtime) -> Fp4Overrides | None:
     """Find what ``other`` has that ``home`` has not; None where they are one."""
     numbers = {name: value for name, value in other.numbers.items() if value != home.numbers[name]}
     if not numbers and (other.cache_dtype, other.wander) == (home.cache_dtype, home.wander):
         return None
-    return Elsewhere(cache_dtype=other.cache_dtype, numbers=numbers, wander=other.wander)
+    return Fp4Overrides(cache_dtype=other.cache_dtype, numbers=numbers, wander=other.wander)
 
 
 def _together(fits: Sequence[Fit], home: Runtime) -> Evidence:

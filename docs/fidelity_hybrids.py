@@ -24,7 +24,7 @@ from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.hardware.training_domain import Covered
+from ssdsim.hardware.training_domain import TrainingDomain
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping
@@ -172,7 +172,7 @@ def _step_s(each: Any, states: StateKeeping) -> float:
     return work_of(row, find_runtime(_REPLAYED_CARD)).cost.seconds
 
 
-def _is_hybrid(setting: Covered) -> bool:
+def _is_hybrid(setting: TrainingDomain) -> bool:
     """Whether it is of one of these models, whose count of weights may have been another when it was fitted."""
     counts = [find_transformer(model).active_parameters for model in MODELS.values()]
     return any(abs(setting.active_parameters / count - 1.0) < _SAME_MODEL for count in counts)

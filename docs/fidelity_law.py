@@ -14,7 +14,7 @@ from calibration.timings.bootstrap import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.training_domain import STEPS, Away
+from ssdsim.hardware.training_domain import STEPS, ExtrapolationError
 
 _Z = float(norm.ppf(0.975))
 _PRICE = 40.0  # 2 / 5 %: of what lies outside an interval of 95 %
@@ -51,7 +51,7 @@ class Law(Record):
 
     beside: float
     experts: float
-    away: Away
+    away: ExtrapolationError
 
     def log_sds(self, unseen: Unseen) -> Array:
         """The log-sd of each row, everything together."""
@@ -83,7 +83,7 @@ def fit_law(unseen: Unseen, weights: Array | None = None) -> Law:
         key=lambda each: float(each.fun),
     )
     kept = [significant(float(each)) if each > _LEAST else 0.0 for each in fit.x]
-    return Law(kept[0], kept[1], Away(**dict(zip(STEPS, kept[2:], strict=True))))
+    return Law(kept[0], kept[1], ExtrapolationError(**dict(zip(STEPS, kept[2:], strict=True))))
 
 
 def weights_of(series: Sequence[str] | NDArray[np.str_]) -> Array:

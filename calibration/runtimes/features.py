@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Errors, Kernels, Runtime
-from ssdsim.hardware.training_domain import Away
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Kernels, Runtime
+from ssdsim.hardware.training_domain import ExtrapolationError
 from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import cost_of_operations
@@ -70,7 +70,13 @@ def _without_numbers(like: Runtime) -> Runtime:
     Without speculation a feature reads one number alone: the share of prompts waited for, which multiplies the others.
     """
     numbers = {name: KERNELS.numbers[name] for name in FIELDS} | {"prompts": like.numbers["prompts"]}
-    same = {"wander": (), "covered": (), "away": Away(), "errors": Errors(), "evidence": KERNELS.evidence}
+    same = {
+        "wander": (),
+        "covered": (),
+        "away": ExtrapolationError(),
+        "errors": CardErrors(),
+        "evidence": KERNELS.evidence,
+    }
     return like.with_numbers(numbers).model_copy(update=same)
 
 

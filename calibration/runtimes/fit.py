@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import OF_ENGINE, Evidence, Runtime
-from ssdsim.hardware.training_domain import Covered
+from ssdsim.hardware.training_domain import TrainingDomain
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -244,7 +244,7 @@ def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
     return Unseen.together(parts)
 
 
-def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Covered, ...]:
+def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[TrainingDomain, ...]:
     """The settings behind a card: those of its rows, and of the card to start from where that is of the same engine."""
     before = base.covered if card.engine.lower() == base.engine.lower() else ()
     return tuple(dict.fromkeys((*before, *covered_by(rows))))

@@ -16,9 +16,9 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.runtime_card import Errors, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.training_domain import OF_WHOLE, STEPS, Away, Case, Covered, steps
+from ssdsim.hardware.training_domain import OF_WHOLE, STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, steps
 from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
 from ssdsim.readers.price import work_of
@@ -43,9 +43,9 @@ OF_LAW = ("beside_log_sd", "experts_log_sd")
 _LAW_OF = "vllm-0.9"
 
 
-def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:
+def covered_by(rows: Sequence[Row]) -> tuple[TrainingDomain, ...]:
     """The settings that rows have, each with the batches and the versions seen there."""
-    by_setting: dict[tuple[str, int, int, bool], list[tuple[Case, str]]] = {}
+    by_setting: dict[tuple[str, int, int, bool], list[tuple[OperatingPoint, str]]] = {}
     for row in rows:
         case = case_of(row)
         setting = (case.device, case.tp, case.active_parameters, case.experts)
@@ -53,19 +53,21 @@ def covered_by(rows: Sequence[Row]) -> tuple[Covered, ...]:
     return tuple(_covered(seen) for _, seen in sorted(by_setting.items()))
 
 
-def _covered(seen: Sequence[tuple[Case, str]]) -> Covered:
+def _covered(seen: Sequence[tuple[OperatingPoint, str]]) -> TrainingDomain:
     (case, _), batches = seen[0], [each.batch for each, _ in seen]
-    return Covered(
+    return TrainingDomain(
         **picked(case, "device", "peak_flops", "memory_bandwidth", "tp", "active_parameters", "experts"),
         batches=(min(batches), max(batches)),
         versions=tuple(sorted({version for _, version in seen if version})),
     )
 
 
-def case_of(row: Row) -> Case:
+def case_of(row: Row) -> OperatingPoint:
     """Find what a row asks of a card."""
     profile = find_hardware(row.hardware)
-    return Case.of(find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version)
+    return OperatingPoint.of(
+        find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version
+    )
 
 
 class Unseen(Record):
@@ -153,7 +155,7 @@ def scaled(card: Runtime, factor: float) -> Runtime:
         return significant(min(factor * log_sd, MOST_LOG_SD))
 
     times = {name: larger(getattr(errors, name)) for name in OF_LAW}
-    farther = Away(**{way: larger(getattr(away, way)) for way in STEPS})
+    farther = ExtrapolationError(**{way: larger(getattr(away, way)) for way in STEPS})
     return card.model_copy(update={"errors": errors.model_copy(update=times), "away": farther})
 
 
@@ -193,7 +195,7 @@ def independent(counts: NDArray[np.int_]) -> float:
 
 def _shares(row: Row, card: Runtime) -> tuple[float, float]:
     """A row's log-sd by its kernels and the card's numbers, and the share of it that multiplies no matrices."""
-    alone = {"name": f"{card.name}, kernels", "errors": Errors(beside_log_sd=1.0), "covered": ()}
+    alone = {"name": f"{card.name}, kernels", "errors": CardErrors(beside_log_sd=1.0), "covered": ()}
     kernels = card.model_copy(update=alone)
     cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)
     rest = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})

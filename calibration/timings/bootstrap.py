@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.gemm import GemmModel
-from ssdsim.hardware.laws import Directions, FitReport, LineModel, ModelOfVariables
+from ssdsim.hardware.laws import Directions, FitReport, LatencyBandwidthModel, ModelOfVariables
 
-Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LineModel)
+Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LatencyBandwidthModel)
 
 RESAMPLINGS = 50
 _MOST_SHAPES = 500

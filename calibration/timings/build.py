@@ -30,7 +30,7 @@ from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Interference, SlowDown
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.hardware.runtime_card import Errors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Evidence, Host, Runtime
 from ssdsim.pricing.passes import cost_of_pass, streaming_share
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
@@ -203,7 +203,7 @@ def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
         host=Host(
             per_layer_s=float(f"{gap.median_of('seconds'):.3g}"), per_pass_s=per_pass_s, per_draft_step_s=per_pass_s
         ),
-        errors=Errors(host_log_sd=_GAP_LOG_SD, draft_step_log_sd=_GAP_LOG_SD),
+        errors=CardErrors(host_log_sd=_GAP_LOG_SD, draft_step_log_sd=_GAP_LOG_SD),
         evidence=Evidence(
             source="gaps of a tiny model: a layer's time less its operations timed alone; no whole pass was fitted",
             rows=len(gaps),

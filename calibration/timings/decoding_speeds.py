@@ -13,7 +13,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import Errors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Evidence, Host, Runtime
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.transformer.forward import forward_pass
 
@@ -48,7 +48,7 @@ def fit_decoding_speeds(profile: HardwareProfile, seen: Sequence[DecodingSpeed],
         name=name,
         engine=source or "not stated",
         host=Host(per_layer_s=significant(per_layer), per_step_s=significant(per_round)),
-        errors=Errors(host_log_sd=significant(_left_out_error(layers, left))),
+        errors=CardErrors(host_log_sd=significant(_left_out_error(layers, left))),
         evidence=Evidence(
             source=f"autoregressive speeds only ({speeds}; {source})",
             rows=len(seen),

@@ -14,7 +14,7 @@ from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime
-from ssdsim.hardware.training_domain import Covered
+from ssdsim.hardware.training_domain import TrainingDomain
 
 
 @click.group("runtimes", cls=Group)
@@ -95,7 +95,7 @@ def _runs(runs: Runs) -> str:
     return f"{'; '.join(parts)} ({runs.source}{''.join(f'; {each}' for each in since)})"
 
 
-def _covered(settings: Sequence[Covered]) -> str:
+def _covered(settings: Sequence[TrainingDomain]) -> str:
     """The degrees covered on each device, and the batches of all."""
     degrees: dict[str, set[int]] = {}
     for each in settings:

@@ -112,7 +112,7 @@ class DecodeAttention(ModelOfVariables):
         seconds = continued(seconds, axes[3], 3, values["kv"] <= largest["kv"])
         for axis in (2, 0):
             seconds = continued(seconds, axes[axis], axis)
-        return AttentionNodes(self.packed, *(_set_right(axes, seconds, of) for of in (slice(0, 1), slice(1, None))))
+        return AttentionNodes(self.packed, *(_monotone(axes, seconds, of) for of in (slice(0, 1), slice(1, None))))
 
     @property
     def _timed_groups(self) -> Sequence[float]:
@@ -179,7 +179,7 @@ class AttentionNodes(Record, eq=False):
         return np.asarray(np.exp(log_seconds))
 
 
-def _set_right(axes: tuple[Array, ...], seconds: Array, groups: slice) -> Lattice:
+def _monotone(axes: tuple[Array, ...], seconds: Array, groups: slice) -> Lattice:
     """The nodes of some numbers of query rows, never falling and never outgrowing the work."""
     nodes = (axes[0], axes[1], axes[2][groups], axes[3])
     right = midway(np.log(seconds[:, :, groups]))

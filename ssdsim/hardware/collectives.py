@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.records import FROM_LIST, NotNegative, Positive, Seconds
-from ssdsim.hardware.laws import Line, Scaling, TimingModel
+from ssdsim.hardware.laws import LatencyBandwidth, Scaling, TimingModel
 from ssdsim.hardware.rings import ring_rate
-from ssdsim.hardware.timing import Law, Timing, lacks, timed, untimed
+from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
 
 STAND_INS: Mapping[CollectiveKind, CollectiveKind] = {"all_to_all": "all_gather"}
@@ -23,7 +23,7 @@ twice the time.
 """
 
 
-class Regime(Line):
+class Regime(LatencyBandwidth):
     """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
 
     latency_s: Seconds
@@ -126,7 +126,7 @@ class CollectiveLaw(Law[Collective]):
         profile, by_ranks = self.profile, self.profile.collectives.get(kind, {})
         if ranks not in by_ranks:
             known = ", ".join(map(str, sorted(by_ranks)))
-            raise lacks(profile, f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
+            raise missing_timings(profile, f"{ranks}-rank {kind}", known, "choose a degree that it has, calibrate")
         model, nvlinks = by_ranks[ranks], profile.device.nvlinks
         if profile.sources[model.source].kind != "datasheet" or not nvlinks or not profile.links:
             return model

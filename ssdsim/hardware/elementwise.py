@@ -3,12 +3,12 @@
 from typing import Any, ClassVar, Self
 
 from ssdsim.base.records import Seconds
-from ssdsim.hardware.laws import LineModel, Scaling
-from ssdsim.hardware.timing import Law, Timing, lacks, timed
+from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling
+from ssdsim.hardware.timing import Law, Timing, missing_timings, timed
 from ssdsim.transformer.operations import Elementwise
 
 
-class ElementwiseModel(LineModel):
+class ElementwiseModel(LatencyBandwidthModel):
     """A memory-bound kernel: ``launch_s + bytes / bandwidth``, bytes read and written."""
 
     dimensions: ClassVar[tuple[str, ...]] = ("moved_bytes",)
@@ -29,7 +29,7 @@ class ElementwiseLaw(Law[Elementwise]):
     def timing(self, op: Elementwise) -> Timing:
         model = self.profile.elementwise
         if model is None:
-            raise lacks(self.profile, "elementwise", "", "calibrate")
+            raise missing_timings(self.profile, "elementwise", "", "calibrate")
         outside = model.beyond({"moved_bytes": op.moved_bytes})
         return timed(
             self.profile, "elementwise", model, model.seconds(op.moved_bytes), outside, model.wander(op.moved_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.training_domain import Case, Covered, distance
+from ssdsim.hardware.training_domain import OperatingPoint, TrainingDomain, distance
 
 _NOTICED = 1.25  # times the log-sd of seconds beside matrices at home
 
@@ -20,7 +20,7 @@ _WORDS = {
 }
 
 
-def far_from_rows(runtime: Runtime, case: Case) -> frozenset[str]:
+def far_from_rows(runtime: Runtime, case: OperatingPoint) -> frozenset[str]:
     """A line on its nearest rows and what is other there, if intervals are noticeably wider for it; else nothing."""
     far = distance(case, runtime.covered, runtime.away)
     nearest = far.farther
@@ -33,13 +33,13 @@ def far_from_rows(runtime: Runtime, case: Case) -> frozenset[str]:
     return frozenset([f"{said}{where}: intervals are wider for {' and '.join(words)}"])
 
 
-def _log_sd(runtime: Runtime, case: Case) -> float:
+def _log_sd(runtime: Runtime, case: OperatingPoint) -> float:
     """The log-sd of seconds beside matrices, with what a whole pass is off by."""
     errors = runtime.errors
     return math.hypot(errors.pass_log_sd, errors.beside_log_sd, errors.experts_log_sd if case.experts else 0.0)
 
 
-def _setting(covered: Covered) -> str:
+def _setting(covered: TrainingDomain) -> str:
     low, high = covered.batches
     batches = f"batches {low} to {high}" if low < high else f"batch {low}"
     kind = "a mixture" if covered.experts else "a dense model"

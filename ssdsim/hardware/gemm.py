@@ -122,7 +122,7 @@ class GemmModel(TimingModel):
         """
         size = np.asarray(n, float), np.asarray(k, float)
         most = self.domain.get("m", (1.0, np.inf))[1]
-        return self._set_right(lambda segment, m: segment.log_seconds(m, *size, self.element_bytes), most)
+        return self._monotone(lambda segment, m: segment.log_seconds(m, *size, self.element_bytes), most)
 
     def rooflines_on_nodes(self, n: float, k: float, weight_bytes: float, value_bytes: float) -> Lattice:
         """Times by the rooflines alone of a matrix whose weights and values are of other bytes than those timed."""
@@ -131,9 +131,9 @@ class GemmModel(TimingModel):
             moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
             return np.log(segment.roofline.seconds(moved_bytes, 2 * m * n * k))
 
-        return self._set_right(log_seconds, np.inf)
+        return self._monotone(log_seconds, np.inf)
 
-    def _set_right(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
+    def _monotone(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
         """Set times right on nodes of ``m``; beyond ``most`` rows along the line through the last."""
         m, steps = _row_nodes(self.tiled)
         seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, 0, m <= most)

@@ -358,7 +358,7 @@ class CorrectedRoofline(ModelOfVariables):
         return self.unfitted(roofline=self.roofline.scaled(scaling, scaling.wide)) if scaling.knows(dtype) else None
 
 
-class Line(Card):
+class LatencyBandwidth(Card):
     """A fixed time, then bytes at a bandwidth (Hockney)."""
 
     bandwidth: Positive
@@ -379,7 +379,7 @@ class Line(Card):
         return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty]
 
 
-class LineModel(Line, TimingModel):
+class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
     """A timing model that is a line."""
 
     def wander(self, size: float) -> dict[str, float]:

@@ -3,10 +3,10 @@
 from typing import Any, ClassVar, Self
 
 from ssdsim.base.records import Seconds
-from ssdsim.hardware.laws import LineModel, Scaling
+from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling
 
 
-class LinkModel(LineModel):
+class LinkModel(LatencyBandwidthModel):
     """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
 
     dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)

@@ -1,8 +1,9 @@
-"""A law on nodes of its own: what keeps a fitted time from falling as work grows, and from outgrowing the work.
+"""Fitted times tabulated on a lattice of shapes, made monotone there and interpolated between the nodes.
 
-A fit of logarithms bends as its timings do, and anyhow where there are none. On nodes it is set right once, along every
-axis: more work takes no less time, and twice the work at most twice. Between nodes logarithms are blended, which keeps
-both. Beyond the timed nodes seconds go on along the line through the last ones.
+A fit of logarithms may fall, or rise too steeply, between its timings and beyond them. The lattice corrects it once,
+along every axis: more work takes no less time, and twice the work at most twice as long. Interpolation is linear in the
+logarithms, which keeps both properties. Beyond the largest timed node seconds continue along the line through the last
+nodes.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.prefill_attention import PrefillAttentionLaw, PrefillAttentionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceLaw, PrefillRecurrenceModel
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
-from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, lacks, timed
+from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, missing_timings, timed
 from ssdsim.transformer.operations import (
     FOUR_BITS,
     Attention,
@@ -274,7 +274,7 @@ class HardwareProfile(Shown, Card):
 
     def _timing(self, op: Operation) -> Timing:
         read = self._read_as(op)
-        timing = self.law(read).held(read)
+        timing = self.law(read).clamped_timing(read)
         if read is op or timing.warning:
             return timing
         (own, other), *_ = self._stand_ins.items()
@@ -310,7 +310,7 @@ class HardwareProfile(Shown, Card):
         if pair and matrix and max(pair) < len(matrix) and (count := matrix[pair[0]][pair[1]]) in links:
             return f"link:{count}", links[count]
         if self.link is None:
-            raise lacks(self, "link", "", "calibrate")
+            raise missing_timings(self, "link", "", "calibrate")
         return "link", self.link
 
     def message_seconds(self, message_bytes: int, pair: tuple[int, int] | None = None) -> Timing:

@@ -13,8 +13,8 @@ from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.profile import Device
-from ssdsim.hardware.training_domain import Away, Case, Covered, distance
-from ssdsim.transformer.kept import Caching
+from ssdsim.hardware.training_domain import ExtrapolationError, OperatingPoint, TrainingDomain, distance
+from ssdsim.transformer.cache_memory import Caching
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
@@ -27,12 +27,12 @@ DraftDegree = Literal["one", "all", "faster"]
 CacheDtype = Literal["bfloat16", "float16", "float8"]
 
 
-class Number(Record):
-    """Knowledge of a field of a card beside its value: what it is, in a few words, and how wrong it may be.
+class FieldInfo(Record):
+    """Metadata of a card field: description and uncertainty.
 
-    ``prior_sd`` is how far an engine may well be from a card of its kind, by which few rows are drawn (None: nothing
-    that is fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
-    :class:`Errors`. How often a number is paid is told by :func:`ssdsim.pricing.between_kernels.units`.
+    ``prior_sd`` is the standard deviation between engines of a kind, the prior of a fit of few rows (None: the field is
+    not fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
+    :class:`CardErrors`. :func:`ssdsim.pricing.between_kernels.units` says how often a number is paid.
     """
 
     about: str
@@ -66,19 +66,21 @@ class Kernels(Card):
     rank adding up its part for all others. Both kernels are multiplied by their factors.
     """
 
-    gemm: Annotated[Factor, Number("matrix multiplications", 0.2)] = 1.0
-    attention: Annotated[Factor, Number("attention", 0.25)] = 1.0
-    communication: Annotated[Factor, Number("all-reduces", 0.3)] = 1.0
-    elementwise: Annotated[Factor, Number("element-wise kernels", 0.5)] = 1.0
-    experts: Annotated[Factor, Number("layers of experts of 8 bits", 0.15)] = 1.0
-    experts_16_bit: Annotated[Factor, Number("of 16 bits", 0.15)] = 1.0
-    experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked", 0.25)] = 1.0
-    experts_nvfp4: Annotated[Factor, Number("of 4 bits, multiplied as such", 0.25)] = 1.0
-    prompt_experts_4_bit: Annotated[Factor, Number("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
-    prompts: Annotated[Factor, Number("share of others' prompts that a served token waits for", 0.3)] = 1.0
-    overlap: Annotated[float, Number("share beyond the roofs that is hidden", 0.3)] = Field(default=0.0, ge=0.0, le=0.9)
-    streaming_attention: Annotated[bool, Number("attention at the bandwidth")] = False
-    one_shot_bytes: Annotated[int, Number("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
+    gemm: Annotated[Factor, FieldInfo("matrix multiplications", 0.2)] = 1.0
+    attention: Annotated[Factor, FieldInfo("attention", 0.25)] = 1.0
+    communication: Annotated[Factor, FieldInfo("all-reduces", 0.3)] = 1.0
+    elementwise: Annotated[Factor, FieldInfo("element-wise kernels", 0.5)] = 1.0
+    experts: Annotated[Factor, FieldInfo("layers of experts of 8 bits", 0.15)] = 1.0
+    experts_16_bit: Annotated[Factor, FieldInfo("of 16 bits", 0.15)] = 1.0
+    experts_4_bit: Annotated[Factor, FieldInfo("of 4 bits, unpacked", 0.25)] = 1.0
+    experts_nvfp4: Annotated[Factor, FieldInfo("of 4 bits, multiplied as such", 0.25)] = 1.0
+    prompt_experts_4_bit: Annotated[Factor, FieldInfo("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
+    prompts: Annotated[Factor, FieldInfo("share of others' prompts that a served token waits for", 0.3)] = 1.0
+    overlap: Annotated[float, FieldInfo("share beyond the roofs that is hidden", 0.3)] = Field(
+        default=0.0, ge=0.0, le=0.9
+    )
+    streaming_attention: Annotated[bool, FieldInfo("attention at the bandwidth")] = False
+    one_shot_bytes: Annotated[int, FieldInfo("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
 
 
 _OF_DRAFTING, _OF_ROUND = "draft_step_log_sd", "per_round_log_sd"
@@ -101,23 +103,29 @@ class Host(Card):
     node in a draft's pass over a tree, whose likeliest children are sorted out of its vocabulary.
     """
 
-    per_layer_s: Annotated[Seconds, Number("of every pass and layer", 10e-6, "layers")] = 0.0
-    per_pass_s: Annotated[Seconds, Number("of a target pass", 1e-3, "pass")] = 0.0
-    per_step_s: Annotated[Seconds, Number("after each target pass", 1e-3, "step")] = 0.0
-    per_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 20e-6, "step")] = 0.0
-    per_draft_step_s: Annotated[Seconds, Number("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = 0.0
-    per_round_s: Annotated[Seconds, Number("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
-    per_round_layer_s: Annotated[Seconds, Number("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
-    per_round_sequence_s: Annotated[Seconds, Number("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)] = 0.0
-    per_tree_layer_s: Annotated[Seconds, Number("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)] = 0.0
-    per_tree_token_s: Annotated[Seconds, Number("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
-    per_expert_layer_s: Annotated[Seconds, Number("of every layer with experts", 10e-6, "expert layers")] = 0.0
-    per_expert_token_s: Annotated[Seconds, Number("of it, a token", 1e-6, "expert layers")] = 0.0
-    per_expert_prompt_s: Annotated[Seconds, Number("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
-    per_recurrent_layer_s: Annotated[Seconds, Number("of every layer with a state", 10e-6, "recurrent layers")] = 0.0
+    per_layer_s: Annotated[Seconds, FieldInfo("of every pass and layer", 10e-6, "layers")] = 0.0
+    per_pass_s: Annotated[Seconds, FieldInfo("of a target pass", 1e-3, "pass")] = 0.0
+    per_step_s: Annotated[Seconds, FieldInfo("after each target pass", 1e-3, "step")] = 0.0
+    per_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 20e-6, "step")] = 0.0
+    per_draft_step_s: Annotated[Seconds, FieldInfo("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = (
+        0.0
+    )
+    per_round_s: Annotated[Seconds, FieldInfo("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
+    per_round_layer_s: Annotated[Seconds, FieldInfo("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
+    per_round_sequence_s: Annotated[
+        Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)
+    ] = 0.0
+    per_tree_layer_s: Annotated[
+        Seconds, FieldInfo("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)
+    ] = 0.0
+    per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
+    per_expert_layer_s: Annotated[Seconds, FieldInfo("of every layer with experts", 10e-6, "expert layers")] = 0.0
+    per_expert_token_s: Annotated[Seconds, FieldInfo("of it, a token", 1e-6, "expert layers")] = 0.0
+    per_expert_prompt_s: Annotated[Seconds, FieldInfo("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0
+    per_recurrent_layer_s: Annotated[Seconds, FieldInfo("of every layer with a state", 10e-6, "recurrent layers")] = 0.0
 
 
-class Errors(Card):
+class CardErrors(Card):
     """Errors of the card.
 
     ``pass_log_sd``: standard deviation of log(real / predicted) of a target pass with its step, from series that were
@@ -128,24 +136,24 @@ class Errors(Card):
     those of a round. ``round_log_sd``: of a whole round that speculates, each strategy's its own.
     """
 
-    pass_log_sd: Annotated[LogSd, Number("error of a target pass and step")] = 0.0
-    beside_log_sd: Annotated[LogSd, Number("of its seconds beside matrices, besides")] = 0.0
-    experts_log_sd: Annotated[LogSd, Number("error of a mixture's, besides")] = 0.0
-    host_log_sd: Annotated[LogSd, Number("error of the host's seconds")] = 0.0
-    draft_step_log_sd: Annotated[LogSd, Number("error of a draft step")] = 0.0
-    per_round_log_sd: Annotated[LogSd, Number("error of the cost of a round")] = 0.0
-    round_log_sd: Annotated[LogSd, Number("error of a speculating round")] = 0.0
+    pass_log_sd: Annotated[LogSd, FieldInfo("error of a target pass and step")] = 0.0
+    beside_log_sd: Annotated[LogSd, FieldInfo("of its seconds beside matrices, besides")] = 0.0
+    experts_log_sd: Annotated[LogSd, FieldInfo("error of a mixture's, besides")] = 0.0
+    host_log_sd: Annotated[LogSd, FieldInfo("error of the host's seconds")] = 0.0
+    draft_step_log_sd: Annotated[LogSd, FieldInfo("error of a draft step")] = 0.0
+    per_round_log_sd: Annotated[LogSd, FieldInfo("error of the cost of a round")] = 0.0
+    round_log_sd: Annotated[LogSd, FieldInfo("error of a speculating round")] = 0.0
 
 
-def _numbers(*parts: type[Card]) -> dict[str, Number]:
+def _numbers(*parts: type[Card]) -> dict[str, FieldInfo]:
     fields = {name: field for part in parts for name, field in part.model_fields.items()}
-    return {name: next(m for m in field.metadata if isinstance(m, Number)) for name, field in fields.items()}
+    return {name: next(m for m in field.metadata if isinstance(m, FieldInfo)) for name, field in fields.items()}
 
 
 NUMBERS = _numbers(Kernels, Host)
 """Every field that belongs to kernels or to the host, in the order of the card."""
 
-ERRORS = _numbers(Errors)
+ERRORS = _numbers(CardErrors)
 
 
 class Launches(Card):
@@ -208,7 +216,7 @@ Directions = Annotated[tuple[Annotated[dict[str, Coefficient], AfterValidator(_o
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
 
-class Elsewhere(Card):
+class Fp4Overrides(Card):
     """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
 
     cache_dtype: CacheDtype | None = None
@@ -236,7 +244,7 @@ class Runtime(Card):
 
     ``states`` says what it keeps of recurrent layers while it verifies tokens, which sets what verification moves and
     what a sequence takes in memory. ``pages_of_states``: keys, values and states of a hybrid model lie in pages of one
-    size (:func:`ssdsim.transformer.kept.paged_bytes`).
+    size (:func:`ssdsim.transformer.cache_memory.paged_bytes`).
 
     ``launches`` is there where a draft model beside the target runs without graphs. ``runs`` is what the engine can
     run (None: nothing is known to be missing); a fit of the card's numbers leaves it as it is.
@@ -264,14 +272,14 @@ class Runtime(Card):
     pages_of_states: bool = False
     kernels: Kernels = Kernels()
     host: Host = Host()
-    errors: Errors = Errors()
+    errors: CardErrors = CardErrors()
     captured_rows: Annotated[tuple[Annotated[int, Field(ge=1)], ...], FROM_LIST] = ()
     launches: Launches | None = None
     runs: Runs | None = None
     wander: Directions = ()
-    away: Away = Away()
-    covered: Annotated[tuple[Covered, ...], FROM_LIST] = ()
-    four_bits: Elsewhere | None = None
+    away: ExtrapolationError = ExtrapolationError()
+    covered: Annotated[tuple[TrainingDomain, ...], FROM_LIST] = ()
+    four_bits: Fp4Overrides | None = None
     evidence: Evidence
 
     def __hash__(self) -> int:
@@ -307,7 +315,7 @@ class Runtime(Card):
         )
         return self.model_copy(update={"kernels": kernels, "host": host})
 
-    def facing(self, case: Case) -> "Runtime":
+    def facing(self, case: OperatingPoint) -> "Runtime":
         """The runtime with the errors that it has so far from its rows."""
         far = distance(case, self.covered, self.away)
         return _wider(self, far.beside_log_sd, far.whole_log_sd)

@@ -15,7 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged, write_whole
 from ssdsim.hardware.laws import FixedCosts
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Errors, Evidence, Host, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
@@ -90,7 +90,7 @@ def of_fixed_costs(fixed: FixedCosts, name: str) -> Runtime:
             per_draft_step_s=fixed.per_pass_s,
             per_step_s=fixed.per_round_s,
         ),
-        errors=Errors(host_log_sd=fixed.relative_error, draft_step_log_sd=fixed.relative_error),
+        errors=CardErrors(host_log_sd=fixed.relative_error, draft_step_log_sd=fixed.relative_error),
         evidence=Evidence(source=fixed.how),
     )
 

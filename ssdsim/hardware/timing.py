@@ -68,7 +68,7 @@ class Law(ABC, Generic[Op]):
     def timing(self, op: Op) -> Timing:
         """Time of ``op``."""
 
-    def held(self, op: Op) -> Timing:
+    def clamped_timing(self, op: Op) -> Timing:
         """:meth:`timing`, but never less than :meth:`least_s`.
 
         Where that is needed, the fit says nothing of ``op``: its error is that of an extrapolation, and a warning, the
@@ -144,11 +144,11 @@ def untimed(profile: HardwareProfile, key: str, seconds: float, said: str, inste
 def of_dtype(profile: HardwareProfile, what: str, models: Mapping[str, Model], dtype: str) -> Model:
     """The model of a dtype; InputError where it was not timed."""
     if dtype not in models:
-        raise lacks(profile, f"{dtype} {what}", ", ".join(models), f"calibrate with --dtype {dtype}")
+        raise missing_timings(profile, f"{dtype} {what}", ", ".join(models), f"calibrate with --dtype {dtype}")
     return models[dtype]
 
 
-def lacks(profile: HardwareProfile, what: str, has: str, remedy: str) -> InputError:
+def missing_timings(profile: HardwareProfile, what: str, has: str, remedy: str) -> InputError:
     """Complaint in one line that nothing like it was timed."""
     return InputError(
         f"profile {profile.name} has no {what} timings (it has {has or 'none'}); {remedy} or choose another profile"
@@ -156,9 +156,9 @@ def lacks(profile: HardwareProfile, what: str, has: str, remedy: str) -> InputEr
 
 
 def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:
-    """Directions named by the model whose coefficients they move, together no more than the held-out error.
+    """Error directions of the fit's coefficients, scaled so that together they do not exceed the held-out error.
 
-    That one holds what the coefficients make; a bootstrap of few timings says more of it than there is.
+    The held-out error includes that of the coefficients, which a bootstrap of few timings overstates.
     """
     length = math.hypot(*wander.values())
     share = min(1.0, log_sd / length) if length else 1.0

@@ -11,7 +11,7 @@ from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 
 
-class Covered(Card):
+class TrainingDomain(Card):
     """A setting that rows behind a card had: a device, a degree and a model, with the batches and versions seen there.
 
     ``device`` names a hardware profile. ``peak_flops`` (of 16 bits) and ``memory_bandwidth`` are the device's;
@@ -28,7 +28,7 @@ class Covered(Card):
     versions: Annotated[tuple[str, ...], FROM_LIST] = ()
 
 
-class Away(Card):
+class ExtrapolationError(Card):
     """Additions to log-sds, in quadrature, of one step away from the rows.
 
     To that of seconds beside matrices: ``gpu``, a doubling of a device's arithmetic or of its bandwidth, whichever
@@ -47,15 +47,15 @@ class Away(Card):
     experts_gpu: LogSd = 0.0
 
 
-STEPS = tuple(Away.model_fields)
+STEPS = tuple(ExtrapolationError.model_fields)
 """The ways to be away, in the order of :func:`steps`."""
 
 OF_WHOLE = ("experts", "experts_gpu")
 """Those that make a whole pass uncertain; the others, what is beside matrices."""
 
 
-class Case(Record):
-    """A question to a card: as :class:`Covered`, of one batch, and of one version where it is known."""
+class OperatingPoint(Record):
+    """A question to a card: as :class:`TrainingDomain`, of one batch, and of one version where it is known."""
 
     device: str
     peak_flops: float
@@ -67,7 +67,9 @@ class Case(Record):
     version: str = ""
 
     @classmethod
-    def of(cls, target: Transformer, device: Device, profile: str, tp: int, batch: int, version: str = "") -> "Case":
+    def of(
+        cls, target: Transformer, device: Device, profile: str, tp: int, batch: int, version: str = ""
+    ) -> "OperatingPoint":
         """A target's batch on ``tp`` of a profile's devices."""
         peak_flops = next(device.peak_flops[d] for d in (*_PLAIN, *device.peak_flops) if d in device.peak_flops)
         parameters, mixed = target.active_parameters, target.experts is not None
@@ -77,7 +79,7 @@ class Case(Record):
 _PLAIN = ("bfloat16", "float16")
 
 
-def steps(case: Case, covered: Covered) -> tuple[float, ...]:
+def steps(case: OperatingPoint, covered: TrainingDomain) -> tuple[float, ...]:
     """The number of steps that the case is away from a setting, each way of :data:`STEPS`."""
     low, high = covered.batches
     gpu = max(
@@ -101,7 +103,7 @@ def _doublings(one: float, other: float) -> float:
 class Near(Record):
     """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
 
-    nearest: Covered
+    nearest: TrainingDomain
     squares: Mapping[str, float]
 
     @property
@@ -112,12 +114,12 @@ class Near(Record):
 class Distance(Record):
     """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
 
-    beside: Near | None = None
+    beside_matrices: Near | None = None
     whole: Near | None = None
 
     @property
     def beside_log_sd(self) -> float:
-        return math.sqrt(self.beside.square) if self.beside else 0.0
+        return math.sqrt(self.beside_matrices.square) if self.beside_matrices else 0.0
 
     @property
     def whole_log_sd(self) -> float:
@@ -126,13 +128,16 @@ class Distance(Record):
     @property
     def farther(self) -> Near | None:
         """The side in which it is farther away."""
-        nears = [near for near in (self.beside, self.whole) if near is not None]
+        nears = [near for near in (self.beside_matrices, self.whole) if near is not None]
         return max(nears, key=lambda near: near.square, default=None)
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The ways that matter: at least a quarter of what the longest adds."""
-        squares = {**(self.beside.squares if self.beside else {}), **(self.whole.squares if self.whole else {})}
+        squares = {
+            **(self.beside_matrices.squares if self.beside_matrices else {}),
+            **(self.whole.squares if self.whole else {}),
+        }
         least = _MATTERS * max(squares.values(), default=0.0)
         return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
 
@@ -141,7 +146,7 @@ _MATTERS = 0.25
 
 
 @lru_cache(maxsize=4096)
-def distance(case: Case, covered: tuple[Covered, ...], away: Away) -> Distance:
+def distance(case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError) -> Distance:
     """The distance of a case from the settings behind a card, each kind of error from the nearest of its own."""
     if not covered:
         return Distance()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.kept import PLAIN, Caching, Held, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.sharing import legal_tensor_parallel
@@ -79,7 +79,7 @@ def _cached_bytes(
 ) -> int:
     """Bytes of a sequence with a slot for every token in flight, those of branches among them."""
     more = lookahead + 1 + branches * lookahead
-    held = Held(context + more, lookahead, branches)
+    held = CacheMemory(context + more, lookahead, branches)
     if in_pages(card, caching):
         return paged_bytes(card, held, caching, tp, precision)
     return card.cache_bytes(context, more, tp, precision.kv) + state_bytes(card, held, caching.states, tp, precision)

@@ -9,7 +9,7 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site, once
-from ssdsim.transformer.kept import in_pages
+from ssdsim.transformer.cache_memory import in_pages
 
 
 class Occupancy(Record):

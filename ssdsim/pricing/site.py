@@ -13,7 +13,7 @@ from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.far import far_from_rows
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
-from ssdsim.hardware.training_domain import Case
+from ssdsim.hardware.training_domain import OperatingPoint
 from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.network import Network
@@ -135,10 +135,10 @@ class Site(Record):
         return -(-self.batch * self.sharing // self.tp)
 
     @cached_property
-    def case(self) -> Case:
+    def case(self) -> OperatingPoint:
         """Case that the runtime is asked about."""
         device, profile = self.profile.device, self.profile.name
-        return Case.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
+        return OperatingPoint.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
 
     @cached_property
     def facing(self) -> Runtime:

@@ -11,7 +11,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
 from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import loop_parameters
-from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, Some, Window
+from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, SlidingWindow, Some
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 
@@ -88,7 +88,7 @@ class Transformer(Card):
     all_reduces_per_layer: Literal[1, 2] = 2
     experts: Experts | None = None
     latent: Latent | None = None
-    window: Window | None = None
+    window: SlidingWindow | None = None
     recurrent: Recurrent | None = None
     mlp_alone: Some = 0
     attention_gate: bool = False
@@ -123,10 +123,11 @@ class Transformer(Card):
 
     @model_validator(mode="after")
     def _layers_enough(self) -> Self:
-        room = ((self.experts, self.mlps), (self.recurrent, self.mixers), (self.window, self.attention_layers))
-        for part, layers in room:
-            if part is not None and part.layers > layers:
-                raise ValueError(f"{part.layers} layers with {type(part).__name__.lower()} are more than {layers}")
+        most = {"experts": self.mlps, "recurrent": self.mixers, "window": self.attention_layers}
+        for part, layers in most.items():
+            own = getattr(self, part)
+            if own is not None and own.layers > layers:
+                raise ValueError(f"{own.layers} layers with {part} are more than {layers}")
         if self.latent and self.window:
             raise ValueError("a latent cache with windows is not described here")
         return self

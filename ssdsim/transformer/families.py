@@ -22,7 +22,7 @@ from ssdsim.transformer.hybrids import (
 )
 
 
-class Family(Record):
+class ConfigReader(Record):
     """Reader of one ``model_type``: fields that configs leave unsaid, and those that they say in their own way."""
 
     architecture: str
@@ -176,30 +176,30 @@ _OF_QWEN = frozenset({"linear_num_value_heads", "attn_output_gate"})
 _OF_KIMI = frozenset({"linear_attn_config", "mla_use_output_gate", "routed_expert_hidden_size", "attn_res_block_size"})
 _OF_NEMOTRON = frozenset({"mamba_num_heads", "moe_latent_size"})
 
-FAMILIES: dict[str, Family] = {
-    "llama": Family("llama", _NO_NORM),
-    "mistral": Family("mistral", _NO_NORM, _windows),
-    "qwen2": Family("qwen2", _BIAS, _qwen2),
-    "qwen3": Family("qwen3", _QK_NORM, _qwen2),
-    "qwen3_vl_text": Family("qwen3", _QK_NORM, _qwen2),
-    "mimo": Family("mimo", _BIAS, _mimo),
-    "gemma4_text": Family("gemma4", _QK_NORM, _gemma4),
-    "mixtral": Family("mixtral", _NO_NORM, _mixtral),
-    "qwen2_moe": Family("qwen2_moe", _BIAS, _qwen_moe),
-    "qwen3_moe": Family("qwen3_moe", _QK_NORM, _qwen_moe),
-    "qwen3_vl_moe_text": Family("qwen3_moe", _QK_NORM, _qwen_moe),
-    "gpt_oss": Family("gpt_oss", _BIAS, _gpt_oss),
-    "llama4_text": Family("llama4", _NO_NORM, _llama4),
-    "glm4_moe": Family("glm4_moe", _NO_NORM, _glm4_moe),
-    "minimax_m2": Family("minimax_m2", _NO_NORM, _minimax),
-    "deepseek_v2": Family("deepseek_v2", _NO_NORM, _deepseek),
-    "deepseek_v3": Family("deepseek_v3", _NO_NORM, _deepseek),
-    "kimi_k2": Family("kimi_k2", _NO_NORM, _deepseek),
-    "qwen3_next": Family("qwen3_next", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
-    "qwen3_5_text": Family("qwen3_5", _QK_NORM, gated_delta, layers_of_qwen, _OF_QWEN),
-    "qwen3_5_moe_text": Family("qwen3_5", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
-    "kimi_linear": Family("kimi_linear", _NO_NORM, kimi_linear, layers_of_kimi, _OF_KIMI),
-    "nemotron_h": Family("nemotron_h", _NO_NORM, nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
+FAMILIES: dict[str, ConfigReader] = {
+    "llama": ConfigReader("llama", _NO_NORM),
+    "mistral": ConfigReader("mistral", _NO_NORM, _windows),
+    "qwen2": ConfigReader("qwen2", _BIAS, _qwen2),
+    "qwen3": ConfigReader("qwen3", _QK_NORM, _qwen2),
+    "qwen3_vl_text": ConfigReader("qwen3", _QK_NORM, _qwen2),
+    "mimo": ConfigReader("mimo", _BIAS, _mimo),
+    "gemma4_text": ConfigReader("gemma4", _QK_NORM, _gemma4),
+    "mixtral": ConfigReader("mixtral", _NO_NORM, _mixtral),
+    "qwen2_moe": ConfigReader("qwen2_moe", _BIAS, _qwen_moe),
+    "qwen3_moe": ConfigReader("qwen3_moe", _QK_NORM, _qwen_moe),
+    "qwen3_vl_moe_text": ConfigReader("qwen3_moe", _QK_NORM, _qwen_moe),
+    "gpt_oss": ConfigReader("gpt_oss", _BIAS, _gpt_oss),
+    "llama4_text": ConfigReader("llama4", _NO_NORM, _llama4),
+    "glm4_moe": ConfigReader("glm4_moe", _NO_NORM, _glm4_moe),
+    "minimax_m2": ConfigReader("minimax_m2", _NO_NORM, _minimax),
+    "deepseek_v2": ConfigReader("deepseek_v2", _NO_NORM, _deepseek),
+    "deepseek_v3": ConfigReader("deepseek_v3", _NO_NORM, _deepseek),
+    "kimi_k2": ConfigReader("kimi_k2", _NO_NORM, _deepseek),
+    "qwen3_next": ConfigReader("qwen3_next", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_text": ConfigReader("qwen3_5", _QK_NORM, gated_delta, layers_of_qwen, _OF_QWEN),
+    "qwen3_5_moe_text": ConfigReader("qwen3_5", _QK_NORM, gated_delta_moe, layers_of_qwen, _OF_QWEN),
+    "kimi_linear": ConfigReader("kimi_linear", _NO_NORM, kimi_linear, layers_of_kimi, _OF_KIMI),
+    "nemotron_h": ConfigReader("nemotron_h", _NO_NORM, nemotron_h, layers_of_nemotron, _OF_NEMOTRON),
 }
 """Families by ``model_type``; that of the text part for models that see and hear too."""
 

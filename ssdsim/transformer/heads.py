@@ -14,7 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.layers import Head, Window
+from ssdsim.transformer.layers import Head, SlidingWindow
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import Block
@@ -65,7 +65,7 @@ def cache_reader(target: Transformer, kind: str, window: int | None, own_lm_head
         )
     head = Head(features=2, feature_size=target.kv_heads * target.head_dim, reads="kept", own_lm_head=own_lm_head)
     made = _dense(target, kind, 1, head, target.vocab_size)
-    return made if window is None else made.model_copy(update={"window": Window(tokens=window, layers=1)})
+    return made if window is None else made.model_copy(update={"window": SlidingWindow(tokens=window, layers=1)})
 
 
 @lru_cache(maxsize=256)

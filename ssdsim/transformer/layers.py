@@ -69,7 +69,7 @@ class Latent(Card):
         return self.rank + self.rope_dim
 
 
-class Window(Card):
+class SlidingWindow(Card):
     """``layers`` of the model's layers see the last ``tokens`` only; heads of their own where they differ.
 
     Chunked attention, which sees what came in its chunk, is taken for a window as wide: it is one at its end.
@@ -138,7 +138,7 @@ class Recurrent(Card):
         return self.channels + self.values + decays
 
     @property
-    def beside(self) -> int:
+    def small_columns(self) -> int:
         """Columns of the small matrices beside it: of a value a head, and the first ones of decay and gate."""
         if self.rule == "mamba2":
             return 0
@@ -159,7 +159,7 @@ class Recurrent(Card):
 
     def small_parameters(self, hidden_size: int) -> int:
         """The weights of the matrices beside them, which checkpoints leave in 16 bits."""
-        return hidden_size * self.beside + sum(rows * columns for rows, columns in self.second)
+        return hidden_size * self.small_columns + sum(rows * columns for rows, columns in self.second)
 
     def shard(self, tp: int) -> "Recurrent":
         """The part of one of ``tp`` devices, which share the heads; where key heads are fewer, each has one."""

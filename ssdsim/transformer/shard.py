@@ -211,8 +211,8 @@ class Shard(Record):
         sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
         weights = self.precision.of("recurrent")
         ops = [*self._mixer_norm(hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
-        if mine.beside:
-            ops.append(self._gemm("recurrent_beside", mine.beside, hidden, dtype))
+        if mine.small_columns:
+            ops.append(self._gemm("recurrent_beside", mine.small_columns, hidden, dtype))
         ops += [self._gemm("recurrent_gates", columns, rows, dtype) for rows, columns in mine.second]
         ops += [
             Convolution("convolution", sequences, each, mine.channels, mine.conv_width, dtype),

@@ -14,7 +14,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.strategies.protocols.published import published, published_drafter
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.layers import Window
+from ssdsim.transformer.layers import SlidingWindow
 
 
 class SparseSelf(Drafter):
@@ -50,7 +50,7 @@ class SparseSelf(Drafter):
             raise InputError(f"--draft {named} is no card of the kind --drafter self")
         tokens = budget if target.window is None else min(budget, target.window.tokens)
         made = target.model_copy(
-            update={"name": name, "window": Window(tokens=tokens, layers=target.layers, gathered=True)}
+            update={"name": name, "window": SlidingWindow(tokens=tokens, layers=target.layers, gathered=True)}
         )
         return Draft(made) if card is None else published(made, target, card, options)
 

@@ -10,7 +10,7 @@ from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_
 from calibration.runtimes.next_row import PRIOR_SD
 from calibration.runtimes.unseen import times_others
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.runtime_card import Errors, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.readers.price import value_of, work_of
@@ -114,7 +114,7 @@ def test_a_card_of_one_model_knows_less_of_another() -> None:
     def half_width(fitted_to: str, asked: str) -> float:
         rows = [served(fitted_to, batch, f"{fitted_to} {tp}", tp) for batch in BATCHES for tp in (2, 4)]
         card = fit_runtime(rows, start(), "x").card
-        bare = card.model_copy(update={"errors": Errors()})
+        bare = card.model_copy(update={"errors": CardErrors()})
         drawn = work_of(served(asked, 1, tp=2), bare).cost.sample(TimingErrors(400, 0))
         return float(np.log(drawn).std())
 

@@ -8,7 +8,7 @@ from fidelity_law import best_constant, fit_law, scores, scores_of
 
 from calibration.runtimes.unseen import Unseen, case_of, covered_by, factor_on_errors, scaled
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.training_domain import STEPS, Away
+from ssdsim.hardware.training_domain import STEPS, ExtrapolationError
 from ssdsim.readers.price import work_of
 from tests.calibration.runtimes.test_runtime_fit import a_row
 
@@ -62,7 +62,9 @@ def test_a_score_is_the_width_and_what_lies_outside_forty_times() -> None:
 
 def test_rows_that_are_missed_by_more_than_their_card_says_scale_its_errors_up() -> None:
     rows = [a_row(batch, series=str(batch)) for batch in (1, 2, 4, 8, 16, 32)]
-    card = find_runtime("sglang").model_copy(update={"covered": covered_by(rows), "away": Away(gpu=0.1), "wander": ()})
+    card = find_runtime("sglang").model_copy(
+        update={"covered": covered_by(rows), "away": ExtrapolationError(gpu=0.1), "wander": ()}
+    )
     near = factor_on_errors(Unseen.of(rows, card, np.full(len(rows), 0.01)), card)
     far = factor_on_errors(Unseen.of(rows, card, np.full(len(rows), 0.5)), card)
     assert far > 1.5 > near
@@ -85,7 +87,7 @@ def test_the_fit_and_the_card_are_one_law() -> None:
     behind = [a_row(1), a_row(8, tp=2), a_row(2).model_copy(update={"model": "qwen3-8b"})]
     others = [{"tp": 8, "batch": 64}, {"hardware": "h200-sxm"}, {"model": "gpt-oss-120b"}]
     rows = [a_row(4).model_copy(update=other) for other in others]
-    away = Away(**{way: 0.1 * number for number, way in enumerate(STEPS, 1)})
+    away = ExtrapolationError(**{way: 0.1 * number for number, way in enumerate(STEPS, 1)})
     card = find_runtime("kernels").model_copy(update={"covered": covered_by(behind), "away": away})
     unseen = Unseen.of(rows, card, np.zeros(len(rows)))
     facing = [card.facing(case_of(row)).errors for row in rows]

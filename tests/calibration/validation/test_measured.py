@@ -16,10 +16,10 @@ from calibration.validation.measured import (
     summarise,
 )
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.runtime_card import Errors
+from ssdsim.hardware.runtime_card import CardErrors
 from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 
-WRONG = HIDDEN.model_copy(update={"name": "wrong by 10 %", "errors": Errors(pass_log_sd=0.1)})
+WRONG = HIDDEN.model_copy(update={"name": "wrong by 10 %", "errors": CardErrors(pass_log_sd=0.1)})
 
 
 def test_rows_of_the_runtime_itself_have_no_error() -> None:

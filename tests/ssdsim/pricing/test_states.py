@@ -18,7 +18,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.strategies.drafters.mtp import MTP
-from ssdsim.transformer.kept import Caching, Held, paged_bytes, state_bytes
+from ssdsim.transformer.cache_memory import CacheMemory, Caching, paged_bytes, state_bytes
 from ssdsim.transformer.recurrences import KEEPINGS
 
 QWEN: dict[str, Any] = {"target": "qwen3.5-122b-a10b", "hardware": "b200-sxm", "tp": 4, "drafter": "mtp"}
@@ -36,7 +36,7 @@ def test_sglang_sets_aside_what_its_message_says() -> None:
     assert card.recurrent is not None
     assert card.recurrent.state_bytes(tp=4) == pytest.approx(1.05e6, rel=0.01)
     kept = card.precision()
-    alone, copied = (state_bytes(card, Held(1000, k), "copied", 4, kept) for k in (0, 4))
+    alone, copied = (state_bytes(card, CacheMemory(1000, k), "copied", 4, kept) for k in (0, 4))
     assert 64 * (copied - alone) == pytest.approx(12e9, rel=0.03)
     assert copied == 6 * alone
 
@@ -46,12 +46,14 @@ def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
     card, whole = find_transformer("qwen3.5-27b"), find_transformer("qwen3.5-122b-a10b-nvfp4")
     kept = card.precision()
     token_bytes = card.kv_bytes_per_token(1) // card.attention_layers
-    one, more = (paged_bytes(card, Held(tokens, 0), Caching(pages_of_states=True), 1, kept) for tokens in (784, 785))
+    one, more = (
+        paged_bytes(card, CacheMemory(tokens, 0), Caching(pages_of_states=True), 1, kept) for tokens in (784, 785)
+    )
     assert one == (1 + 3) * 16 * 784 * token_bytes
     assert more - one == 16 * 784 * token_bytes
     page = 4176 * whole.kv_bytes_per_token(1) // 12
     with_head = Caching(pages_of_states=True, head_layers=1)
-    listed = [paged_bytes(whole, Held(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
+    listed = [paged_bytes(whole, CacheMemory(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
     assert listed == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
     room = configure(strategies="ar,sd", **QWEN, runtime="vllm-0.24", k=3).site
     assert room is not None

@@ -13,12 +13,12 @@ from ssdsim import predict
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.far import far_from_rows
-from ssdsim.hardware.runtime_card import Errors, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.hardware.training_domain import STEPS, Away, Case, Covered, distance, steps
+from ssdsim.hardware.training_domain import STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, distance, steps
 
 log_sds = st.floats(0.0, 0.5)
-away = st.builds(Away, **dict.fromkeys(STEPS, log_sds))
+away = st.builds(ExtrapolationError, **dict.fromkeys(STEPS, log_sds))
 sizes = {
     "peak_flops": st.sampled_from([1e14, 1e15, 2e15]),
     "memory_bandwidth": st.sampled_from([1e12, 4e12, 8e12]),
@@ -28,15 +28,15 @@ sizes = {
 }
 batches = st.tuples(st.integers(1, 512), st.integers(1, 512)).map(lambda pair: (min(pair), max(pair)))
 versions = st.lists(st.sampled_from(["1", "2"]), unique=True).map(tuple)
-settings = st.builds(Covered, device=st.sampled_from("ab"), batches=batches, versions=versions, **sizes)
+settings = st.builds(TrainingDomain, device=st.sampled_from("ab"), batches=batches, versions=versions, **sizes)
 cases = st.builds(
-    Case, device=st.sampled_from("ab"), batch=st.integers(1, 512), version=st.sampled_from(["", "1"]), **sizes
+    OperatingPoint, device=st.sampled_from("ab"), batch=st.integers(1, 512), version=st.sampled_from(["", "1"]), **sizes
 )
 
 
 @given(case=cases, covered=st.lists(settings, min_size=1, max_size=5).map(tuple), away=away, more=settings)
 def test_one_more_setting_never_takes_the_rows_away(
-    case: Case, covered: tuple[Covered, ...], away: Away, more: Covered
+    case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError, more: TrainingDomain
 ) -> None:
     one, other = distance(case, (*covered, more), away), distance(case, covered, away)
     assert one.beside_log_sd <= other.beside_log_sd
@@ -51,7 +51,7 @@ def test_one_more_setting_never_takes_the_rows_away(
     doublings=st.integers(1, 4),
 )
 def test_an_interval_never_narrows_as_a_case_moves_away_from_what_the_card_covered(
-    case: Case, covered: tuple[Covered, ...], away: Away, way: str, doublings: int
+    case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError, way: str, doublings: int
 ) -> None:
     """From beyond every setting further in the same direction."""
     times = 2**doublings
@@ -69,7 +69,7 @@ def test_an_interval_never_narrows_as_a_case_moves_away_from_what_the_card_cover
         "version": [replace(case, version=version) for version in ("", "3")],
     }[way]
     card = find_runtime("kernels").model_copy(
-        update={"errors": Errors(beside_log_sd=0.1), "covered": covered, "away": away}
+        update={"errors": CardErrors(beside_log_sd=0.1), "covered": covered, "away": away}
     )
     before, after = (card.facing(each).errors for each in (near, far))
     assert after.beside_log_sd >= before.beside_log_sd - 1e-12 >= 0.1 - 2e-12
@@ -77,7 +77,7 @@ def test_an_interval_never_narrows_as_a_case_moves_away_from_what_the_card_cover
 
 
 @given(case=cases, covered=settings)
-def test_at_home_nothing_is_away(case: Case, covered: Covered) -> None:
+def test_at_home_nothing_is_away(case: OperatingPoint, covered: TrainingDomain) -> None:
     at_home = replace(
         case,
         peak_flops=covered.peak_flops,
@@ -93,8 +93,8 @@ def test_at_home_nothing_is_away(case: Case, covered: Covered) -> None:
 
 def a_card(hardware: str, batches: tuple[int, int] = (1, 64), **changed: float) -> Runtime:
     """One whose rows were of Llama-3.1-8B on one GPU."""
-    case = Case.of(find_transformer("llama-3.1-8b"), find_hardware(hardware).device, hardware, 1, 1)
-    covered = Covered(
+    case = OperatingPoint.of(find_transformer("llama-3.1-8b"), find_hardware(hardware).device, hardware, 1, 1)
+    covered = TrainingDomain(
         device=hardware,
         peak_flops=case.peak_flops,
         memory_bandwidth=case.memory_bandwidth,
@@ -102,9 +102,9 @@ def a_card(hardware: str, batches: tuple[int, int] = (1, 64), **changed: float) 
         active_parameters=case.active_parameters,
         batches=batches,
     )
-    law = Away(**{**dict.fromkeys(STEPS, 0.2), **changed})
+    law = ExtrapolationError(**{**dict.fromkeys(STEPS, 0.2), **changed})
     return find_runtime("kernels").model_copy(
-        update={"name": "of rows", "errors": Errors(beside_log_sd=0.1), "covered": (covered,), "away": law}
+        update={"name": "of rows", "errors": CardErrors(beside_log_sd=0.1), "covered": (covered,), "away": law}
     )
 
 
@@ -132,7 +132,7 @@ def test_a_prediction_far_from_the_rows_is_wider_and_says_why(tmp_path: Path) ->
 
 def test_nothing_is_said_where_the_card_knows_nothing_of_its_rows() -> None:
     card = find_runtime("kernels")
-    case = Case.of(find_transformer("llama-3.1-8b"), find_hardware("b200-sxm").device, "b200-sxm", 8, 512)
+    case = OperatingPoint.of(find_transformer("llama-3.1-8b"), find_hardware("b200-sxm").device, "b200-sxm", 8, 512)
     assert far_from_rows(card, case) == frozenset()
     assert card.facing(case) is card
 
@@ -140,7 +140,9 @@ def test_nothing_is_said_where_the_card_knows_nothing_of_its_rows() -> None:
 @pytest.mark.parametrize("way", STEPS)
 def test_every_way_to_be_away_has_words(way: str) -> None:
     """Whatever makes an interval wider is named in its warning."""
-    case = Case.of(find_transformer("gpt-oss-120b"), find_hardware("b200-sxm").device, "b200-sxm", 8, 512, "9")
+    case = OperatingPoint.of(
+        find_transformer("gpt-oss-120b"), find_hardware("b200-sxm").device, "b200-sxm", 8, 512, "9"
+    )
     card = a_card("h100-sxm", **{each: 0.5 if each == way else 0.0 for each in STEPS})
     (said,) = far_from_rows(card, case)
     assert said.split("intervals are wider for ")[1]

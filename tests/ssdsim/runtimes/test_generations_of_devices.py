@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from calibration.runtimes.fit import DECODING
 from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Elsewhere, Kernels
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Fp4Overrides, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.between_kernels import kernel_factor
 from ssdsim.readers.price import value_of, work_of
@@ -21,7 +21,7 @@ BOTH = KERNELS.model_copy(
     update={
         "name": "both",
         "host": KERNELS.host.model_copy(update={"per_layer_s": 20e-6, "per_step_s": 1e-3}),
-        "four_bits": Elsewhere(cache_dtype="float8", numbers={"per_layer_s": 5e-6}),
+        "four_bits": Fp4Overrides(cache_dtype="float8", numbers={"per_layer_s": 5e-6}),
     }
 )
 START = KERNELS.model_copy(update={"name": "start"})
@@ -65,9 +65,9 @@ def test_predict_takes_the_devices_own_numbers(hardware: str) -> None:
 
 def test_an_unknown_number_is_refused() -> None:
     with pytest.raises(ValidationError, match="did you mean 'per_layer_s'"):
-        Elsewhere(numbers={"per_layers_s": 1e-6})
+        Fp4Overrides(numbers={"per_layers_s": 1e-6})
     with pytest.raises(ValidationError, match="unknown number"):
-        Elsewhere(wander=({"per_layers_s": 1e-6},))
+        Fp4Overrides(wander=({"per_layers_s": 1e-6},))
 
 
 def test_products_of_4_bits_hide_nothing() -> None:

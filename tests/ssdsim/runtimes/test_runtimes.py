@@ -18,7 +18,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
-from ssdsim.hardware.runtime_card import KERNELS, Errors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, CardErrors, Evidence, Host, Kernels, Runtime
 from ssdsim.hardware.runtime_catalog import (
     DEFAULT,
     SUFFIX,
@@ -187,7 +187,7 @@ def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
 
 def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
     """A pass error widens every speed, and hardly a ratio."""
-    wide = KERNELS.model_copy(update={"name": "wide", "errors": Errors(pass_log_sd=0.2)})
+    wide = KERNELS.model_copy(update={"name": "wide", "errors": CardErrors(pass_log_sd=0.2)})
     found, bare = (predict(runtime=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
     for name in ("ar", "sd", "ssd"):
         assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])

@@ -30,7 +30,7 @@ class Caching(Record):
 PLAIN = Caching()
 
 
-class Held(Record):
+class CacheMemory(Record):
     """Tokens held of one sequence: ``tokens`` with keys and values, ``lookahead`` of them verified, and its
     ``branches``.
     """
@@ -53,7 +53,7 @@ class Held(Record):
         return (1 + self.branches) * max(REPLAYED_TOKENS, self.lookahead + 1) if keeping == "replayed" else 0
 
 
-def state_bytes(card: Transformer, held: Held, keeping: StateKeeping, tp: int, precision: Precision) -> int:
+def state_bytes(card: Transformer, held: CacheMemory, keeping: StateKeeping, tp: int, precision: Precision) -> int:
     """Bytes of a sequence's states and kept inputs; 0 of a model without."""
     if card.recurrent is None:
         return 0
@@ -67,7 +67,7 @@ def in_pages(card: Transformer, caching: Caching) -> bool:
     return caching.pages_of_states and hybrid
 
 
-def paged_bytes(card: Transformer, held: Held, caching: Caching, tp: int, precision: Precision) -> int:
+def paged_bytes(card: Transformer, held: CacheMemory, caching: Caching, tp: int, precision: Precision) -> int:
     """Bytes of a sequence's states, keys and values, in pages of one size.
 
     vLLM's rule (``_get_kv_cache_groups_uniform_page_size``, and the model's config before it): a page of attention
@@ -88,7 +88,7 @@ def paged_bytes(card: Transformer, held: Held, caching: Caching, tp: int, precis
     return math.ceil(pages * size * page_tokens * token_bytes) + kept
 
 
-def _input_bytes(card: Transformer, held: Held, keeping: StateKeeping, tp: int, precision: Precision) -> int:
+def _input_bytes(card: Transformer, held: CacheMemory, keeping: StateKeeping, tp: int, precision: Precision) -> int:
     if card.recurrent is None:
         return 0
     each = card.recurrent.layers * card.recurrent.input_bytes(tp, precision.activations)
