@@ -21,7 +21,7 @@ from ssdsim.cli.progress import shown
 from ssdsim.cli.values import NUMBERS, WHOLES, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.question.options import ALL
-from ssdsim.runs.lock import locked
+from ssdsim.runs.layout import locked
 
 if TYPE_CHECKING:
     from calibration.pairs.measure.checks import Compared

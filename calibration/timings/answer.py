@@ -196,7 +196,7 @@ def _measured(
     from calibration.machine.ranks import RankError
     from calibration.timings.calibrate import measure
     from calibration.timings.points import plan
-    from ssdsim.runs.lock import locked
+    from ssdsim.runs.layout import locked
 
     lock = log.path.with_name(f".{log.path.name}.lock")
     try:

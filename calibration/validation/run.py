@@ -25,8 +25,7 @@ from ssdsim.base.progress import Told, nobody
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.question.options import ALL, files, refuse_others
-from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION
-from ssdsim.runs.lock import locked
+from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, locked
 from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.strategies.protocols.alternate import PLACES
 from ssdsim.transformer.operations import DTYPES

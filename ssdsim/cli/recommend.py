@@ -20,8 +20,8 @@ from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, 
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
+from ssdsim.runs.answer_folders import keep_recommendation
 from ssdsim.runs.layout import COMMAND, REPORT
-from ssdsim.runs.recommendation_folder import keep_recommendation
 
 
 class Gpus(Kind):

@@ -23,7 +23,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.points import subject_among
 from ssdsim.readers.bench import model_in
 from ssdsim.readers.request_logs.log import RequestLog
-from ssdsim.runs.serving_folder import opened_for_serving
+from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.as_json import as_json as serving_json
 from ssdsim.serving.as_json import comparison_json
 from ssdsim.serving.batching import Batching

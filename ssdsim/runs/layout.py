@@ -1,4 +1,12 @@
-"""Names of the files in a run folder."""
+"""Files in a run folder: their names, and the lock by which one process at a time writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ssdsim.base.errors import InputError
 
 CONFIG = "config.toml"
 """Options and grid: what makes a folder a run folder."""
@@ -16,7 +24,24 @@ RECOMMENDATION = "recommendation.json"
 COMMAND = "command.sh"
 """What to paste for the engine that a recommendation is for."""
 REPORT = "report.html"
+FILES = "files"
+"""Copies of the files that a run's options name."""
 SERVING = "serving.json"
 """The answer of ``ssdsim serve``."""
 REQUESTS = "requests.parquet"
 """A line a simulated request of ``ssdsim serve``."""
+
+
+@contextmanager
+def locked(lock: Path, path: Path, what: str) -> Iterator[None]:
+    """Hold the file ``lock`` while ``what`` works at ``path``; the system frees it when the process dies.
+
+    Raises InputError where another process holds it, OSError where the file cannot be made.
+    """
+    from filelock import FileLock, Timeout  # here: most who read a folder lock none
+
+    try:
+        with FileLock(lock, timeout=0):
+            yield
+    except Timeout:
+        raise InputError(f"{path}: another {what} is at work in it; wait for it or give another -o") from None

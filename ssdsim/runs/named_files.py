@@ -1,4 +1,4 @@
-"""The files that a run's options name, kept in its folder: so it is read and resumed from anywhere."""
+"""Copies, in a run folder, of the files that its options name: the folder can be read and resumed from anywhere."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ssdsim.base.errors import InputError, told
 from ssdsim.base.files import replaced
 from ssdsim.hardware.runtime_catalog import SUFFIX
 from ssdsim.question.options import files
+from ssdsim.runs.layout import FILES
 from ssdsim.transformer.huggingface import quantisation_file
-
-KEPT = "files"
 
 
 def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
@@ -43,7 +42,7 @@ def file_of(given: str) -> Path:
 def _free_name(file: Path, taken: set[str]) -> str:
     """A model's ``config.json`` keeps its folder, which names the model."""
     stem, rest = (file.parent.name, f"/{file.name}") if file.name == "config.json" else (file.stem, file.suffix)
-    numbered = (f"{KEPT}/{stem}{f'-{number}' if number > 1 else ''}{rest}" for number in count(1))
+    numbered = (f"{FILES}/{stem}{f'-{number}' if number > 1 else ''}{rest}" for number in count(1))
     return next(name for name in numbered if name not in taken)
 
 

@@ -5,30 +5,100 @@ from __future__ import annotations
 import json
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
+from numpy.typing import NDArray
 
 from ssdsim import __version__
-from ssdsim.base.checks import is_text
+from ssdsim.base.arrow import given, numbers
+from ssdsim.base.checks import Array, is_text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table, write_tables
+from ssdsim.base.record import Record
 from ssdsim.question.options import files
-from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS
-from ssdsim.runs.lock import locked
+from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS, locked
 from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
-from ssdsim.runs.sweep_results import SweepResults, joined
 
 
-class Part(Protocol):
+class SweepResults(Record):
+    """Rows in the order of the grid; ``read`` gives the columns of some names, in memory or from a file."""
+
+    schema: pa.Schema
+    rows: int
+    read: Callable[[Sequence[str]], pa.Table]
+
+    @classmethod
+    def of(cls, parts: Sequence[pa.Table]) -> SweepResults:
+        """Results in memory, of their parts."""
+        table = pa.concat_tables(parts)
+        return cls(joined([part.schema for part in parts]), table.num_rows, table.select)
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of timings behind the rows that were extrapolated."""
+        return warnings_of(self.schema)
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        return self.read([name])[name]
+
+    @cached_property
+    def possible(self) -> NDArray[np.intp]:
+        """Rows whose points are possible."""
+        return np.flatnonzero(~given(self["error"]))
+
+    def numbers(self, name: str, rows: NDArray[np.intp]) -> Array:
+        """Some rows of a column of numbers, NaN where it has none."""
+        found: Array = numbers(self[name])[rows]
+        return found
+
+    def counts(self, name: str, rows: NDArray[np.intp]) -> dict[Any, int]:
+        """How often each value is in some rows of a column, which are in order."""
+        counted: Counter[Any] = Counter()
+        start = 0
+        for chunk in self[name].chunks:
+            values, first, last = chunk.to_pylist(), *np.searchsorted(rows, (start, start + len(chunk)))
+            counted.update(values[row - start] for row in rows[first:last].tolist())
+            start += len(chunk)
+        return counted
+
+    def records(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
+        """All of some rows, read column by column."""
+        columns = (self[name] for name in self.schema.names)
+        values = ([column[row].as_py() for row in rows.tolist()] for column in columns)
+        return [dict(zip(self.schema.names, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def table(self) -> pa.Table:
+        """All rows and columns."""
+        return self.read(self.schema.names)
+
+
+def joined(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """One schema; its warnings are those of any part."""
+    lines = {line for schema in schemas for line in warnings_of(schema)}
+    return schemas[0].with_metadata({b"warnings": json.dumps(sorted(lines)).encode()})
+
+
+def warnings_of(schema: pa.Schema) -> list[str]:
+    """Warnings that a part's schema keeps."""
+    document: list[str] = json.loads((schema.metadata or {}).get(b"warnings", b"[]"))
+    return document
+
+
+class SweepPart(Protocol):
     """The points ``start`` to ``stop - 1`` of a sweep."""
 
     @property
@@ -39,8 +109,8 @@ class Part(Protocol):
     def stop(self) -> int: ...
 
 
-class Plan(Protocol):
-    """Plan of a sweep: what it works out."""
+class SweepPlan(Protocol):
+    """What a sweep works out."""
 
     @property
     def options(self) -> Mapping[str, Any]: ...
@@ -55,7 +125,7 @@ class Plan(Protocol):
         """Values of the options that may name files."""
         ...
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[SweepPart]:
         """All points, cut in the same way whenever the same plan is made."""
         ...
 
@@ -65,7 +135,7 @@ class Plan(Protocol):
 
 
 @contextmanager
-def opened(path: Path, plan: Plan) -> Iterator[SweepFolder]:
+def opened(path: Path, plan: SweepPlan) -> Iterator[SweepFolder]:
     """The folder for ``plan`` alone, until the sweep is done or its process is."""
     parts = path / PARTS
     with ExitStack() as stack:
@@ -84,7 +154,7 @@ class SweepFolder:
     ``files/`` holds copies of the files that the options name; config and results call them by their names there.
     """
 
-    def __init__(self, path: Path, plan: Plan) -> None:
+    def __init__(self, path: Path, plan: SweepPlan) -> None:
         self.path = path
         whole_path = path.absolute()  # which pyarrow does not take for a URI, whatever the names in it
         self._parts, self._results = whole_path / PARTS, whole_path / RESULTS
@@ -118,7 +188,7 @@ class SweepFolder:
                 "choose another folder or remove it"
             )
 
-    def has(self, part: Part) -> bool:
+    def has(self, part: SweepPart) -> bool:
         """Say whether the part is there and whole."""
         if self._results.exists():
             return True
@@ -128,13 +198,13 @@ class SweepFolder:
             return False
         return rows == part.stop - part.start
 
-    def add(self, part: Part, table: pa.Table) -> None:
+    def add(self, part: SweepPart, table: pa.Table) -> None:
         for name in set(files()) & set(table.column_names):
             called = renamed({name: table[name].to_pylist()}, self._names)[name]
             table = table.set_column(table.column_names.index(name), name, pa.array(called))
         write_table(table, self._file(part))
 
-    def join(self, plan: Plan) -> SweepResults:
+    def join(self, plan: SweepPlan) -> SweepResults:
         """All rows in the order of the grid; writes ``results.parquet`` and drops the parts."""
         parts = plan.parts()
         if not self._results.exists():
@@ -150,7 +220,7 @@ class SweepFolder:
         with pq.ParquetFile(self._results) as file:
             return SweepResults(file.schema_arrow, file.metadata.num_rows, partial(read_table, self._results))
 
-    def _found(self, plan: Plan) -> SweepResults:
+    def _found(self, plan: SweepPlan) -> SweepResults:
         """The results that were there, none of which is damaged."""
         try:
             read_table(self._results, [])
@@ -163,7 +233,7 @@ class SweepFolder:
             raise InputError(f"{self._results}: not the results of this sweep; remove it to work it out again")
         return results
 
-    def _file(self, part: Part) -> Path:
+    def _file(self, part: SweepPart) -> Path:
         return self._parts / f"{part.number:06}.parquet"
 
 

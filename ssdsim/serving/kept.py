@@ -10,7 +10,7 @@ from msgspec import convert, to_builtins
 
 from ssdsim import __version__
 from ssdsim.base.settings import Settings
-from ssdsim.runs.serving_folder import ServingFolder
+from ssdsim.runs.answer_folders import ServingFolder
 
 if TYPE_CHECKING:
     import pyarrow as pa

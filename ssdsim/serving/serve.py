@@ -21,7 +21,7 @@ from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
-from ssdsim.runs.serving_folder import ServingFolder
+from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving.advice import Advice, advice
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.capacity import MOST_RUNS, Capacity

@@ -16,7 +16,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Told, nobody
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL, refuse_others
-from ssdsim.runs.lock import locked
+from ssdsim.runs.layout import locked
 from ssdsim.tokens.pair_file import load_pair
 from ssdsim.transformer.operations import DTYPES
 

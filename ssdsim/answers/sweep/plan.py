@@ -28,7 +28,7 @@ from ssdsim.question.columns import Rows
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.given import GridPart
 from ssdsim.question.options import ALL, DEFAULTS, check_names, files
-from ssdsim.runs.sweep_results import SweepResults
+from ssdsim.runs.sweep_folder import SweepResults
 
 Engine = Literal["closed", "mc", "des"]
 

@@ -14,8 +14,7 @@ from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
 from ssdsim.question.typed_options import Axes
-from ssdsim.runs.sweep_folder import opened
-from ssdsim.runs.sweep_results import SweepResults
+from ssdsim.runs.sweep_folder import SweepResults, opened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import write_table
 from ssdsim.cli.main import cli
 from ssdsim.reports.build import report
-from ssdsim.runs.serving_folder import opened_for_serving
+from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.serve import serve
 from tests.mutations.values import changed_document
 from tests.ssdsim.reports.browser import CHROMIUM, Browser

@@ -10,7 +10,7 @@ import pytest
 from ssdsim.answers.workers import Workers
 from ssdsim.base import free_memory
 from ssdsim.base.errors import InputError
-from ssdsim.runs.serving_folder import opened_for_serving
+from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving import measuring
 from ssdsim.serving import needs as of_needs
 from ssdsim.serving import serve as of_serve

@@ -1,4 +1,4 @@
-"""A run folder of serving: what each run measured, kept as it comes, and the whole answer."""
+"""Run folders of one answer: a recommendation with its command, and a serving with what each of its runs measured."""
 
 from __future__ import annotations
 
@@ -12,11 +12,31 @@ import tomli_w
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
-from ssdsim.runs.layout import CONFIG, PARTS, REQUESTS, SERVING
-from ssdsim.runs.lock import locked
+from ssdsim.question.options import files
+from ssdsim.runs.layout import COMMAND, CONFIG, PARTS, RECOMMENDATION, REQUESTS, SERVING, locked
+from ssdsim.runs.named_files import keep, names_in_folder, renamed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[str, Any], command: str) -> None:
+    """Write the folder; a recommendation that is there is replaced. No ``command``, no file."""
+    if (path / CONFIG).is_file() and not (path / RECOMMENDATION).is_file():
+        raise InputError(f"{path}: holds another run; give another -o")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        names = names_in_folder(path, [value for name, value in options.items() if name in files()])
+        config = {"schema": 1, "verb": "recommend", "options": renamed(options, names)}
+        keep(path, names)
+        write_whole(path / RECOMMENDATION, json.dumps(answer, allow_nan=False))
+        if command:
+            write_whole(path / COMMAND, command)
+        else:  # that of before is no longer what is recommended
+            (path / COMMAND).unlink(missing_ok=True)
+        write_whole(path / CONFIG, tomli_w.dumps(config))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be used as a run folder ({error.strerror})") from None
 
 
 class ServingFolder:
@@ -35,7 +55,7 @@ class ServingFolder:
     def keep(self, key: str, text: str, requests: pa.Table | None = None) -> None:
         """Whole or not at all."""
         if requests is not None:
-            _write_table(self._path / PARTS / f"{key}.requests", requests)
+            _write_requests(self._path / PARTS / f"{key}.requests", requests)
         write_whole(self._path / PARTS / f"{key}.json", text)
 
     def requests(self, key: str) -> pa.Table:
@@ -50,7 +70,7 @@ class ServingFolder:
         """
         config = {"schema": 1, "verb": "serve"}
         if requests is not None:
-            _write_table(self._path / REQUESTS, requests)
+            _write_requests(self._path / REQUESTS, requests)
         write_whole(self._path / SERVING, json.dumps(answer, allow_nan=False))
         write_whole(self._path / CONFIG, tomli_w.dumps(config))
 
@@ -69,7 +89,7 @@ def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
         yield ServingFolder(path)
 
 
-def _write_table(path: Path, table: pa.Table) -> None:
+def _write_requests(path: Path, table: pa.Table) -> None:
     from ssdsim.base.parquet import write_table
 
     write_table(table, path)
