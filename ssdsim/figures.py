@@ -162,11 +162,6 @@ def serving_minute(answer: Answer) -> go.Figure:
     return figure(answer, "serving-minute")
 
 
-def serving_compared(answer: Answer) -> go.Figure:
-    """A benchmark's percentiles against those of the same requests served here."""
-    return figure(answer, "serving-compared")
-
-
 def measured(answer: Answer) -> go.Figure:
     """Rows of an engine, measured against predicted; ``figure(answer, "measured-batch")`` has their errors by batch."""
     return figure(answer, "measured")

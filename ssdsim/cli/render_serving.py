@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -13,15 +12,12 @@ from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.room import counted
-from ssdsim.question.configuration import Configuration
-from ssdsim.serving.compared import Compared
 from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics
 from ssdsim.serving.pace import Pace
 from ssdsim.serving.policies import AUTO
 from ssdsim.serving.serve import Point, Serving
 from ssdsim.serving.summary import Summary
-from ssdsim.serving.workload import Workload
 
 _BARS = 12
 _SAYS_K = {
@@ -69,22 +65,6 @@ def _within_slo(serving: Serving) -> list[str]:
         f"{each.rate / serving.policies.by_name[name].gpus:.2f} a GPU"
         for name, each in serving.within_slo.items()
     ]
-
-
-def print_compared(name: str, workload: Workload, rows: Sequence[Compared], configuration: Configuration) -> None:
-    """Print what was measured and predicted, and by how much they differ."""
-    out = console()
-    settings = configuration.settings
-    what = f"{settings['target']} on {settings['hardware']}, TP {settings['tp']}"
-    out.print(f"{name} against the benchmark: {workload.requests} requests, {workload.source}; {what}", style="bold")
-    table = Table(("", " "), ("measured ms", "predicted ms", "Diff %"), names=2)
-    for row in rows:
-        cells = (f"{row.measured:.2f}", f"{row.predicted:.2f}", f"{row.difference:+.1%}")
-        table.add_row(row.metric.upper(), row.statistic, *cells)
-    out.print(table)
-    for note in workload.notes:
-        out.print(note, style="dim")
-    _origins(out, configuration)
 
 
 def title(serving: Serving, name: str) -> str:
@@ -233,13 +213,9 @@ def _rests_on(out: Console, serving: Serving) -> None:
     out.print()
     for reason in serving.policies.no_room.values():
         out.print(reason, style="yellow")
-    _origins(out, configuration)
+    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))
     for crossing in serving.crossings[:1]:
         if crossing.interval is not None:
             out.print(
                 "intervals of rates: 95 % from all that is not known; of times: 95 % of a run as long", style="dim"
             )
-
-
-def _origins(out: Console, configuration: Configuration) -> None:
-    print_origins(out, configuration.provenance, configuration.runtime, inputs_told(configuration.inputs))

@@ -1,43 +1,44 @@
 """``ssdsim serve``."""
 
 from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-import click
-
 from ssdsim.answers.workers import Workers
-from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import File, Number
+from ssdsim.base.kinds import File
+from ssdsim.base.kinds import Number
 from ssdsim.base.option_record import taken
 from ssdsim.base.record import replace
-from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
-from ssdsim.cli.progress import kept_in, shown, told
-from ssdsim.cli.render_serving import print_compared, print_serving
-from ssdsim.cli.values import OfKind, OutputFile
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.help_page import rare_option
+from ssdsim.cli.options import Verb
+from ssdsim.cli.options import chosen_options
+from ssdsim.cli.options import common_options
+from ssdsim.cli.options import echo_json
+from ssdsim.cli.options import kept_option
+from ssdsim.cli.options import record_options
+from ssdsim.cli.progress import kept_in
+from ssdsim.cli.progress import shown
+from ssdsim.cli.progress import told
+from ssdsim.cli.render_serving import print_serving
+from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OutputFile
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.question.points import subject_among
-from ssdsim.readers.bench import model_in
-from ssdsim.readers.request_logs.log import RequestLog
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.as_json import as_json as serving_json
-from ssdsim.serving.as_json import comparison_json
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.compared import compare as compare_with
 from ssdsim.serving.effort import Effort
 from ssdsim.serving.load import Load
 from ssdsim.serving.measuring import run
 from ssdsim.serving.needs import Needs
-from ssdsim.serving.policies import AUTO, policies
+from ssdsim.serving.policies import AUTO
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.replicas import Fleet
-from ssdsim.serving.serve import Serving, served
+from ssdsim.serving.serve import Serving
+from ssdsim.serving.serve import served
 from ssdsim.serving.slo import Goal
 from ssdsim.serving.timeline import timeline
+from typing import Any
+import click
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core
@@ -45,7 +46,6 @@ _LONG_S = 60.0  # of a core
 
 @click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
 @record_options(Load)
-@click.option("--compare", type=OfKind(File()), help="a benchmark (vLLM, SGLang, AIPerf, guidellm) to hold against")
 @record_options(Goal)
 @click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")
 @record_options(Fleet)
@@ -58,7 +58,6 @@ _LONG_S = 60.0  # of a core
 @chosen_options(taken_by_serving, instead=lambda: {"strategies": _STRATEGIES})
 @common_options
 def command(
-    compare: Path | None,
     gpu_hour: float | None,
     trace: Path | None,
     schedule: Path | None,
@@ -72,14 +71,9 @@ def command(
     A rate is that of one replica of each strategy. --strategies may have auto in it: whatever serves most at the batch
     that there is.
     """
-    if options["workload"] is None:
-        options["workload"] = compare
     load, goal = taken(Load, options), taken(Goal, options)
     fleet, batching = taken(Fleet, options), taken(Batching, options)
     effort, workers = taken(Effort, options), taken(Workers, options)
-    if compare is not None:
-        _compare(compare, load, batching, options, effort.seed, output, as_json)
-        return
     requests = load.arrives(effort.seed, goal.capacity)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
@@ -121,38 +115,3 @@ def _save_timeline(serving: Serving, path: Path) -> None:
     policy = serving.policies.by_name.get(AUTO) or serving.policies.by_name[serving.subject]
     load = serving.points[0].workload
     timeline(run(policy, load, serving.how), policy).save(path)
-
-
-def _compare(
-    path: Path, load: Load, batching: Batching, scenario: dict[str, Any], seed: int, output: Path | None, as_json: bool
-) -> None:
-    """Compare one strategy, the subject, with what a benchmark saw of the model that it names."""
-    if batching.k_table is not None:
-        raise InputError("--k-table has no effect with --compare, which is about one strategy with one K")
-    requests, log = load.logged(seed)
-    scenario = scenario | {"target": _measured_model(path, log, scenario["target"])}
-    chosen = policies(scenario | {"subject": None}, requests, batching)
-    name = subject_among(tuple(chosen.fixed), scenario["subject"])
-    comparison = compare_with(chosen.by_name[name], requests, log, batching, path, seed)
-    answer = comparison_json(name, chosen, requests, comparison)
-    if output is not None:
-        with opened_for_serving(output) as folder:
-            folder.finish(answer)
-    if as_json:
-        echo_json(answer)
-        return
-    print_compared(chosen.by_name[name].title, requests, comparison.rows, chosen.configuration)
-
-
-def _measured_model(path: Path, log: RequestLog, target: str | None) -> str:
-    """The card of the model that was measured; ``target`` is said of one that the file does not name, or has no card.
-
-    Raises
-    ------
-    InputError : neither tells a card, or they tell two.
-    """
-    given = {} if target is None else {"model": target}
-    name = model_in(log.model, given, str(path))
-    if target is not None and find_transformer(name).name != find_transformer(target).name:
-        raise InputError(f"{path}: measured {name}, not --target {target}")
-    return name

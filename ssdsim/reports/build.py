@@ -17,7 +17,7 @@ from ssdsim.reports.grid_points import grid_json
 from ssdsim.reports.header import origins, strategies_table, verdict_lines
 from ssdsim.reports.page import Page
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, colour_of
+from ssdsim.reports.style import PALETTE, colour_of, title_of
 from ssdsim.reports.swept import made_by, swept
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
@@ -106,12 +106,13 @@ def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
 
 
 def _of_serving(answer: Mapping[str, Any], figures: tuple[Figure, ...], left_out: tuple[LeftOut, ...]) -> Report:
-    """The page of requests that arrive, or of a benchmark against the same requests served here."""
+    """The page of requests that arrive; of a comparison that an older version made, its title alone."""
     from ssdsim.reports.serving import serving_lines, serving_title
-    from ssdsim.reports.serving_compared import compared_sentence, compared_title
 
     if "compared" in answer:
-        return _of(Page(compared_title(answer), compared_sentence(answer), colour_of(answer["strategy"]), figures))
+        strategy, source = answer["strategy"], answer["workload"]["source"]
+        title = f"{title_of(strategy)} against {source}"
+        return _of(Page(title, "No figures are drawn of it.", colour_of(strategy), figures, left_out=left_out))
     told = answer["verdict"]
     colour = colour_of(told["subject"])
     return _of(Page(serving_title(answer), told["sentence"], colour, figures, serving_lines(answer), left_out))

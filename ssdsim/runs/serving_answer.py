@@ -141,28 +141,8 @@ class ServingAnswer(_Part):
         return self
 
 
-class _Row(_Part):
-    metric: str
-    statistic: str
-    measured: Number
-    predicted: Number
-    difference: Number
-
-
-class _Quantiles(_Part):
-    percent: Annotated[list[Number], Field(min_length=1)]
-    measured: list[Number]
-    predicted: list[Number]
-
-    _of_the_same_percents = of_one_length("percent", "measured", "predicted")
-
-
 class ComparedAnswer(_Part):
-    """``ssdsim serve --compare --json``, in serving.json."""
+    """Answer of ``ssdsim serve --compare`` of an older version, in serving.json."""
 
     strategy: str
     workload: _Workload
-    compared: list[_Row]
-    quantiles: Annotated[dict[str, _Quantiles], Field(min_length=1)]
-    provenance: list[_Profile]
-    runtime: str | None

@@ -11,14 +11,11 @@ from ssdsim.base.intervals import Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked
 from ssdsim.serving.capacity import Capacity
 from ssdsim.serving.closed_form import Served
-from ssdsim.serving.compared import Comparison
 from ssdsim.serving.crossing import Crossing
 from ssdsim.serving.metrics import Metrics
-from ssdsim.serving.policies import Policies
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.serve import Point, Serving
 from ssdsim.serving.summary import Summary
-from ssdsim.serving.workload import Workload
 
 
 def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
@@ -54,19 +51,6 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         Summary: _summary,
     }
     return document(answer, shown)
-
-
-def comparison_json(name: str, policies: Policies, requests: Workload, comparison: Comparison) -> dict[str, Any]:
-    """The object of ``ssdsim serve --compare --json`` (schema 1), in milliseconds."""
-    answer = {
-        "schema": 1,
-        "strategy": name,
-        "workload": requests.described(),
-        "compared": [{**asdict(row), "difference": row.difference} for row in comparison.rows],
-        "quantiles": comparison.quantiles,
-        **picked(policies.configuration, "provenance", "runtime"),
-    }
-    return document(answer)
 
 
 def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:

@@ -150,7 +150,7 @@ def _tokenizer() -> Mapping[str, bytes]:
 
 
 def workload(rng: Random) -> Input:
-    """A log of requests that is served, or a benchmark that is held against."""
+    """A log of requests that is served."""
     files: dict[str, bytes] = {}
     if rng.random() < 0.4:
         content = changed_csv(rng.choice(_TABLES), rng)
@@ -158,7 +158,7 @@ def workload(rng: Random) -> Input:
         content = changed_records(records := rng.choice(_JSON), rng)
         if records is requests.CONVERSATIONS:
             files |= _tokenizer()
-    read = rng.choice((["--workload", "log"], ["--workload", "log", "--rate", "5"], ["--compare", "log"]))
+    read = rng.choice((["--workload", "log"], ["--workload", "log", "--rate", "5"]))
     arguments = ["serve", *read]
     arguments += ["--tokenizer", "tokenizer.json"] if files else []
     if files and rng.random() < 0.3:

@@ -85,9 +85,7 @@ def test_every_name_is_a_function(folder: Path) -> None:
         "verification",
         "cache-shapes",
     ]
-    of_serving = [
-        f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "fixed-k", "minute", "compared")
-    ]
+    of_serving = [f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "fixed-k", "minute")]
     for name in (*of_runs, *of_others, *of_serving):
         assert callable(getattr(figures, name.replace("-", "_"))), name
 

@@ -1,20 +1,8 @@
 """Run folders of serving: resumed after a kill, shown as a page."""
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
-import time
+from click.testing import CliRunner
 from pathlib import Path
 from random import Random
-
-import numpy as np
-import pyarrow.parquet as pq
-import pytest
-from click.testing import CliRunner
-
 from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import write_table
 from ssdsim.cli.main import cli
@@ -22,8 +10,20 @@ from ssdsim.reports.build import report
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.serve import serve
 from tests.mutations.values import changed_document
-from tests.ssdsim.reports.browser import CHROMIUM, Browser
-from tests.ssdsim.serving.sample_runs import SMALL, requests
+from tests.ssdsim.reports.browser import Browser
+from tests.ssdsim.reports.browser import CHROMIUM
+from tests.ssdsim.serving.sample_runs import SMALL
+from tests.ssdsim.serving.sample_runs import requests
+import json
+import numpy as np
+import os
+import pyarrow.parquet as pq
+import pytest
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 pytestmark = pytest.mark.long
 
@@ -162,3 +162,18 @@ def test_a_browser_draws_the_page_and_asks_nobody(run: Path, tmp_path: Path) -> 
             assert browser.evaluate(drawn) == lines
         assert browser.problems == []
         assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}
+
+
+def test_a_comparison_that_an_older_version_made_opens(tmp_path: Path) -> None:
+    answer = {
+        "schema": 1,
+        "strategy": "sd",
+        "workload": {"source": "bench.json (vLLM)"},
+        "compared": [],
+        "quantiles": {},
+    }
+    with opened_for_serving(tmp_path) as folder:
+        folder.finish(answer)
+    page = report(tmp_path)
+    assert "SD against bench.json (vLLM)" in page.html
+    assert page.left_out[0].why == "an older version made it; ssdsim validate rows compares"

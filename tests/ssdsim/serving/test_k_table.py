@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
-from ssdsim.cli.main import cli
 from ssdsim.question.configuration import configure
 from ssdsim.serving import needs as of_needs
 from ssdsim.serving.batching import Batching
@@ -206,13 +203,6 @@ def test_a_choice_of_how_a_draft_is_shared_is_not_left_to_a_table() -> None:
         policies_of(requests(4), _batching("1-:4"), **given)
     chosen = policies_of(requests(4), _batching("1-:4"), **given, draft_serves="in-turn").by_name[AUTO]
     assert chosen.devices.targets == 2
-
-
-def test_a_comparison_with_a_benchmark_is_about_one_k(tmp_path: Path) -> None:
-    (tmp_path / "bench.json").write_text("{}")
-    asked = ["serve", "--compare", str(tmp_path / "bench.json"), "--strategies", "sd", "--k-table", "1-:4"]
-    said = str(CliRunner().invoke(cli, asked).exception)
-    assert said == "--k-table has no effect with --compare, which is about one strategy with one K"
 
 
 @pytest.mark.long

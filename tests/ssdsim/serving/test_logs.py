@@ -162,6 +162,41 @@ def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, s
         workload_of(written(tmp_path, text))
 
 
+@pytest.mark.parametrize(
+    ("sums", "said"),
+    [
+        ({"model_id": "llama-3.1-8b"}, "--save-detailed"),
+        ({"total_output_tokens_retokenized": 90}, "--output-details"),
+        ({"request_latency": {"avg": 1.0}, "output_sequence_length": {"avg": 9.0}}, "--export-level records"),
+    ],
+)
+def test_a_benchmark_of_sums_names_the_flag_that_it_lacks(tmp_path: Path, sums: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        workload_of(written(tmp_path, json.dumps({"mean_tpot_ms": 9.0, "total_output_tokens": 90, **sums})))
+
+
+def test_guidellms_requests_are_a_log(tmp_path: Path) -> None:
+    requests = [
+        {
+            "request_start_time": 100.0 + start,
+            "prompt_tokens": 94,
+            "output_tokens": 16,
+            "time_to_first_token_ms": 50.0,
+            "inter_token_latency_ms": 10.0,
+            "request_latency": 0.2,
+        }
+        for start in (0.0, 0.2)
+    ]
+    report = {
+        "metadata": {"guidellm_version": "0.8.1"},
+        "config": {"spec": {"backend": {"model": "llama-3.1-8b"}}},
+        "benchmarks": [{"requests": {"successful": requests}}],
+    }
+    workload, log = workload_of(written(tmp_path, json.dumps(report)))
+    assert workload.arrival_s.tolist() == pytest.approx([0.0, 0.2])
+    assert log.measured_ms["tpot"].tolist() == [10.0, 10.0]
+
+
 CONVERSATIONS = [
     {"id": "a", "conversations": [{"from": "human", "value": "one two three four five"}, {"value": "six " * 30}]},
     {"id": "b", "conversations": [{"from": "human", "value": "too short"}, {"value": "seven " * 9}]},
