@@ -1,27 +1,22 @@
 """``ssdsim serve``."""
 
 from __future__ import annotations
+
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+import click
+
 from ssdsim.answers.workers import Workers
-from ssdsim.base.kinds import File
-from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import File, Number
 from ssdsim.base.option_record import taken
 from ssdsim.base.record import replace
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import chosen_options
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import echo_json
-from ssdsim.cli.options import kept_option
-from ssdsim.cli.options import record_options
-from ssdsim.cli.progress import kept_in
-from ssdsim.cli.progress import shown
-from ssdsim.cli.progress import told
+from ssdsim.cli.help_page import output_option, rare_option
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
+from ssdsim.cli.progress import kept_in, shown, told
 from ssdsim.cli.render_serving import print_serving
-from ssdsim.cli.values import OfKind
-from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.as_json import as_json as serving_json
@@ -33,12 +28,9 @@ from ssdsim.serving.needs import Needs
 from ssdsim.serving.policies import AUTO
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.replicas import Fleet
-from ssdsim.serving.serve import Serving
-from ssdsim.serving.serve import served
+from ssdsim.serving.serve import Serving, served
 from ssdsim.serving.slo import Goal
 from ssdsim.serving.timeline import timeline
-from typing import Any
-import click
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core

@@ -1,8 +1,20 @@
 """Run folders of serving: resumed after a kill, shown as a page."""
 
-from click.testing import CliRunner
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from random import Random
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import write_table
 from ssdsim.cli.main import cli
@@ -10,20 +22,8 @@ from ssdsim.reports.build import report
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.serve import serve
 from tests.mutations.values import changed_document
-from tests.ssdsim.reports.browser import Browser
-from tests.ssdsim.reports.browser import CHROMIUM
-from tests.ssdsim.serving.sample_runs import SMALL
-from tests.ssdsim.serving.sample_runs import requests
-import json
-import numpy as np
-import os
-import pyarrow.parquet as pq
-import pytest
-import shutil
-import signal
-import subprocess
-import sys
-import time
+from tests.ssdsim.reports.browser import CHROMIUM, Browser
+from tests.ssdsim.serving.sample_runs import SMALL, requests
 
 pytestmark = pytest.mark.long
 
