@@ -1,6 +1,8 @@
-"""Options and names as editors and mypy read them: files of ssdsim, made of the option records and of its names.
+"""Options and names of ssdsim as editors and mypy read them: three files, made of the option records and the names.
 
-Run: python -m site_generator.typed_options   rewrites them; a test says where they are behind
+A build of the wheel makes them, and so does ``pip install -e .`` (hatch_build.py). Git ignores them.
+
+Run: python -m site_generator.typed_options   makes them in this checkout again
 """
 
 from __future__ import annotations
@@ -8,10 +10,9 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import ssdsim
@@ -23,32 +24,23 @@ from ssdsim.question.options import ALL, ranged
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.serve import RECORDS
 
-_PACKAGE = Path(ssdsim.__file__).parent
+_PROJECT = Path(__file__).parents[1]
 _RANGE = "str"
 """A rate that is known roughly is text, ``"0.75:0.85"``."""
 _KNOWN = {"None", "Sequence", "Path"}
 _BATCH = "b"
 """Searches have it among their own arguments."""
-_LONG = 60
-"""Characters from which on a type has a name of its own."""
 
 
-def files() -> dict[Path, str]:
-    """The files with their text as it should be."""
+def write(folder: Path) -> None:
+    """Write the files below a folder that holds the package."""
     texts = {
         "question/typed_options.py": options_module(),
         "serving/typed_options.py": serving_module(),
         "__init__.pyi": names_stub(),
     }
-    return {_PACKAGE / path: _formatted(path, text) for path, text in texts.items()}
-
-
-def _formatted(path: str, text: str) -> str:
-    """As ruff has it, imports sorted."""
-    for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", path, "-"]
-        text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
-    return text
+    for path, text in texts.items():
+        (folder / "ssdsim" / path).write_text(text, encoding="utf-8")
 
 
 def options_module() -> str:
@@ -57,10 +49,9 @@ def options_module() -> str:
     shared = "".join(map(_field, (option for name, option in ALL.items() if name in served)))
     own = "".join(map(_field, (option for name, option in ALL.items() if name not in served)))
     several = "".join(f"    {name}: {_axis(option)}\n" for name, option in ALL.items() if name != _BATCH)
-    named = "\n".join(f"{name} = {written}" for written, name in _names(ALL.values()).items())
     return f'''"""Options as types, for editors and mypy: ``**options: Unpack[Options]``.
 
-Made by ``python -m site_generator.typed_options`` from the option records; change those.
+Made of the option records; change those.
 """
 
 from __future__ import annotations
@@ -71,8 +62,6 @@ from typing import Literal, TypeAlias, TypedDict, TypeVar
 T = TypeVar("T")
 Several: TypeAlias = T | Collection[T]
 """A value, or all values to try."""
-
-{named}
 
 
 class SharedOptions(TypedDict, total=False):
@@ -113,7 +102,7 @@ def serving_module() -> str:
     lines = [f"from {module} import {name}" for module, name in sorted(imports)]
     return f'''"""The options of ``serve`` as types, for editors and mypy.
 
-Made by ``python -m site_generator.typed_options`` from the records; change those.
+Made of the option records; change those.
 """
 
 from __future__ import annotations
@@ -128,21 +117,8 @@ class ServeOptions(SharedOptions, total=False):
 '''
 
 
-def _names(options: Iterable[Option]) -> dict[str, str]:
-    """Long types, each with the name of the first option that has it."""
-    named: dict[str, str] = {}
-    for option in options:
-        if len(annotation(option)) > _LONG:
-            named.setdefault(annotation(option), "".join(word.capitalize() for word in option.name.split("_")))
-    return named
-
-
-def _named(option: Option) -> str:
-    return _names(ALL.values()).get(annotation(option), annotation(option))
-
-
 def _field(option: Option) -> str:
-    return f"    {option.name}: {_named(option)}\n{_about(option)}"
+    return f"    {option.name}: {annotation(option)}\n{_about(option)}"
 
 
 def _home(record: type, name: str) -> str:
@@ -190,7 +166,7 @@ def _quoted(word: str) -> str:
 
 
 def _axis(option: Option) -> str:
-    return f"Several[{_named(option)}]"
+    return f"Several[{annotation(option)}]"
 
 
 def _about(option: Option) -> str:
@@ -200,7 +176,7 @@ def _about(option: Option) -> str:
 def names_stub() -> str:
     """What ``import ssdsim`` has, which at run time is loaded when it is first used."""
     known = "\n__version__: str\n__all__: list[str]\n_HOME: dict[str, str]\n_MODULES: tuple[str, ...]\n"
-    return "".join(["# Made by `python -m site_generator.typed_options`.\n", *_imports(), known])
+    return "".join([*_imports(), known])
 
 
 def _imports() -> Iterator[str]:
@@ -211,5 +187,4 @@ def _imports() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for path, text in files().items():
-        path.write_text(text, encoding="utf-8")
+    write(_PROJECT)

@@ -21,13 +21,14 @@ from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.asked import Asked
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.question.price import price
-from ssdsim.question.typed_options import Options
 from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import ExpertMlp, Operation
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ssdsim.question.typed_options import Options
 
 COLUMNS = (
     "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",

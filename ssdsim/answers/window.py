@@ -32,11 +32,12 @@ from ssdsim.question.asked import Asked, effective
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.options import members, refuse_others
 from ssdsim.question.price import price
-from ssdsim.question.typed_options import Axes
 from ssdsim.strategies import drafters
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ssdsim.question.typed_options import Axes
 
 AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
 """Options that may be lists, outermost first."""

@@ -26,7 +26,16 @@ def test_the_dockerfile_pleases_a_linter() -> None:
 
 def test_the_dockerfile_copies_what_the_package_is_made_of() -> None:
     left_out = (PROJECT / ".dockerignore").read_text().split()
-    for needed in ("pyproject.toml", "README.md", "LICENSE", "ssdsim", "calibration", "models"):
+    for needed in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "hatch_build.py",
+        "site_generator",
+        "ssdsim",
+        "calibration",
+        "models",
+    ):
         assert (PROJECT / needed).exists()
         assert needed not in left_out
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
@@ -114,6 +115,14 @@ def test_with_tables_every_example_of_the_readme_runs_anywhere(wheel: Path, tmp_
         done = said(empty, command)
         assert done.returncode == 0, done.stderr
     assert (empty / "run/report.html").is_file()
+
+
+@pytest.mark.wheel
+def test_the_wheel_has_the_types_that_its_build_made(wheel: Path) -> None:
+    made = {"ssdsim/__init__.pyi", "ssdsim/question/typed_options.py", "ssdsim/serving/typed_options.py"}
+    with tarfile.open(next(wheel.parent.glob("*.tar.gz"))) as source:
+        assert not made & {name.partition("/")[2] for name in source.getnames()}
+    assert made <= set(zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.mark.wheel

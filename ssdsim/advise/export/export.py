@@ -23,13 +23,13 @@ from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.question.engines import titles
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.standing import TokenInput
-from ssdsim.question.typed_options import Axes
 from ssdsim.serving.k_table import KTable
 from ssdsim.serving.schedule_file import Schedule
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
     from ssdsim.advise.schedule.by_policy import PolicyOfK
+    from ssdsim.question.typed_options import Axes
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
 _ENGINES: Mapping[str, Dialect] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
 from ssdsim.advise.schedule.candidates import Candidates, candidates, fixed_options
@@ -11,9 +11,11 @@ from ssdsim.base.plain import plain
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import TokenInput, of_all
-from ssdsim.question.typed_options import Axes
 from ssdsim.serving.k_table import KTable
 from ssdsim.serving.schedule_file import Cell, Schedule
+
+if TYPE_CHECKING:
+    from ssdsim.question.typed_options import Axes
 
 DRAWS = 1000
 TAKEN = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them

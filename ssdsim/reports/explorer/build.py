@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim.answers.inputs_told import inputs_told
 from ssdsim.answers.predict import predict_configured
@@ -14,12 +14,14 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.typed_options import Axes
 from ssdsim.reports.explorer.command import swept_words
 from ssdsim.reports.explorer.errors import Error, interpolation_errors
 from ssdsim.reports.explorer.explore import Explored, explored
 from ssdsim.reports.explorer.page import html
 from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
+
+if TYPE_CHECKING:
+    from ssdsim.question.typed_options import Axes
 
 RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 
