@@ -1,26 +1,24 @@
 """Predict a whole grid of options, here or on many machines, into a folder that survives a kill."""
 
 from __future__ import annotations
+
 from collections.abc import Iterator
 from pathlib import Path
-from ssdsim.answers.sweep.plan import Engine
-from ssdsim.answers.sweep.plan import Part
-from ssdsim.answers.sweep.plan import Plan
-from ssdsim.answers.sweep.plan import plan_of
+from typing import TYPE_CHECKING, Any, Unpack
+
+import pyarrow as pa
+
+from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.runs.sweep_folder import SweepResults
-from ssdsim.runs.sweep_folder import opened
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
-import pyarrow as pa
+from ssdsim.runs.sweep_folder import SweepResults, opened
 
 if TYPE_CHECKING:
-    from ssdsim.question.typed_options import Axes
     import pandas as pd
+
+    from ssdsim.question.typed_options import Axes
 
 
 def sweep(
