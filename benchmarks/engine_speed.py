@@ -14,7 +14,7 @@ from simpy import Environment, Event
 
 from ssdsim import strategies
 from ssdsim.answers.simulation import actor
-from ssdsim.answers.simulation.clock import Clock
+from ssdsim.answers.simulation.events import Clock
 from ssdsim.answers.simulation.simulate import Engine, simulate
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario

@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 from typing import Any, TypeVar
 
 from ssdsim import __version__
-from ssdsim.answers.shared_value import Shared, Work, run_with
+from ssdsim.answers.worker_processes import Shared, Work, run_with
 from ssdsim.base.errors import InputError
 
 CONNECT_S = 10.0  # to reach a scheduler, and then for a first worker
@@ -37,7 +37,7 @@ def on_cluster(run: Callable[..., T], work: Work, address: str) -> Iterator[T]:
 
 
 def _run_as(version: str, run: Callable[..., T], shared: Shared, *arguments: Any) -> T:
-    """``run`` on a worker that may have joined late: InputError where it is not of ``version``."""
+    """``run`` on a worker that may have joined late; InputError if it has another version."""
     if __version__ != version:
         raise InputError(_other_version(__version__, version))
     return run_with(run, shared, *arguments)
@@ -49,7 +49,7 @@ def _other_version(theirs: str | None, ours: str) -> str:
 
 
 def _check_versions(client: Any, address: str) -> None:
-    """Raise :class:`InputError` at a worker with another ssdsim, whose results would mean something else."""
+    """Raise :class:`InputError` if a worker has another version, whose results may differ."""
 
     def version_there() -> str | None:  # travels by value, so that it runs without any ssdsim
         from importlib import import_module
@@ -65,7 +65,7 @@ def _check_versions(client: Any, address: str) -> None:
 
 
 def _submitted(client: Any, run: Callable[..., T], work: Work) -> Iterator[Any]:
-    """The submitted work, whose shared part is a task: it travels once, and is made again where its worker dies."""
+    """Futures of the work. The shared part is a task of its own: it is sent once, and again if its worker dies."""
     import dask
 
     there: dict[int, Any] = {}

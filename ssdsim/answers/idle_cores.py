@@ -1,4 +1,4 @@
-"""The number of idle cores, so that a second process takes none from anybody."""
+"""Count of idle cores, so that worker processes take none from other programs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _LEAST_S = 0.1  # ten of Linux's hundredths of a second
 
 
 class _Look(NamedTuple):
-    """Seconds that the cores together have been idle by a time, since the machine started; None where nobody tells."""
+    """Idle seconds of all cores together at a time, since the machine started; None where the system has no count."""
 
     at_s: float
     idle_s: float | None
 
     def idle_until(self, later: _Look) -> float | None:
-        """The mean number of idle cores in between; None too early, too."""
+        """The mean number of idle cores in between; None if too little time has passed, too."""
         passed_s = later.at_s - self.at_s
         if self.idle_s is None or later.idle_s is None or passed_s < _LEAST_S:
             return None
@@ -29,39 +29,39 @@ class _Look(NamedTuple):
 
 
 _watched: _Look | None = None
-_given_back_s = 0.0
+_ended_children_s = 0.0
 
 
 def watch() -> None:
-    """Look at the cores, so that who asks early hears of the time from now on."""
+    """Start to count, so that an early question can be answered."""
     global _watched
     _watched = _look()
 
 
 @contextmanager
-def given_back() -> Iterator[None]:
-    """Count as idle what processes of ours have taken that end meanwhile: as many may begin again."""
-    global _given_back_s
-    before_s = _taken_by_ended_s()
+def counted_as_idle() -> Iterator[None]:
+    """Count as idle the time of child processes that end meanwhile: as many may begin again."""
+    global _ended_children_s
+    before_s = _of_ended_children_s()
     yield
-    _given_back_s += _taken_by_ended_s() - before_s
+    _ended_children_s += _of_ended_children_s() - before_s
 
 
 class IdleCores:
-    """Idle cores available to this process, measured since construction; load that has just ended is ignored."""
+    """Idle cores for this process, measured since this object was made; load that has just ended is ignored."""
 
     def __init__(self) -> None:
         self._since = _look()
 
     def free(self) -> int:
-        """The number of processes that may join: one for each core that is idle half of the time or more."""
+        """The number of processes that may join: one a core that is idle half of the time or more."""
         return int(self.count() + _IDLE)
 
     def count(self) -> float:
         """The mean number of idle cores.
 
-        Too early to tell, it is the mean since :func:`watch`. Where nobody tells, it is what the load of the last
-        minute leaves, of which this process is one.
+        If this object is too young, it is the mean since :func:`watch`. Where the system has no count, it is the
+        number of cores less the load of the last minute, of which this process is one.
         """
         now = _look()
         for since in filter(None, (self._since, _watched)):
@@ -79,16 +79,16 @@ def _look() -> _Look:
     if not _STAT.exists():
         return _Look(time.monotonic(), None)
     idle_s = idle_ticks(_STAT.read_text(), _cores()) / os.sysconf("SC_CLK_TCK")
-    return _Look(time.monotonic(), idle_s + _given_back_s)
+    return _Look(time.monotonic(), idle_s + _ended_children_s)
 
 
-def _taken_by_ended_s() -> float:
+def _of_ended_children_s() -> float:
     times = os.times()
     return times.children_user + times.children_system
 
 
 def idle_ticks(stat: str, cores: Collection[int]) -> int:
-    """Idle ticks of these cores in the text of ``/proc/stat``, those idle while a disk works among them."""
+    """Idle ticks of these cores in the text of ``/proc/stat``, with those in which a core waits for a disk."""
     rows = (line.split() for line in stat.splitlines())
     of_cores = {row[0]: row for row in rows if row and row[0].startswith("cpu")}
     return sum(int(row[4]) + int(row[5]) for core in cores if (row := of_cores.get(f"cpu{core}")))

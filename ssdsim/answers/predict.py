@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Literal, Unpack
 
 import numpy as np
 
-from ssdsim.answers import prediction_table
+from ssdsim.answers.columns import prediction_table
 from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.other_k import other_k
-from ssdsim.answers.reads import check_owners, check_read
-from ssdsim.answers.verdict import Verdict, verdict
+from ssdsim.answers.option_usage import check_owners, check_read
+from ssdsim.answers.verdict import Verdict, other_k, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Interval
@@ -61,7 +60,7 @@ class Prediction(Shown, Record):
     def told(self) -> Told:
         v = self.verdict
         sentence = f"{v.sentence} {self.other_k}".rstrip()
-        return prediction_table.told(self.configuration, self.estimates, self.intervals, v.subject, sentence)
+        return prediction_table(self.configuration, self.estimates, self.intervals, v.subject, sentence)
 
     @property
     def unit(self) -> str:
@@ -143,7 +142,7 @@ def _simulate_all(
     from ssdsim.answers.simulation.simulate import (
         simulate,  # here, because the closed form needs no clock, and starts faster
     )
-    from ssdsim.answers.simulation.stopping import MOST_ROUNDS, InTurn
+    from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 
     most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
     estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))

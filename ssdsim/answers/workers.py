@@ -1,4 +1,4 @@
-"""The workers of many pieces: this process, others on this machine (joblib), or a Dask cluster."""
+"""Workers of many pieces: this process, forked copies on idle cores, processes of joblib, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from ssdsim.answers.beside import may_fork, with_copies
 from ssdsim.answers.cluster import on_cluster
 from ssdsim.answers.idle_cores import IdleCores
-from ssdsim.answers.shared_value import Work, run_with, with_shared
-from ssdsim.answers.with_parent import end_with
+from ssdsim.answers.worker_processes import Work, end_with, may_fork, run_with, with_copies, with_shared
 from ssdsim.base.errors import InputError, told
 from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
@@ -54,9 +52,10 @@ class _Address(Kind, Record):
 
 
 class Workers(OptionRecord):
-    """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``, which
-    need ssdsim and every file that options name. ``progress`` hears of each piece, and of parts of one that is worked
-    at here. The answer is the same to the byte.
+    """``jobs`` processes on this machine (-1: one a core), or the workers of the Dask scheduler at ``cluster``.
+
+    A cluster's workers need ssdsim and every file that options name. ``progress`` hears of each piece, and of the share
+    that is done of a piece in this process. The answer is the same to the byte.
     """
 
     section, prominence = Section.OUTPUT, 0
@@ -73,7 +72,7 @@ class Workers(OptionRecord):
 
     @property
     def at_once(self) -> int:
-        """Pieces that ``jobs`` work at beside each other on this machine; none where a cluster does."""
+        """The number of pieces at once on this machine; 0 with a cluster."""
         return 0 if self.cluster is not None else self.jobs if self.jobs > 0 else os.cpu_count() or 1
 
     @cached_property
@@ -81,13 +80,13 @@ class Workers(OptionRecord):
         return IdleCores()
 
     def idle(self) -> int:
-        """Cores on which copies of this process may help."""
+        """The number of cores on which copies of this process may help."""
         return self._idle.free()
 
     def answers(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """The answer to each question: copies of this process take them from the first one on where cores are idle.
+        """The answer to each question, in order.
 
-        This process takes them from the last one back.
+        Copies of this process on idle cores answer from the first one on, this process from the last one back.
         """
         answered = self.each(_answered, [(question, number) for number, question in enumerate(questions)])
         return [answered[number] for number in range(len(questions))]
@@ -100,10 +99,10 @@ class Workers(OptionRecord):
         *,
         room: int | None = None,
     ) -> Mapping[int, T]:
-        """The result of ``run`` for each piece of work, beside its number; ``done`` hears of each as it comes.
+        """The results of ``run`` by the number of the piece of work; ``done`` hears of each as it comes.
 
-        Copies of this process help on cores that have been idle since this record was made, as far as memory has
-        ``room`` for so many pieces at once.
+        Copies of this process help on cores that have been idle since this record was made. ``room`` is the number of
+        pieces for which memory suffices at once.
         """
         results: dict[int, T] = {}
         idle = self.idle() if room is None else min(self.idle(), room - 1)
@@ -118,8 +117,8 @@ class Workers(OptionRecord):
     def as_they_come(self, run: Callable[..., T], work: Work, idle: int = 0) -> Iterator[T]:
         """``run(*arguments)`` of each piece of ``work``, in the order in which they are done.
 
-        The first argument is what pieces share. With one job, copies of this process help on ``idle`` cores where they
-        begin at once: they take pieces from the first one on, this process takes them from the last one back.
+        The first argument is what pieces share. With one job, copies of this process help on ``idle`` cores. They take
+        pieces from the first one on, this process from the last one back.
         """
         if self.cluster is not None:
             return on_cluster(run, work, self.cluster)
@@ -130,7 +129,7 @@ class Workers(OptionRecord):
         return _in_processes(run, work, self.jobs)
 
     def _here(self, run: Callable[..., T], work: Work) -> Iterator[T]:
-        """One piece after the other, of which the one at work may tell how far it is."""
+        """One piece after the other; each may report the share of it that is done."""
         for number, arguments in enumerate(work):
             with hearing_shares(partial(self._hear, len(work), number)):
                 result = run(*arguments)
@@ -153,10 +152,10 @@ def _with_copies(run: Callable[..., T], work: Work, copies: int, heard: Callable
 
 
 def _begin(parent: int) -> None:
-    """Have a process end with its parent, and keep what it remembers.
+    """Begin a process of loky: it ends with its parent, and it keeps what it remembers.
 
-    Loky takes what grows by 300 MB for a leak and has the process leave. What it learnt is lost then; and where two
-    leave at once while work is sent, all wait for ever.
+    Loky ends a process that grows by 300 MB, which it takes for a leak. The process's memory is lost then. And if two
+    end at once while work is sent, all wait for ever.
     """
     from joblib.externals.loky import process_executor
 

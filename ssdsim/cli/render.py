@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
-from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.evidence import inputs_told
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN

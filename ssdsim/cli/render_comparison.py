@@ -7,7 +7,7 @@ from typing import get_args
 
 from ssdsim import strategies
 from ssdsim.advise.compare.compare import Comparison
-from ssdsim.answers.inputs_told import range_told, standing_told, value_told
+from ssdsim.answers.evidence import range_told, standing_told, value_told
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table

@@ -17,7 +17,7 @@ from ssdsim.advise.recommend.equal_count import EqualCount
 from ssdsim.advise.recommend.request import Request
 from ssdsim.advise.recommend.table import TITLE
 from ssdsim.answers.contest import Versus
-from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.evidence import inputs_told
 from ssdsim.base.settings import GIVEN
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.render import title_of

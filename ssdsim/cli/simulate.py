@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.inputs_told import inputs_told
-from ssdsim.answers.reads import check_owners, check_read
+from ssdsim.answers.evidence import inputs_told
+from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
-from ssdsim.answers.simulation.stopping import MOST_ROUNDS, InTurn
+from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.evidence import inputs_told
 from ssdsim.answers.verdict import called_together
 from ssdsim.pricing.room import counted
 from ssdsim.reports.study import Study

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.answers.option_usage import check_owners, options_read
 from ssdsim.answers.predict import Prediction, predict_configured
-from ssdsim.answers.reads import check_owners, options_read
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError

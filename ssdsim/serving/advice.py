@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ssdsim.answers.doubts import SURE, Basis
+from ssdsim.answers.evidence import SURE, Basis
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.room import counted

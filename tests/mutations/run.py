@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 
-from ssdsim.answers.with_parent import end_with
+from ssdsim.answers.worker_processes import end_with
 from ssdsim.base.errors import InputError
 from tests.mutations import calls, engines, files, folders, options, pairs
 from tests.mutations.input import Input

@@ -19,8 +19,7 @@ from calibration.pairs.measure.roles import Speculator, Verifier
 from calibration.pairs.measure.sides import Answer, CachingSide, DraftSide, PlayedRound, Side, TargetSide, with_hits
 from calibration.pairs.measure.verification import Rules
 from ssdsim import strategies
-from ssdsim.answers.simulation.clock import Clock
-from ssdsim.answers.simulation.devices import Mailbox
+from ssdsim.answers.simulation.events import Clock, Mailbox
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.strategies import drafters

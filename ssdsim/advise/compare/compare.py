@@ -14,7 +14,7 @@ from ssdsim.advise.recommend.equal_count import Errors, basis_of, held_against
 from ssdsim.advise.recommend.request import Request, make_request
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
-from ssdsim.answers.doubts import Basis, Doubt
+from ssdsim.answers.evidence import Basis, Doubt
 from ssdsim.answers.swings import inputs_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole

@@ -8,7 +8,7 @@ from typing import Any
 from ssdsim.advise.schedule.candidates import Candidates
 from ssdsim.advise.schedule.schedule import DRAWS, scenario_of
 from ssdsim.answers.contest import contest
-from ssdsim.answers.doubts import Basis
+from ssdsim.answers.evidence import Basis
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import Drawn
 from ssdsim.question.standing import TokenInput

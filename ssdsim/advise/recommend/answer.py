@@ -16,7 +16,7 @@ from ssdsim.advise.recommend.equal_count import EqualCount, Errors, equal_count,
 from ssdsim.advise.recommend.request import Request, make_request
 from ssdsim.advise.recommend.search import INDIFFERENT, Search
 from ssdsim.answers.contest import Contest
-from ssdsim.answers.doubts import Basis
+from ssdsim.answers.evidence import Basis
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval

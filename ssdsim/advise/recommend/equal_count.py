@@ -12,7 +12,7 @@ from ssdsim.advise.recommend.choice import best, score
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.request import Rank, Request
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.doubts import Basis, Doubt
+from ssdsim.answers.evidence import Basis, Doubt
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.record import Record

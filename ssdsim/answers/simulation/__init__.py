@@ -1,1 +1,1 @@
-"""The engines' parts: outcomes drawn in blocks, durations, devices, statistics, traces."""
+"""Simulation of rounds: events on SimPy's clock, or Monte Carlo without one."""

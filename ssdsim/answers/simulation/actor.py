@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from simpy import Event
 
-from ssdsim.answers.simulation.clock import Clock
-from ssdsim.answers.simulation.devices import Device, Mailbox
-from ssdsim.answers.simulation.recorder import Recorder
-from ssdsim.answers.simulation.steps import StepDurations, Steps
-from ssdsim.answers.simulation.stopping import Stopping
+from ssdsim.answers.simulation.durations import StepDurations, Steps
+from ssdsim.answers.simulation.events import Clock, Device, Mailbox
+from ssdsim.answers.simulation.statistics import Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.step import Step

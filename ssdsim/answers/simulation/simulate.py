@@ -9,11 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ssdsim.answers.simulation.actor import Run
-from ssdsim.answers.simulation.recorder import Recorder
+from ssdsim.answers.simulation.durations import Steps
 from ssdsim.answers.simulation.shared_draft import shared_rounds
-from ssdsim.answers.simulation.statistics import Histogram
-from ssdsim.answers.simulation.steps import Steps
-from ssdsim.answers.simulation.stopping import MOST_ROUNDS, Stopping
+from ssdsim.answers.simulation.statistics import MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError, nearest

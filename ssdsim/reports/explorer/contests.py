@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
-from ssdsim.answers.doubts import Basis, Doubt, alike, doubts_of
+from ssdsim.answers.evidence import Basis, Doubt, alike, doubts_of
 from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import Draws, quantiles

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.option_usage import check_owners
 from ssdsim.answers.predict import check_constant
-from ssdsim.answers.reads import check_owners
 from ssdsim.answers.sweep.plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError

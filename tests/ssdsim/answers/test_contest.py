@@ -14,7 +14,7 @@ from ssdsim.advise.recommend.deployment import Deployment, Shape
 from ssdsim.advise.recommend.equal_count import Errors, equal_count, held_against
 from ssdsim.advise.recommend.request import Request, make_request
 from ssdsim.answers.contest import DECIDED, contest
-from ssdsim.answers.doubts import SURE
+from ssdsim.answers.evidence import SURE
 from ssdsim.answers.verdict import called_together, verdict
 from ssdsim.base.intervals import Draws, centred_on
 from ssdsim.pricing.room import Devices

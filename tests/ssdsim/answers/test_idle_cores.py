@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ssdsim.answers import idle_cores
-from ssdsim.answers.idle_cores import IdleCores, given_back, idle_ticks
+from ssdsim.answers.idle_cores import IdleCores, counted_as_idle, idle_ticks
 
 STAT = """cpu  50 0 30 1500 60 0 0 0 0 0
 cpu0 20 0 10 700 20 0 0 0 0 0
@@ -38,7 +38,7 @@ def test_what_a_process_of_ours_has_taken_is_idle_again(monkeypatch: pytest.Monk
     idle, began_s = IdleCores(), time.monotonic()
     subprocess.run(busy, check=True)
     assert idle.count() == 0.0
-    with given_back():
+    with counted_as_idle():
         subprocess.run(busy, check=True)
     assert idle.count() * (time.monotonic() - began_s) >= 0.45
 
@@ -48,5 +48,5 @@ def test_no_more_cores_are_idle_than_there_are(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(idle_cores, "_LEAST_S", 0.0)
     monkeypatch.setattr(idle_cores, "_cores", lambda: {0})
     idle = IdleCores()
-    monkeypatch.setattr(idle_cores, "_given_back_s", 1e6)
+    monkeypatch.setattr(idle_cores, "_ended_children_s", 1e6)
     assert idle.count() == 1.0

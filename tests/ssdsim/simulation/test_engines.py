@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 import ssdsim
-from ssdsim.answers.simulation.clock import Clock
+from ssdsim.answers.simulation.events import Clock
 from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
 from ssdsim.base.intervals import Measured
 from ssdsim.question.configuration import Configuration, configure

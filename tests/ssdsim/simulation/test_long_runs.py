@@ -15,7 +15,7 @@ import pytest
 import ssdsim
 from ssdsim.answers.predict import PredictEngine, predict
 from ssdsim.answers.simulation.simulate import simulate, simulate_requests
-from ssdsim.answers.simulation.stopping import InTurn, Progress
+from ssdsim.answers.simulation.statistics import InTurn, Progress
 from ssdsim.question.scenario import Scenario
 from tests.ssdsim.cli.in_process import asked
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from calibration.machine.ranks import Ranks
 from ssdsim.answers.simulation import actor
 from ssdsim.answers.simulation import simulate as engine
-from ssdsim.answers.simulation.durations import Durations
+from ssdsim.answers.simulation.durations import Durations, Steps
 from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
-from ssdsim.answers.simulation.steps import Steps
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.room import NoRoom
 from ssdsim.question.configuration import configure

@@ -1,11 +1,12 @@
-"""Words on what a ratio of two rates rests on: the condition, the range it stands over, what to measure first.
+"""Evidence behind the ratio of two rates, in words: its condition, the range it holds over, what to measure first.
 
-Every verb's verdict takes its words from here.
+The verdicts of all verbs take their words from here, and so do the lines on the inputs of tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from ssdsim.answers.contest import OPEN, Contest, Key, Versus
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
@@ -215,3 +217,45 @@ def _anywhere(ranged: Sequence[TokenInput]) -> str:
 
 def _called(each: TokenInput) -> str:
     return each.what if each.name == "alpha" else ALL[each.name].axis
+
+
+def value_told(each: TokenInput) -> str:
+    """The value in words: a number, or of rates by position the first and the last."""
+    if isinstance(each.value, int | float):
+        return f"{each.value:g}"
+    if isinstance(each.value, str):
+        return each.value
+    values: Sequence[Any] = each.value
+    if all(isinstance(value, int | float) for value in values):
+        return f"{values[0]:.3g}...{values[-1]:.3g} by position" if len(values) > 1 else f"{values[0]:.3g}"
+    return f"{len(values)} points"
+
+
+def range_told(each: TokenInput) -> str:
+    """The range in which the value may lie, in words."""
+    if each.within is not None:
+        return f"{each.within[0]:g}-{each.within[1]:g}"
+    return "its own 95 %" if each.standing == "measured" else "exact"
+
+
+def standing_told(each: TokenInput) -> str:
+    """The source of the value, in words."""
+    if each.standing == "placeholder":
+        return "a placeholder, nobody measured it"
+    return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
+
+
+def inputs_told(inputs: Iterable[TokenInput]) -> str:
+    """All inputs in one line, those of one standing and text together; empty where no strategy drafts.
+
+    What a text adds to that of another input stands beside its value: ``(to K 12)``.
+    """
+    told = [(each, standing_told(each)) for each in inputs]
+    together: dict[str, list[str]] = {}
+    for each, text in told:
+        standing = min((other for _, other in told if f"{text}, ".startswith(f"{other}, ")), key=len)
+        more = [range_told(each)] if each.is_open else []
+        more += [text.removeprefix(standing).removeprefix(", ")] if text != standing else []
+        span = f" ({'; '.join(more)})" if more else ""
+        together.setdefault(standing, []).append(f"{spelled(each.name)} {value_told(each)}{span}")
+    return "; ".join(f"{', '.join(values)}: {standing}" for standing, values in together.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssdsim.answers.inputs_told import inputs_told
+from ssdsim.answers.evidence import inputs_told
 from ssdsim.question.standing import TokenInput
 
 OF = "pair.json: measured on 160 requests, temperature 0"

@@ -1,4 +1,4 @@
-"""Options that a strategy reads, and the refusal of given ones that no asked strategy reads."""
+"""Options that a strategy reads, and the refusal of given options that no compared strategy reads."""
 
 from __future__ import annotations
 
