@@ -1,4 +1,4 @@
-"""Findings of a pair's file, from records: seconds, no model."""
+"""What records say of a pair: which lookaheads, fan-outs and backups to answer for, and the answers. No model runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from calibration.pairs.chain import Chain, ssd_chain
+from calibration.pairs.backups import LookedUp, looked_up, lookup_named
 from calibration.pairs.correlation import in_lockstep, intraclass, lag1
-from calibration.pairs.coupling import Rounds, rounds_of
-from calibration.pairs.curves import after_all, after_backup, after_rejection
-from calibration.pairs.drawn import courses
-from calibration.pairs.looked_up import LookedUp, looked_up
-from calibration.pairs.questions import Questions
+from calibration.pairs.coupling import Rounds, Starts, Table, courses, rounds_of
+from calibration.pairs.curves import Chain, after_all, after_backup, after_rejection, ssd_chain
 from calibration.pairs.records import Request
-from calibration.pairs.saguaro import rescaled
-from calibration.pairs.table import Table
-from ssdsim.base.checks import Floats
+from calibration.pairs.saguaro import Width, rescaled
+from ssdsim.base.checks import Floats, whole, within
 from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
 from ssdsim.tokens.pair_file import (
     AtTemperature,
     Backup,
@@ -31,7 +28,7 @@ from ssdsim.tokens.pair_file import (
     survival_of,
 )
 from ssdsim.tokens.request_spread import Course, fit_requests_of_courses, one_rate
-from ssdsim.tokens.resampling import Resampled
+from ssdsim.tokens.resampling import DRAWS, Resampled
 
 _SAGUARO_F = (1, 3, 8)
 
@@ -187,3 +184,48 @@ def _saguaro(table: Table, asked: Questions, most: int) -> tuple[Saguaro, ...]:
                 for f in sorted(some)
             ]
     return tuple(entries)
+
+
+LENGTH_K, SHOWN_F = 6, 3
+_MOST_K, _MOST_F = 64, 1024
+
+
+class Questions(Record):
+    """``ks`` and ``fan_outs`` to answer for; lengths, hits and batches are told at ``k`` and ``f``.
+
+    ``k`` is 6 and ``f`` 3 where those are among them, else the largest.
+    """
+
+    ks: tuple[int, ...] = tuple(range(1, 13))
+    fan_outs: tuple[int, ...] = tuple(range(1, 65))
+    cs: tuple[float, ...] = (0.3, 0.5, 0.7, 1.0)
+    backups: tuple[str, ...] = ("random", "ngram:3", "suffix")
+    batches: tuple[int, ...] = (2, 4, 8, 16)
+    width: Width = "F"
+    starts: Starts = "first"
+    seed: int = 0
+    draws: int = DRAWS
+
+    def __post_init__(self) -> None:
+        if not self.ks or not self.fan_outs:
+            raise InputError("--k and --f need at least one value")
+        for k in self.ks:
+            whole("--k", k, 1, _MOST_K)
+        for f in self.fan_outs:
+            whole("--f", f, 1, _MOST_F)
+        for c in self.cs:
+            within("--c", c, 1e-6, 1.0)
+        for name in self.backups:
+            lookup_named(name, 1, 0)
+
+    @property
+    def k(self) -> int:
+        return LENGTH_K if LENGTH_K in self.ks else max(self.ks)
+
+    @property
+    def f(self) -> int:
+        return SHOWN_F if SHOWN_F in self.fan_outs else max(self.fan_outs)
+
+    @property
+    def most(self) -> int:
+        return max(self.fan_outs)

@@ -1,4 +1,7 @@
-"""Collected records: a folder with a header and one Parquet file an answer, which a kill cannot spoil."""
+"""Collected records: the numbers kept of each position of an answer, and the folder that holds them.
+
+A folder has a header and one Parquet file an answer, which a kill cannot spoil.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from calibration.pairs.distributions import Positions
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
@@ -18,6 +21,44 @@ from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
+
+Floats = NDArray[np.float32]
+Whole = NDArray[np.int32]
+
+SCALES = np.array([1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 6.0, 10.0, 20.0])
+"""Factors by which Saguaro's rescaling can lift the draft's tail; between them the overlap is a straight line."""
+
+
+class Positions(Record):
+    """``n`` positions of one answer, its first token included; token ids only where they may be kept.
+
+    ``p``, ``q`` are the probabilities of the token that came, ``rank`` is how many tokens the draft holds likelier,
+    ``target_rank`` how many the target does. ``above`` is the share of the rejected token's mass that ranks above the
+    token that came, ``overlap`` is sum min(p, q), ``entropy`` the target's in nats. ``top_*``, shape ``(n, top)``, are
+    the draft's likeliest tokens and both models' probabilities of them. ``tail_overlap[:, i]`` is
+    sum min(p, SCALES[i] q) over all the other tokens: with it Saguaro's C needs no second pass.
+    """
+
+    token: Whole
+    p: Floats
+    q: Floats
+    rank: Whole
+    target_rank: Whole
+    above: Floats
+    overlap: Floats
+    entropy: Floats
+    top_ids: Whole
+    top_q: Floats
+    top_p: Floats
+    tail_overlap: Floats
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+    @classmethod
+    def joined(cls, parts: list[Positions]) -> Positions:
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__struct_fields__))
+
 
 _HEADER = "measurement.json"
 _SCHEMA = 1

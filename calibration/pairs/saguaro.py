@@ -7,9 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pairs.coupling import Starts, each_position
-from calibration.pairs.distributions import SCALES, Positions
-from calibration.pairs.table import Table
+from calibration.pairs.coupling import Starts, Table, each_position
+from calibration.pairs.records import SCALES, Positions
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record

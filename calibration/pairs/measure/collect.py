@@ -10,12 +10,12 @@ from zlib import crc32
 import numpy as np
 import torch
 
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
+from calibration.pairs.coupling import acceptance
 from calibration.pairs.measure.models import CausalModel, keeps_a_window
 from calibration.pairs.measure.positions import positions_of
 from calibration.pairs.measure.prompts import Prompt
+from calibration.pairs.measure.verification import EVERYTHING, Cut
 from calibration.pairs.records import RecordFolder, Request
-from calibration.pairs.table import acceptance
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record

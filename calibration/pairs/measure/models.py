@@ -1,4 +1,4 @@
-"""Causal language models of Hugging Face transformers: folders, hub ids, GGUF files."""
+"""Causal language models of Hugging Face transformers: folders, hub ids, GGUF files; their caches and experts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
-from transformers.cache_utils import DynamicCache
+from transformers.cache_utils import DynamicCache, DynamicLayer
 from transformers.utils import logging as transformers_logging
 
 from calibration.machine.graph import DTYPES
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
-from calibration.pairs.measure.language import Branches, Logits
 from calibration.pairs.measure.positions import draw
-from calibration.pairs.measure.room import cache_with_room
+from calibration.pairs.measure.roles import Branches, Logits
+from calibration.pairs.measure.verification import EVERYTHING, Cut
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.tokens.pair_file import Participant
+from ssdsim.tokens.pair_routing import Choices, Routing, counted
 
 _OF_LOADING = ("_name_or_path", "transformers_version")  # of where a config was read, and by what
 _WINDOWS = ("sliding_window", "attention_chunk_size")
@@ -284,3 +284,82 @@ def keeps_a_window(causal_model: CausalModel) -> str | None:
     if getattr(config, "use_sliding_window", True) is False:
         return None
     return next((name for name in _WINDOWS if getattr(config, name, None)), None)
+
+
+def cache_with_room(config: Any, tokens: int) -> DynamicCache:
+    """The cache of a model's config, for at most ``tokens`` tokens a text.
+
+    Layers that keep everything take their room at once; those of another kind are transformers' own.
+    """
+    cache = DynamicCache(config=config)
+    cache.layers = [_RoomyLayer(tokens) if type(layer) is DynamicLayer else layer for layer in cache.layers]
+    return cache
+
+
+class _RoomyLayer(DynamicLayer):  # type: ignore[no-untyped-call]
+    """Keys and values, shape ``(texts, heads, tokens so far, head_dim)``, are the beginnings of two larger tensors."""
+
+    def __init__(self, tokens: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._tokens = tokens
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        super().lazy_initialization(key_states, value_states)
+        self._rooms = [
+            each.new_empty((*each.shape[:-2], self._tokens, each.shape[-1])) for each in (key_states, value_states)
+        ]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append, and return all keys and values so far."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        before = self.get_seq_length()
+        end = before + key_states.shape[-2]
+        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
+            room[..., before:end, :] = new
+        self.keys, self.values = (room[..., :end, :] for room in self._rooms)
+        return self.keys, self.values
+
+
+_NAMES = ("num_experts", "num_local_experts", "n_routed_experts")
+_CHOSEN = ("num_experts_per_tok", "top_k_experts")
+
+
+def has_experts(model: CausalModel) -> bool:
+    """Say whether a model's router can be asked."""
+    return _experts_of(model) is not None and hasattr(_config(model), "output_router_logits")
+
+
+def count_experts(model: CausalModel, texts: Sequence[tuple[Sequence[int], int]]) -> Routing | None:
+    """Count what the model's routers choose for the last tokens of texts (a text, and how many of its tokens count).
+
+    None where the model has no experts, or its library does not tell the router's answers.
+    """
+    experts = _experts_of(model)
+    if experts is None or not has_experts(model):
+        return None
+    count, per_token = experts
+    return counted([_choices(model, text, last, per_token) for text, last in texts], count)
+
+
+@torch.inference_mode()
+def _choices(model: CausalModel, text: Sequence[int], last: int, per_token: int) -> Choices:
+    """The experts with the largest of each router's logits, of the last tokens."""
+    ids = torch.tensor([list(text)], dtype=torch.long, device=model.device)
+    out = model.model(input_ids=ids, use_cache=False, output_router_logits=True, logits_to_keep=1)
+    layers = [logits.reshape(len(text), -1)[-last:].float() for logits in out.router_logits]
+    return np.stack([logits.topk(per_token, dim=1).indices.cpu().numpy() for logits in layers]).astype(np.int64)
+
+
+def _config(model: CausalModel) -> object:
+    return model.model.config.get_text_config()
+
+
+def _experts_of(model: CausalModel) -> tuple[int, int] | None:
+    """Numbers of experts that there are, and that a token uses."""
+    config = _config(model)
+    count = next((getattr(config, name) for name in _NAMES if getattr(config, name, None)), None)
+    chosen = next((getattr(config, name) for name in _CHOSEN if getattr(config, name, None)), None)
+    return (int(count), int(chosen)) if count and chosen else None

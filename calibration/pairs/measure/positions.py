@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from calibration.pairs.distributions import SCALES, Positions
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
+from calibration.pairs.measure.verification import EVERYTHING, Cut
+from calibration.pairs.records import SCALES, Positions
 
 _AT_ONCE = {"cpu": 2**16, "cuda": 2**24}
 """Numbers in a block of rows: what a core's cache holds, what keeps a GPU busy."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import transformers
 
+from calibration.pairs.analysis import Questions
 from calibration.pairs.measure.checks import Compared, check_loop, check_lossless, ways
 from calibration.pairs.measure.collect import (
     Asked,
@@ -21,13 +22,11 @@ from calibration.pairs.measure.collect import (
     collect,
     tokenised_answers,
 )
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
-from calibration.pairs.measure.experts import count_experts, has_experts
 from calibration.pairs.measure.loop import Way
-from calibration.pairs.measure.models import CausalModel, load_pair_of_models, participant
+from calibration.pairs.measure.models import CausalModel, count_experts, has_experts, load_pair_of_models, participant
 from calibration.pairs.measure.prompts import Prompt, read_prompts
+from calibration.pairs.measure.verification import EVERYTHING, Cut
 from calibration.pairs.measured import header_of, keep_lossless, keep_routing
-from calibration.pairs.questions import Questions
 from calibration.pairs.records import RecordFolder
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress

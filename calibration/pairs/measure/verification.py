@@ -1,4 +1,4 @@
-"""Lossless verification: which drafted tokens stay, and the token that comes after them."""
+"""Lossless verification: what the samplers leave (top-k, top-p), which drafted tokens stay, the token after them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,53 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from calibration.pairs.distributions import softmax
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, whole, within
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.tokens.sampling import saguaro_distribution
 
 Probabilities = Array
+
+
+class Cut(Record):
+    """The ``top_k`` likeliest tokens, and of these the fewest with a mass of ``top_p``; 1 and None leave all.
+
+    In the order of engines: temperature, top-k, top-p. Source: Holtzman et al., 2020, for top-p.
+    """
+
+    top_p: float = 1.0
+    top_k: int | None = None
+
+    def __post_init__(self) -> None:
+        within("--top-p", self.top_p, 1e-9, 1.0)
+        if self.top_k is not None:
+            whole("--top-k", self.top_k, 1)
+
+    @property
+    def leaves_all(self) -> bool:
+        return self.top_p == 1.0 and self.top_k is None
+
+    def of(self, scaled: torch.Tensor) -> torch.Tensor:
+        """Logits, shape ``(n, V)``, with minus infinity at what is left out; equal ones by token number."""
+        if self.leaves_all:
+            return scaled
+        values, ids = scaled.sort(dim=-1, descending=True, stable=True)
+        if self.top_k is not None:
+            values[:, self.top_k :] = -torch.inf
+        if self.top_p < 1.0:
+            mass = torch.softmax(values, dim=-1)
+            values = values.masked_fill(mass.cumsum(dim=-1) - mass >= self.top_p, -torch.inf)
+        return torch.empty_like(scaled).scatter_(-1, ids, values)
+
+    def of_array(self, scaled: Array) -> Array:
+        """Cut an array's rows alike."""
+        return scaled if self.leaves_all else self.of(torch.from_numpy(scaled)).numpy()
+
+
+EVERYTHING = Cut()
 
 
 class Speculation(Record):
@@ -110,3 +148,18 @@ class Rules(Record):
         left = np.maximum(p - q, 0.0)
         total = left.sum(axis=-1, keepdims=True)
         return np.where(total > 0.0, left / np.where(total > 0.0, total, 1.0), p)
+
+
+def softmax(logits: NDArray[Any], temperature: float = 1.0) -> Array:
+    """Probabilities at a temperature; at 0 all mass is on the first largest logit."""
+    if not temperature >= 0.0:
+        raise InputError(f"temperature must be at least 0, got {temperature:g}")
+    if temperature == 0.0:
+        certain = np.zeros(logits.shape)
+        np.put_along_axis(certain, logits.argmax(axis=-1)[..., None], 1.0, axis=-1)
+        return certain
+    weights = np.asarray(logits, dtype=np.float64) / temperature
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights

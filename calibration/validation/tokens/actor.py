@@ -12,7 +12,7 @@ import numpy as np
 from calibration.machine.executor.actor import MailActor
 from calibration.machine.executor.cache import OUTCOME_VALUES
 from calibration.machine.executor.messages import Mail, head_bytes
-from calibration.pairs.measure.sides import Answer, DraftSide, TargetSide
+from calibration.pairs.measure.loop import Answer, DraftSide, TargetSide
 from calibration.pairs.measure.verification import Speculation, Verified, certain
 from ssdsim.pricing.step import Message
 

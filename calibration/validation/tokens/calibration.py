@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from calibration.pairs.measure.language import LanguageModel
-from calibration.pairs.measure.roles import Speculator, Verifier
-from calibration.pairs.measure.sides import DraftSide
+from calibration.pairs.measure.loop import DraftSide
+from calibration.pairs.measure.roles import LanguageModel, Speculator, Verifier
 from calibration.pairs.measure.verification import Rules, Speculation, Verified, certain
 from calibration.validation.tokens.actor import TokenMail
 from ssdsim.base.record import Record

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from calibration.pairs.measure.lossless import GreedyCheck
-from calibration.pairs.measure.sides import PlayedRound, with_hits
+from calibration.pairs.measure.checks import GreedyCheck
+from calibration.pairs.measure.loop import PlayedRound, with_hits
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.rounds.estimate import Estimate

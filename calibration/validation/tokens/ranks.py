@@ -12,13 +12,12 @@ import torch.distributed as dist
 from calibration.machine.executor.actor import drive
 from calibration.machine.executor.messages import Mail, Route
 from calibration.machine.ranks import connect_pairs
+from calibration.pairs.measure.checks import GreedyCheck, compare_greedy, tolerance_of
 from calibration.pairs.measure.collect import Template, asked_of, check_attention
-from calibration.pairs.measure.loop import APART
-from calibration.pairs.measure.lossless import GreedyCheck, compare_greedy, tolerance_of
+from calibration.pairs.measure.loop import APART, Answer, DraftSide, TargetSide
 from calibration.pairs.measure.models import CausalModel, load_model, participant
 from calibration.pairs.measure.prompts import Prompt
 from calibration.pairs.measure.roles import Speculator, Verifier
-from calibration.pairs.measure.sides import Answer, DraftSide, TargetSide
 from calibration.pairs.measure.verification import Rules
 from calibration.validation.tokens.actor import TokenActor, TokenMail, messages
 from calibration.validation.tokens.calibration import (

@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from calibration.pairs.distributions import Positions
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
-from calibration.pairs.measure.language import Branches, Logits
 from calibration.pairs.measure.positions import positions_of
-from calibration.pairs.measure.verification import Rules
-from calibration.pairs.records import Request
+from calibration.pairs.measure.roles import Branches, Logits
+from calibration.pairs.measure.verification import EVERYTHING, Cut, Rules
+from calibration.pairs.records import Positions, Request
 
 VOCABULARY = 40
 

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.pairs.backups import Lookup, lookup_named
-from calibration.pairs.measure.loop import Way, converse
-from calibration.pairs.measure.sides import Answer, PlayedRound
+from calibration.pairs.measure.loop import Answer, PlayedRound, Way, converse
 from calibration.pairs.measure.verification import Rules
 from tests.calibration.measure.chains import MarkovChain
 
@@ -60,7 +59,7 @@ class _Texts:
 
 
 class Targets(_Texts):
-    """:class:`calibration.pairs.measure.sides.TargetSide` of many sequences."""
+    """:class:`calibration.pairs.measure.loop.TargetSide` of many sequences."""
 
     def __init__(self, chain: MarkovChain, draft: MarkovChain, rules: Rules, prompts: Sequence[Sequence[int]]) -> None:
         super().__init__(prompts)
@@ -97,7 +96,7 @@ class Targets(_Texts):
 
 
 class Drafts(_Texts):
-    """:class:`calibration.pairs.measure.sides.DraftSide` of many sequences."""
+    """:class:`calibration.pairs.measure.loop.DraftSide` of many sequences."""
 
     def __init__(
         self, chain: MarkovChain, rules: Rules, texts: Sequence[Sequence[int]], way: Way, lookups: Sequence[Lookup]

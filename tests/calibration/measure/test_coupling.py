@@ -13,16 +13,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from calibration.pairs.chain import ssd_chain
-from calibration.pairs.coupling import rounds_of
-from calibration.pairs.looked_up import looked_up
+from calibration.pairs.backups import looked_up
+from calibration.pairs.coupling import Table, rounds_of
+from calibration.pairs.curves import ssd_chain
 from calibration.pairs.measure.checks import Compared, against
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
-from calibration.pairs.measure.loop import Loop, Way
-from calibration.pairs.measure.sides import PlayedRound
-from calibration.pairs.measure.verification import Rules
+from calibration.pairs.measure.loop import Loop, PlayedRound, Way
+from calibration.pairs.measure.verification import EVERYTHING, Cut, Rules
 from calibration.pairs.saguaro import rescaled, rescaled_above, rescaled_acceptance
-from calibration.pairs.table import Table
 from tests.calibration.measure.chains import VOCABULARY, answer, chain_pair
 from tests.calibration.measure.side_by_side import played_together
 

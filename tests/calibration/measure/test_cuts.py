@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
 from calibration.pairs.measure.positions import draw
+from calibration.pairs.measure.verification import EVERYTHING, Cut
 from ssdsim.base.errors import InputError
 
 

@@ -30,8 +30,7 @@ def mixture() -> object:
 
 @pytest.mark.long
 def test_the_router_s_own_choices_are_counted() -> None:
-    from calibration.pairs.measure.experts import count_experts
-    from calibration.pairs.measure.models import CausalModel
+    from calibration.pairs.measure.models import CausalModel, count_experts
 
     model = CausalModel("a mixture", mixture(), None, 200)
     rng = np.random.default_rng(0)

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.pairs.distributions import softmax
-from calibration.pairs.measure.cuts import EVERYTHING, Cut
+from calibration.pairs.measure.checks import SIGNIFICANT, SamplingCheck, compare_greedy, sampled
 from calibration.pairs.measure.loop import Loop, Way
-from calibration.pairs.measure.lossless import SIGNIFICANT, SamplingCheck, compare_greedy, sampled
-from calibration.pairs.measure.verification import Probabilities, Rules, Speculation, Verified
+from calibration.pairs.measure.verification import EVERYTHING, Cut, Probabilities, Rules, Speculation, Verified, softmax
 from ssdsim.base.errors import InputError
 from tests.calibration.measure.chains import MarkovChain, chain_pair
 

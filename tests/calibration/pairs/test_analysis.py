@@ -10,18 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from calibration.pairs.analysis import by_temperature, findings
+from calibration.pairs.analysis import Questions, by_temperature, findings
 from calibration.pairs.backups import NGrams, Suffixes, lookup_named
 from calibration.pairs.correlation import concentration, in_lockstep
-from calibration.pairs.coupling import rounds_of
-from calibration.pairs.curves import after_rejection
-from calibration.pairs.distributions import softmax
-from calibration.pairs.drawn import Course, courses
-from calibration.pairs.law import fit, hit_rates, most_likely
-from calibration.pairs.questions import Questions
+from calibration.pairs.coupling import Course, Table, courses, rounds_of
+from calibration.pairs.curves import after_rejection, fit, hit_rates, most_likely
+from calibration.pairs.measure.verification import softmax
 from calibration.pairs.records import Request
 from calibration.pairs.saguaro import rescaled_above, rescaled_acceptance
-from calibration.pairs.table import Table
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.tokens.hit_models import PowerLawHits

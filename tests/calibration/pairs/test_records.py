@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.pairs.distributions import Positions
+from calibration.pairs.analysis import Questions
 from calibration.pairs.measured import pair_of
-from calibration.pairs.questions import Questions
-from calibration.pairs.records import RecordFolder
+from calibration.pairs.records import Positions, RecordFolder
 from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.record import replace
