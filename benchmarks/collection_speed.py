@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from calibration.pairs.measure.collect import Asked, Workload, asked_of, collect
+from calibration.pairs.measure.collect import CollectionPlan, TokenizedPrompt, collect, tokenized
 from calibration.pairs.measure.models import CausalModel, load_pair_of_models
 from calibration.pairs.measure.prompts import read_prompts
-from calibration.pairs.records import RecordFolder, Request
+from calibration.pairs.records import RecordedAnswer, RecordFolder
 from ssdsim.base.record import replace
 
 
@@ -32,9 +32,9 @@ def main() -> None:
     given = parser.parse_args()
     models = load_pair_of_models(str(given.folder / "target"), str(given.folder / "draft"), "float32", "cpu", None)
     prompts = [prompt for file in sorted(given.folder.glob("*.jsonl")) for prompt in read_prompts(file, None)]
-    asked = asked_of(prompts, models[0], "auto", given.new_tokens)
+    asked = tokenized(prompts, models[0], "auto", given.new_tokens)
     temperatures = tuple(map(float, given.temperatures.split(",")))
-    work = Workload(temperatures=temperatures, new_tokens=given.new_tokens, top=64, seed=0, batch=given.batch)
+    work = CollectionPlan(temperatures=temperatures, new_tokens=given.new_tokens, top=64, seed=0, batch=given.batch)
     print(f"{len(asked)} prompts, {torch.get_num_threads()} threads, batches of {given.batch}")
     written = _collected("with answers written", models, asked, work)
     for temperature in temperatures:
@@ -45,8 +45,8 @@ def main() -> None:
 
 
 def _collected(
-    what: str, models: tuple[CausalModel, CausalModel], asked: Sequence[Asked], work: Workload
-) -> list[Request]:
+    what: str, models: tuple[CausalModel, CausalModel], asked: Sequence[TokenizedPrompt], work: CollectionPlan
+) -> list[RecordedAnswer]:
     with TemporaryDirectory() as name:
         folder = RecordFolder(Path(name))
         folder.open({})

@@ -31,7 +31,7 @@ import click
 
 if TYPE_CHECKING:
     from calibration.pairs.analysis import Questions
-    from calibration.pairs.measure.checks import Compared
+    from calibration.pairs.measure.checks import LoopCheck
     from calibration.pairs.measure.run import Job
     from ssdsim.tokens.pair_file import Pair
 
@@ -89,7 +89,7 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
     is kept beside the output as it comes; run again to resume, or --resume FOLDER to ask other questions of it.
     """
     asked = _questions(options, seed)
-    loops: list[Compared] = []
+    loops: list[LoopCheck] = []
     if resume is not None:
         _only_questions(options)
         from calibration.pairs.records import RecordFolder
@@ -114,7 +114,7 @@ def command(output: Path | None, resume: Path | None, as_json: bool, seed: int, 
     return _exit_code(pair, loops)
 
 
-def _exit_code(pair: Pair, loops: Sequence[Compared]) -> int:
+def _exit_code(pair: Pair, loops: Sequence[LoopCheck]) -> int:
     """1 where a check says no."""
     lossless = pair.lossless
     lost = lossless is not None and (
@@ -152,7 +152,7 @@ def _analysed(folder: Any, asked: Questions) -> Pair:
 
 def _measured(
     output: Path, options: dict[str, Any], asked: Questions, seed: int, quiet: bool
-) -> tuple[Pair, list[Compared]]:
+) -> tuple[Pair, list[LoopCheck]]:
     for name in ("torch", "transformers"):
         if find_spec(name) is None:
             raise InputError(f"measure needs {name}: pip install 'ssdsim[measure]'")
@@ -174,11 +174,11 @@ def _measured(
         return _run(job, told)
 
 
-def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[Compared]]:
+def _run(job: Job, told: Callable[[str], Any]) -> tuple[Pair, list[LoopCheck]]:
     with told("answers") as progress:
         job.collect(progress)
     job.count_experts()
-    loops: list[Compared] = []
+    loops: list[LoopCheck] = []
     if job.options["check_loop"]:
         with told("requests of a real loop") as progress:
             loops = job.check_loop(progress)

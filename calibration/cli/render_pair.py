@@ -11,7 +11,7 @@ from ssdsim.cli.console import print_labelled
 from ssdsim.cli.tables import Table
 
 if TYPE_CHECKING:
-    from calibration.pairs.measure.checks import Compared
+    from calibration.pairs.measure.checks import LoopCheck
     from calibration.pairs.verdict import Consequence
     from ssdsim.tokens.pair_file import AtTemperature, Backup, Findings, HitLaw, Pair
 
@@ -163,7 +163,7 @@ def _print_routing(pair: Pair, out: Console) -> None:
         _line(out, "", f"a card says so with overlap {routing.overlap:.2f}, skew {routing.skew:.2f}")
 
 
-def print_compared(loops: Sequence[Compared], out: Console) -> None:
+def print_compared(loops: Sequence[LoopCheck], out: Console) -> None:
     """Print what a real loop found beside the coupling."""
     if not loops:
         return

@@ -9,9 +9,9 @@ import numpy as np
 
 from calibration.pairs.backups import LookedUp, looked_up, lookup_named
 from calibration.pairs.correlation import in_lockstep, intraclass, lag1
-from calibration.pairs.coupling import Rounds, Starts, Table, courses, rounds_of
+from calibration.pairs.coupling import AnswerTable, CoupledRounds, Starts, courses, rounds_of
 from calibration.pairs.curves import Chain, after_all, after_backup, after_rejection, ssd_chain
-from calibration.pairs.records import Request
+from calibration.pairs.records import RecordedAnswer
 from calibration.pairs.saguaro import Width, rescaled
 from ssdsim.base.checks import Floats, whole, within
 from ssdsim.base.errors import InputError
@@ -33,7 +33,7 @@ from ssdsim.tokens.resampling import DRAWS, Resampled
 _SAGUARO_F = (1, 3, 8)
 
 
-def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Questions) -> tuple[AtTemperature, ...]:
+def by_temperature(requests: Sequence[RecordedAnswer], vocabulary: int, asked: Questions) -> tuple[AtTemperature, ...]:
     """Sum up the answers, each temperature apart, and each data set of it where there are several."""
     at_temperatures = []
     for temperature in sorted({request.temperature for request in requests}):
@@ -49,9 +49,9 @@ def by_temperature(requests: Sequence[Request], vocabulary: int, asked: Question
     return tuple(at_temperatures)
 
 
-def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> Findings:
+def findings(requests: Sequence[RecordedAnswer], vocabulary: int, asked: Questions) -> Findings:
     """Sum up the answers of one temperature."""
-    table = Table.of(requests)
+    table = AnswerTable.of(requests)
     longest = int(table.lengths.max()) - 2
     if longest < max(asked.ks):
         raise InputError(f"--k {max(asked.ks)}: the longest answer has {longest + 2} tokens; ask for --k 1:{longest}")
@@ -88,7 +88,7 @@ def findings(requests: Sequence[Request], vocabulary: int, asked: Questions) -> 
     )
 
 
-def _by_position(rounds: Rounds, longer: Rounds, resampled: Resampled) -> dict[str, Any]:
+def _by_position(rounds: CoupledRounds, longer: CoupledRounds, resampled: Resampled) -> dict[str, Any]:
     """Rates by position: up to the K of the lengths of its own rounds, so that both agree, then of the longest."""
     parts = []
     for each, first in ((rounds, 0), (longer, rounds.k)):
@@ -116,7 +116,7 @@ def _clipped(share: float | np.float64 | Floats) -> float:
     return float(np.clip(share, 0.0, 1.0))
 
 
-def _length(rounds: Rounds, resampled: Resampled) -> Length:
+def _length(rounds: CoupledRounds, resampled: Resampled) -> Length:
     low, high = resampled.bounds(resampled.ratio(rounds.tokens, rounds.count))
     some = rounds.count > 0
     histogram = [round(float(weight)) for weight in rounds.by_length().sum(axis=1)]
@@ -141,7 +141,9 @@ def _correlation(drawn: Sequence[Course], sets: Sequence[str], f: int, asked: Qu
     )
 
 
-def _backups(table: Table, asked: Questions, vocabulary: int, most: int) -> tuple[list[LookedUp], dict[str, Chain]]:
+def _backups(
+    table: AnswerTable, asked: Questions, vocabulary: int, most: int
+) -> tuple[list[LookedUp], dict[str, Chain]]:
     """Ask the backups what they would have proposed; without tokens only random ones, which need none."""
     known = all(request.has_tokens for request in table.requests)
     names = [name for name in asked.backups if known or name == "random"]
@@ -161,7 +163,7 @@ def _backup(look: LookedUp) -> Backup:
     )
 
 
-def _saguaro(table: Table, asked: Questions, most: int) -> tuple[Saguaro, ...]:
+def _saguaro(table: AnswerTable, asked: Questions, most: int) -> tuple[Saguaro, ...]:
     """Saguaro's table of every C: at the K of the lengths some fan-outs, and every other K at one of them."""
     if table.temperature == 0.0:
         return ()

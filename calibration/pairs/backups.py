@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pairs.coupling import FIRST, Table
-from calibration.pairs.records import Request
+from calibration.pairs.coupling import FIRST, AnswerTable
+from calibration.pairs.records import RecordedAnswer
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 
@@ -161,7 +161,7 @@ class LookedUp(Record):
         return rates
 
 
-def looked_up(table: Table, name: str, k: int, vocabulary: int, seed: int) -> LookedUp:
+def looked_up(table: AnswerTable, name: str, k: int, vocabulary: int, seed: int) -> LookedUp:
     """The rounds of the backup called ``name`` at every start."""
     shape = int(table.lengths.max()), len(table.requests)
     proposed, accepted, needed = (np.zeros(shape, dtype=np.int64) for _ in range(3))
@@ -173,7 +173,7 @@ def looked_up(table: Table, name: str, k: int, vocabulary: int, seed: int) -> Lo
     return LookedUp(name, k, counted, proposed, accepted, needed)
 
 
-def _of_request(request: Request, name: str, k: int, vocabulary: int, seed: int) -> list[tuple[int, int, int]]:
+def _of_request(request: RecordedAnswer, name: str, k: int, vocabulary: int, seed: int) -> list[tuple[int, int, int]]:
     """Proposed, accepted and needed at each start that leaves K + 1 positions."""
     lookup = lookup_named(name, vocabulary, seed)
     answer, rank, top_ids = request.positions.token.tolist(), request.positions.rank.tolist(), request.positions.top_ids

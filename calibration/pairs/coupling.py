@@ -20,21 +20,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pairs.records import Positions, Request
+from calibration.pairs.records import Positions, RecordedAnswer
 from ssdsim.base.checks import Floats, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.tokens.request_spread import Course
 
 Starts = Literal["first", "offsets"]
-"""Rounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
+"""CoupledRounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
 
 FIRST = 1
 """The position where a first round starts: position 0 is the prompt pass's token."""
 
 
-class Rounds(Record):
-    """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
+class CoupledRounds(Record):
+    """CoupledRounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
 
     ``starts`` of rounds that count, ``tested`` of positions that they drafted, ``bonus`` of positions that came after
     all K were accepted.
@@ -53,7 +53,7 @@ class Rounds(Record):
 
     @property
     def count(self) -> Floats:
-        """Rounds of each request, shape ``(R, ...)``."""
+        """CoupledRounds of each request, shape ``(R, ...)``."""
         return np.asarray(self.starts.sum(axis=0))
 
     @property
@@ -71,7 +71,7 @@ class Rounds(Record):
         return np.asarray(self.tested.sum(axis=0))
 
     def by_length(self) -> Floats:
-        """Rounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
+        """CoupledRounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
         reached, ended = self.starts.copy(), []
         for j in range(self.k):
             accept = _ahead(self.accept, j)
@@ -89,7 +89,7 @@ class Rounds(Record):
         return at
 
 
-def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | None = None) -> Rounds:
+def rounds_of(table: AnswerTable, k: int, starts: Starts = "first", accept: Floats | None = None) -> CoupledRounds:
     """The rounds of every answer with a lookahead of ``k``.
 
     ``accept``, shape ``(T, R, ...)``, replaces the table's own where the draft's tokens are drawn otherwise.
@@ -98,10 +98,12 @@ def rounds_of(table: Table, k: int, starts: Starts = "first", accept: Floats | N
     start, tested, bonus = (np.zeros_like(u) for _ in range(3))
     for t, *at in each_position(table, k, starts, u):
         start[t], tested[t], bonus[t] = at
-    return Rounds(k, u, start, tested, bonus)
+    return CoupledRounds(k, u, start, tested, bonus)
 
 
-def each_position(table: Table, k: int, starts: Starts, u: Floats) -> Iterator[tuple[int, Floats, Floats, Floats]]:
+def each_position(
+    table: AnswerTable, k: int, starts: Starts, u: Floats
+) -> Iterator[tuple[int, Floats, Floats, Floats]]:
     """The programme over starts: a position and its weights of starts, tests and bonuses, shape ``(R, ...)`` each.
 
     They hold until the next position is asked for.
@@ -133,14 +135,14 @@ def _ahead(u: Floats, j: int) -> Floats:
     return moved
 
 
-class Table(Record):
+class AnswerTable(Record):
     """``R`` answers of one temperature. Position 0 of each comes from the prompt's pass and is never speculated."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[RecordedAnswer, ...]
     temperature: float
 
     @classmethod
-    def of(cls, requests: Sequence[Request]) -> Table:
+    def of(cls, requests: Sequence[RecordedAnswer]) -> AnswerTable:
         """The table of answers."""
         temperatures = {request.temperature for request in requests}
         if len(temperatures) != 1:
@@ -207,13 +209,13 @@ def acceptance(positions: Positions, temperature: float) -> Floats:
     return np.asarray(np.minimum(1.0, np.divide(q, p, out=np.ones_like(p), where=p > 0.0)))
 
 
-def courses(table: Table, k: int, seed: int) -> list[Course]:
+def courses(table: AnswerTable, k: int, seed: int) -> list[Course]:
     """A course of every answer: coins are thrown for acceptance and for the place of the rejected token."""
     rng = np.random.default_rng(seed)
     return [_course(table, column, k, rng) for column in range(len(table.requests))]
 
 
-def _course(table: Table, column: int, k: int, rng: np.random.Generator) -> Course:
+def _course(table: AnswerTable, column: int, k: int, rng: np.random.Generator) -> Course:
     positions = table.requests[column].positions
     n = len(positions)
     taken = rng.random(n) < table.accept[:n, column]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from calibration.pairs.backups import LookedUp
-from calibration.pairs.coupling import FIRST, Rounds, Table
+from calibration.pairs.coupling import FIRST, AnswerTable, CoupledRounds
 from ssdsim.base.checks import Array, Floats
 from ssdsim.base.record import Record
 from ssdsim.tokens.pair_file import HitLaw
@@ -21,10 +21,12 @@ from ssdsim.tokens.resampling import Resampled
 Bounds = Callable[[Floats], tuple[Floats, Floats]]
 
 FEW = 50.0
-"""Rounds below which a rate is shown with its count, and no law is fitted."""
+"""CoupledRounds below which a rate is shown with its count, and no law is fitted."""
 
 
-def after_rejection(table: Table, rounds: Rounds, resampled: Resampled, fan_outs: Sequence[int], shown: int) -> HitLaw:
+def after_rejection(
+    table: AnswerTable, rounds: CoupledRounds, resampled: Resampled, fan_outs: Sequence[int], shown: int
+) -> HitLaw:
     """The curve after a rejection; ``by_k`` is its rate with ``shown`` guesses after 0, 1, ... accepted tokens."""
     most, above = max(fan_outs), table.flat.above
     by_k = []
@@ -35,7 +37,7 @@ def after_rejection(table: Table, rounds: Rounds, resampled: Resampled, fan_outs
     return law.model_copy(update={"by_k": tuple(by_k)})
 
 
-def after_all(table: Table, rounds: Rounds, resampled: Resampled, fan_outs: Sequence[int]) -> HitLaw:
+def after_all(table: AnswerTable, rounds: CoupledRounds, resampled: Resampled, fan_outs: Sequence[int]) -> HitLaw:
     """The curve after all K were accepted: the bonus comes from the target itself, and nothing is left out."""
     return of_needed(table.by_needed(rounds.bonus, None, max(fan_outs)), resampled, fan_outs)
 
@@ -126,7 +128,7 @@ class Chain(Record):
     tokens: Array
 
 
-def ssd_chain(table: Table, backup: LookedUp, most: int) -> Chain:
+def ssd_chain(table: AnswerTable, backup: LookedUp, most: int) -> Chain:
     """The chain with a uniform fan-out of 1 to ``most`` guesses for every outcome."""
     k, fan_outs = backup.k, np.arange(1, most + 1)
     flat = table.flat
@@ -163,7 +165,7 @@ _STEEPEST = 12.0
 _HALVINGS = 40
 
 
-class Fit(Record):
+class HitLawFit(Record):
     """The law, R^2 of ``log(1 - h)`` over ``log F``, and the largest absolute error of a hit rate."""
 
     c: float
@@ -208,7 +210,7 @@ def most_likely(needed: Floats) -> tuple[Floats, Floats]:
     return c, np.where(c > 0, 0.5 * (low + high), np.nan)
 
 
-def fit(needed: Floats) -> Fit | None:
+def fit(needed: Floats) -> HitLawFit | None:
     """The law of one row of weights; None where no round missed its first guess, or there was no round."""
     c, r = (float(value) for value in most_likely(needed))
     if not (c > 0.0 and np.isfinite(r)):
@@ -220,4 +222,4 @@ def fit(needed: Floats) -> Fit | None:
     measured = np.log(1.0 - curve[missing])
     scatter = ((measured - measured.mean()) ** 2).sum()
     r2 = 1.0 - ((measured - np.log(1.0 - law[missing])) ** 2).sum() / scatter if scatter > 0 else 0.0
-    return Fit(c, r, float(r2), float(np.abs(curve - law).max()))
+    return HitLawFit(c, r, float(r2), float(np.abs(curve - law).max()))

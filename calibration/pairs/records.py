@@ -64,7 +64,7 @@ _HEADER = "measurement.json"
 _SCHEMA = 1
 
 
-class Request(Record):
+class RecordedAnswer(Record):
     """An answer and the numbers of its positions. ``prompt`` is empty where tokens may not be kept."""
 
     id: str
@@ -79,7 +79,7 @@ class Request(Record):
     def __len__(self) -> int:
         return len(self.positions)
 
-    def without_tokens(self) -> Request:
+    def without_tokens(self) -> RecordedAnswer:
         """The numbers alone, as nobody may read what was asked and answered."""
         blank = replace(
             self.positions,
@@ -94,7 +94,7 @@ class Request(Record):
 
 
 class _About(Card):
-    """A :class:`Request` without its positions, as a file has it."""
+    """A :class:`RecordedAnswer` without its positions, as a file has it."""
 
     id: str
     data_set: str
@@ -136,14 +136,14 @@ class RecordFolder(Record):
     def has(self, id_: str, temperature: float) -> bool:
         return self._file(id_, temperature).is_file()
 
-    def add(self, request: Request) -> None:
+    def add(self, request: RecordedAnswer) -> None:
         """Write an answer, whole or not at all."""
         file = self._file(request.id, request.temperature)
         file.parent.mkdir(exist_ok=True)
         # hardly a number comes twice: with dictionaries files are larger, and take longer
         write_table(_table(request), file, compression="zstd", use_dictionary=False)
 
-    def requests(self) -> Iterator[Request]:
+    def requests(self) -> Iterator[RecordedAnswer]:
         """Every answer, by temperature and id."""
         files = sorted(self.path.glob("t*/*.parquet"))
         if not files:
@@ -154,7 +154,7 @@ class RecordFolder(Record):
         return self.path / f"t{temperature:g}" / f"{id_}.parquet"
 
 
-def _table(request: Request) -> pa.Table:
+def _table(request: RecordedAnswer) -> pa.Table:
     columns = {name: _column(getattr(request.positions, name)) for name in Positions.__struct_fields__}
     about = picked(request, *_About.model_fields)
     return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
@@ -167,7 +167,7 @@ def _column(values: Any) -> pa.Array:
     return column if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(column, values.shape[1])
 
 
-def _request(file: Path) -> Request:
+def _request(file: Path) -> RecordedAnswer:
     try:
         table = read_table(file)
         about = json.loads(table.schema.metadata[b"request"])
@@ -175,7 +175,7 @@ def _request(file: Path) -> Request:
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
     said = as_record(_About, about, file, "request")
-    return Request(positions=Positions(**arrays), **vars(said))
+    return RecordedAnswer(positions=Positions(**arrays), **vars(said))
 
 
 def _values(column: pa.ChunkedArray) -> Any:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pairs.coupling import Starts, Table, each_position
+from calibration.pairs.coupling import AnswerTable, Starts, each_position
 from calibration.pairs.records import SCALES, Positions
 from ssdsim.base.checks import Floats
 from ssdsim.base.errors import InputError
@@ -60,7 +60,7 @@ def rescaled_above(positions: Positions, c: float, width: Width = "F") -> NDArra
 
 
 def rescaled(
-    table: Table, c: float, ks: NDArray[np.int64], most: int, width: Width = "F", starts: Starts = "first"
+    table: AnswerTable, c: float, ks: NDArray[np.int64], most: int, width: Width = "F", starts: Starts = "first"
 ) -> list[Rescaled]:
     """Work out the effect of C at every lookahead of ``ks`` and fan-out from 1 to ``most``, the same for all outcomes.
 
@@ -84,7 +84,9 @@ def rescaled(
     return [_summed(table, int(k), starts, accept, hit_rejected, hit_all) for k in ks]
 
 
-def _summed(table: Table, k: int, starts: Starts, accept: Floats, hit_rejected: Floats, hit_all: Floats) -> Rescaled:
+def _summed(
+    table: AnswerTable, k: int, starts: Starts, accept: Floats, hit_rejected: Floats, hit_all: Floats
+) -> Rescaled:
     """Sums over positions and requests; every round ends with a rejection or with all accepted."""
     sums = np.zeros((5, *hit_all.shape[1:]), dtype=np.float32)
     for t, _, tested, bonus in each_position(table, k, starts, accept):

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.pairs.coupling import Table, rounds_of
-from calibration.pairs.measure.collect import Asked
+from calibration.pairs.coupling import AnswerTable, rounds_of
+from calibration.pairs.measure.collect import TokenizedPrompt
 from calibration.pairs.measure.loop import Loop, PlayedRound, Way
 from calibration.pairs.measure.models import CausalModel
 from calibration.pairs.measure.roles import LanguageModel
 from calibration.pairs.measure.verification import Cut, Rules
-from calibration.pairs.records import Request
+from calibration.pairs.records import RecordedAnswer
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.progress import Progress
@@ -27,7 +27,7 @@ _FOR_TOLERANCE = 3  # texts
 _BY_CHANCE = 1.0 - 1.0 / 16_000.0
 
 
-class Compared(Record):
+class LoopCheck(Record):
     """A quantity by the coupling and by a real loop, with its standard error over requests, the fewer of both's."""
 
     what: str
@@ -55,7 +55,7 @@ def ways(k: int, fan_out: int, backups: Sequence[str]) -> list[Way]:
 def check_lossless(
     target: CausalModel,
     draft: CausalModel,
-    asked: Sequence[Asked],
+    asked: Sequence[TokenizedPrompt],
     each_way: Sequence[Way],
     new_tokens: int,
     seed: int,
@@ -102,13 +102,13 @@ def check_lossless(
 def check_loop(
     target: CausalModel,
     draft: CausalModel,
-    asked: Sequence[Asked],
-    collected: Sequence[Request],
+    asked: Sequence[TokenizedPrompt],
+    collected: Sequence[RecordedAnswer],
     way: Way,
     seed: int,
     cuts: tuple[Cut, Cut],
     progress: Progress,
-) -> list[Compared]:
+) -> list[LoopCheck]:
     """Tokens a round, acceptance and hits of a real SSD loop, beside what the coupling makes of the same requests.
 
     Loop and records answer the same prompts; at temperature 0 with the same tokens, else with other draws.
@@ -123,11 +123,13 @@ def check_loop(
             played.append(loop.play(each.ids, max(map(len, some)), target.end, seed + number).rounds)
             progress(number + 1, len(chosen))
         some = [request for request in some if any(request.id == each.id for each in chosen)]
-        checks += _compared(Table.of(some), played, way, temperature)
+        checks += _compared(AnswerTable.of(some), played, way, temperature)
     return checks
 
 
-def _compared(table: Table, played: Sequence[Sequence[PlayedRound]], way: Way, temperature: float) -> list[Compared]:
+def _compared(
+    table: AnswerTable, played: Sequence[Sequence[PlayedRound]], way: Way, temperature: float
+) -> list[LoopCheck]:
     rounds = rounds_of(table, way.k)
     needed = table.by_needed(rounds.rejected, table.flat.above, way.fan_out)
     every = table.by_needed(rounds.bonus, None, way.fan_out)
@@ -153,13 +155,13 @@ def _compared(table: Table, played: Sequence[Sequence[PlayedRound]], way: Way, t
     return [against(what, temperature, ours, theirs) for what, (ours, theirs) in pairs.items()]
 
 
-def against(what: str, temperature: float, ours: tuple[object, object], theirs: tuple[object, object]) -> Compared:
+def against(what: str, temperature: float, ours: tuple[object, object], theirs: tuple[object, object]) -> LoopCheck:
     """The coupling's and the loop's ratio of sums over requests, which were measured apart: their errors add up.
 
     ``ours`` and ``theirs`` are each request's numerators and denominators.
     """
     (coupling, a, some), (loop, b, others) = _ratio(*ours), _ratio(*theirs)
-    return Compared(what, temperature, coupling, loop, float(np.hypot(a, b)), min(some, others))
+    return LoopCheck(what, temperature, coupling, loop, float(np.hypot(a, b)), min(some, others))
 
 
 def _ratio(numerator: object, denominator: object) -> tuple[float, float, int]:

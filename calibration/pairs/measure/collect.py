@@ -15,7 +15,7 @@ from calibration.pairs.measure.models import CausalModel, keeps_a_window
 from calibration.pairs.measure.positions import positions_of
 from calibration.pairs.measure.prompts import Prompt
 from calibration.pairs.measure.verification import EVERYTHING, Cut
-from calibration.pairs.records import RecordFolder, Request
+from calibration.pairs.records import RecordedAnswer, RecordFolder
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
@@ -29,7 +29,7 @@ _GREEDY_OWN = 0.9
 _NATS_APART = 0.25
 
 
-class Workload(Record):
+class CollectionPlan(Record):
     """Plan of what to collect. ``precision`` is the half-width of alpha's interval at which a temperature has enough.
 
     ``cuts`` are what the samplers leave of target and draft.
@@ -47,7 +47,7 @@ class Workload(Record):
     limit_s: float | None = None
 
 
-class Asked(Record):
+class TokenizedPrompt(Record):
     """A prompt as token ids, by an id that is a file's name."""
 
     id: str
@@ -55,7 +55,7 @@ class Asked(Record):
     ids: tuple[int, ...]
 
 
-def asked_of(prompts: Sequence[Prompt], model: CausalModel, template: Template, room: int) -> list[Asked]:
+def tokenized(prompts: Sequence[Prompt], model: CausalModel, template: Template, room: int) -> list[TokenizedPrompt]:
     """Prompts as the target reads them, each with an id of its own."""
     asked, most = [], model.context
     for number, prompt in enumerate(prompts):
@@ -68,7 +68,7 @@ def asked_of(prompts: Sequence[Prompt], model: CausalModel, template: Template, 
                 f"request {prompt.name} of {prompt.data_set}: {len(ids)} tokens and {answered} of answer are over "
                 f"{model.name}'s context of {most}"
             )
-        asked.append(Asked(f"{number:06d}-{crc32(repr(ids).encode()):08x}", prompt, ids))
+        asked.append(TokenizedPrompt(f"{number:06d}-{crc32(repr(ids).encode()):08x}", prompt, ids))
     return asked
 
 
@@ -93,8 +93,8 @@ def check_attention(*models: CausalModel) -> None:
 def collect(
     target: CausalModel,
     draft: CausalModel,
-    asked: Sequence[Asked],
-    work: Workload,
+    asked: Sequence[TokenizedPrompt],
+    work: CollectionPlan,
     folder: RecordFolder,
     progress: Progress,
 ) -> None:
@@ -117,11 +117,11 @@ def collect(
 def _answered(
     target: CausalModel,
     draft: CausalModel,
-    some: Sequence[Asked],
-    work: Workload,
+    some: Sequence[TokenizedPrompt],
+    work: CollectionPlan,
     temperature: float,
     folder: RecordFolder,
-) -> Iterator[Request]:
+) -> Iterator[RecordedAnswer]:
     missing = [each for each in some if not folder.has(each.id, temperature)]
     if not missing:
         return
@@ -135,7 +135,11 @@ def _answered(
 
 
 def _answers(
-    target: CausalModel, missing: Sequence[Asked], work: Workload, temperature: float, seeds: Sequence[int]
+    target: CausalModel,
+    missing: Sequence[TokenizedPrompt],
+    work: CollectionPlan,
+    temperature: float,
+    seeds: Sequence[int],
 ) -> list[list[int]]:
     if all(each.prompt.answer_ids is not None for each in missing):
         return [list(each.prompt.answer_ids or ())[: work.new_tokens] for each in missing]
@@ -145,17 +149,19 @@ def _answers(
 def _scored(
     target: CausalModel,
     draft: CausalModel,
-    each: Asked,
+    each: TokenizedPrompt,
     came: list[int],
     temperature: float,
     seed: int,
-    work: Workload,
-) -> Request:
+    work: CollectionPlan,
+) -> RecordedAnswer:
     text = [*each.ids, *came[:-1]]
     p, q = (model.scored(text, len(came)) for model in (target, draft))
     positions = positions_of(p, q, torch.tensor(came, device=p.device), temperature, work.top, work.cuts)
     finish = "stop" if came[-1] in target.end else "length"
-    return Request(each.id, each.prompt.data_set, temperature, tuple(each.ids), len(each.ids), finish, seed, positions)
+    return RecordedAnswer(
+        each.id, each.prompt.data_set, temperature, tuple(each.ids), len(each.ids), finish, seed, positions
+    )
 
 
 def _half_width(rates: Sequence[tuple[float, int]]) -> float:
@@ -188,7 +194,7 @@ def tokenised_answers(prompts: Sequence[Prompt], tokenizer: Any) -> list[Prompt]
     return tokenised_answers
 
 
-def check_author(requests: Sequence[Request], target: str) -> None:
+def check_author(requests: Sequence[RecordedAnswer], target: str) -> None:
     """Check that the target can have written what it was given."""
     for temperature in sorted({request.temperature for request in requests}):
         some = [request.positions for request in requests if request.temperature == temperature]

@@ -40,7 +40,7 @@ class PlayedRound(Record):
     hit: bool | None
 
 
-class Answer(Record):
+class AnswerEnd(Record):
     """End of an answer: at so many tokens after the prompt, or at one that ends a text."""
 
     prompt: int
@@ -61,7 +61,7 @@ class Answer(Record):
         return came[: next((i + 1 for i, token in enumerate(came) if token in self.end), len(came))]
 
 
-class Side(Protocol):
+class RoundSide(Protocol):
     """One role with its model; what the two tell each other is theirs to choose."""
 
     @property
@@ -79,7 +79,7 @@ class Side(Protocol):
 
 
 @runtime_checkable
-class CachingSide(Side, Protocol):
+class CachingSide(RoundSide, Protocol):
     """One that looks outcomes up in what it pre-speculated."""
 
     def misses(self, outcome: Any) -> int:
@@ -166,7 +166,7 @@ def with_hits(rounds: Sequence[PlayedRound], hits: Sequence[bool]) -> list[Playe
 
 
 _STRATEGIES = ("ar", "sd", "ssd")
-APART = {"sd_draft": "separate", "targets": 1}
+SEPARATE_ROLES = {"sd_draft": "separate", "targets": 1}
 """Settings of the programs: the draft is a role of its own, and one target has it."""
 
 
@@ -221,18 +221,18 @@ class Loop:
             if self.way.strategy == "ssd":  # its first speculation is there when the target's first pass begins
                 speculator.current = speculator.draft()
         target = TargetSide(verifier, None if speculator is None else speculator.current)
-        sides: dict[str, Side] = {"target": target}
+        sides: dict[str, RoundSide] = {"target": target}
         draft = None if speculator is None else DraftSide(speculator)
         if draft is not None:
             sides["draft"] = draft
-        answer = Answer(len(prompt), new_tokens, end)
+        answer = AnswerEnd(len(prompt), new_tokens, end)
         converse(self.way.strategy, sides, answer)
         return Played(answer.cut(verifier.text), with_hits(target.rounds, [] if draft is None else draft.hits))
 
 
-def converse(strategy: str, sides: Mapping[str, Side], answer: Answer) -> None:
+def converse(strategy: str, sides: Mapping[str, RoundSide], answer: AnswerEnd) -> None:
     """A strategy's own programs, each with its side, until the answer is over."""
-    programs = strategies.ALL.named(strategy).programs(APART, drafters.ALL.named("model"))
+    programs = strategies.ALL.named(strategy).programs(SEPARATE_ROLES, drafters.ALL.named("model"))
     clock, mailboxes = Clock(), defaultdict[tuple[str, str], Mailbox](lambda: Mailbox(clock))
     actors = {role: _Actor(role, sides[role], answer, clock, mailboxes) for role in programs}
     processes = [clock.process(program(actors[role])) for role, program in programs.items()]
@@ -243,7 +243,7 @@ class _Actor:
     """One role with real models (:class:`ssdsim.rounds.actor.Actor`): on SimPy's clock, on which nothing takes time."""
 
     def __init__(
-        self, role: str, side: Side, answer: Answer, clock: Clock, mailboxes: Mapping[tuple[str, str], Mailbox]
+        self, role: str, side: RoundSide, answer: AnswerEnd, clock: Clock, mailboxes: Mapping[tuple[str, str], Mailbox]
     ) -> None:
         self._role, self._side, self._answer = role, side, answer
         self._done, self._mailboxes = clock.past(), mailboxes

@@ -12,15 +12,15 @@ import torch
 import transformers
 
 from calibration.pairs.analysis import Questions
-from calibration.pairs.measure.checks import Compared, check_loop, check_lossless, ways
+from calibration.pairs.measure.checks import LoopCheck, check_loop, check_lossless, ways
 from calibration.pairs.measure.collect import (
-    Asked,
-    Workload,
-    asked_of,
+    CollectionPlan,
+    TokenizedPrompt,
     check_attention,
     check_author,
     collect,
     tokenised_answers,
+    tokenized,
 )
 from calibration.pairs.measure.loop import Way
 from calibration.pairs.measure.models import CausalModel, count_experts, has_experts, load_pair_of_models, participant
@@ -61,12 +61,12 @@ class Job:
         )
 
     @cached_property
-    def requests(self) -> list[Asked]:
+    def requests(self) -> list[TokenizedPrompt]:
         target = self.models[0]
         prompts = self._prompts
         if self.options["answers"]:
             prompts = tokenised_answers(prompts, target.tokenizer)
-        return asked_of(prompts, target, self.options["template"], self.options["max_new_tokens"])
+        return tokenized(prompts, target, self.options["template"], self.options["max_new_tokens"])
 
     def collect(self, progress: Progress) -> None:
         """Every answer that the folder lacks; those that were given must be the target's."""
@@ -75,7 +75,7 @@ class Job:
         check_attention(target, draft)
         requests = self.requests  # refused before a folder is made
         self.folder.open(self._header())
-        work = Workload(
+        work = CollectionPlan(
             temperatures=self._temperatures,
             new_tokens=options["max_new_tokens"],
             top=options["top"],
@@ -103,7 +103,7 @@ class Job:
             each = {role: count_experts(model, texts) for role, model in zip(roles, self.models, strict=True)}
             keep_routing(self.folder, {role: found for role, found in each.items() if found is not None})
 
-    def check_loop(self, progress: Progress) -> list[Compared]:
+    def check_loop(self, progress: Progress) -> list[LoopCheck]:
         way = Way("ssd", self.asked.k, self.asked.f)
         some = self.requests[: self.options["check_loop"]]
         collected = [request for request in self.folder.requests() if any(request.id == each.id for each in some)]

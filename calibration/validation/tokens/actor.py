@@ -12,7 +12,7 @@ import numpy as np
 from calibration.machine.executor.actor import MailActor
 from calibration.machine.executor.cache import OUTCOME_VALUES
 from calibration.machine.executor.messages import Mail, head_bytes
-from calibration.pairs.measure.loop import Answer, DraftSide, TargetSide
+from calibration.pairs.measure.loop import AnswerEnd, DraftSide, TargetSide
 from calibration.pairs.measure.verification import Speculation, Verified, certain
 from ssdsim.pricing.step import Message
 
@@ -59,7 +59,7 @@ def messages(k: int) -> tuple[dict[str, Message], int]:
 class TokenActor(MailActor):
     """One role on a rank of its own (:class:`ssdsim.rounds.actor.Actor`): its steps are a model's passes."""
 
-    def __init__(self, side: TargetSide | DraftSide, answer: Answer, mail: TokenMail) -> None:
+    def __init__(self, side: TargetSide | DraftSide, answer: AnswerEnd, mail: TokenMail) -> None:
         super().__init__(mail)
         self._side, self._answer = side, answer
 

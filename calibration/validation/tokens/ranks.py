@@ -13,8 +13,8 @@ from calibration.machine.executor.actor import drive
 from calibration.machine.executor.messages import Mail, Route
 from calibration.machine.ranks import connect_pairs
 from calibration.pairs.measure.checks import GreedyCheck, compare_greedy, tolerance_of
-from calibration.pairs.measure.collect import Template, asked_of, check_attention
-from calibration.pairs.measure.loop import APART, Answer, DraftSide, TargetSide
+from calibration.pairs.measure.collect import Template, check_attention, tokenized
+from calibration.pairs.measure.loop import SEPARATE_ROLES, AnswerEnd, DraftSide, TargetSide
 from calibration.pairs.measure.models import CausalModel, load_model, participant
 from calibration.pairs.measure.prompts import Prompt
 from calibration.pairs.measure.roles import Speculator, Verifier
@@ -74,7 +74,7 @@ class TokenRank:
         """Prompts as the target reads them."""
         if self.rank != TARGET:
             return None
-        return [each.ids for each in asked_of(prompts, self._model, template, room)]
+        return [each.ids for each in tokenized(prompts, self._model, template, room)]
 
     def write(self, prompts: Sequence[tuple[int, ...]], new_tokens: int) -> dict[tuple[int, ...], list[int]] | None:
         """The target's greedy answers, which go on after an end."""
@@ -105,8 +105,8 @@ class TokenRank:
     def play(
         self, strategy: str, prompts: Sequence[tuple[int, ...]], size: Size, end: frozenset[int]
     ) -> list[Spoken] | None:
-        """Answer the prompts one after the other by the strategy's own programs; None of a role that it lacks."""
-        programs = strategies.ALL.named(strategy).programs(APART, drafters.ALL.named("model"))
+        """AnswerEnd the prompts one after the other by the strategy's own programs; None of a role that it lacks."""
+        programs = strategies.ALL.named(strategy).programs(SEPARATE_ROLES, drafters.ALL.named("model"))
         role = ("target", "draft")[self.rank]
         answers = []
         for prompt in prompts:
@@ -118,7 +118,7 @@ class TokenRank:
                 side = self._draft(strategy, prompt, size, mail) if role in programs else None
             dist.barrier()
             if side is not None:
-                answer = Answer(len(prompt), size.new_tokens, end)
+                answer = AnswerEnd(len(prompt), size.new_tokens, end)
                 actor = TokenActor(side, answer, mail)
                 timeline = drive(programs[role], actor)
                 seconds = timeline.ends_s[-1] - timeline.start_s if timeline.ends_s else 0.0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibration.pairs.measure.positions import positions_of
 from calibration.pairs.measure.roles import Branches, Logits
 from calibration.pairs.measure.verification import EVERYTHING, Cut, Rules
-from calibration.pairs.records import Positions, Request
+from calibration.pairs.records import Positions, RecordedAnswer
 
 VOCABULARY = 40
 
@@ -95,11 +95,11 @@ def answer(
     seed: int,
     data_set: str = "all",
     cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING),
-) -> Request:
+) -> RecordedAnswer:
     """A request that was collected from the chains."""
     target, draft = pair
     prompt, came = written(target, tokens, temperature, seed, cuts[0])
     before = np.array([*prompt, *came[:-1]])
     every = _every_position(target, draft, temperature, cuts)
     positions = Positions(*(getattr(every, name)[before * VOCABULARY + came] for name in Positions.__struct_fields__))
-    return Request(f"{data_set}-{seed:05d}", data_set, temperature, tuple(prompt), 1, "length", seed, positions)
+    return RecordedAnswer(f"{data_set}-{seed:05d}", data_set, temperature, tuple(prompt), 1, "length", seed, positions)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibration.pairs.backups import Lookup, lookup_named
-from calibration.pairs.measure.loop import Answer, PlayedRound, Way, converse
+from calibration.pairs.measure.loop import AnswerEnd, PlayedRound, Way, converse
 from calibration.pairs.measure.verification import Rules
 from tests.calibration.measure.chains import MarkovChain
 
@@ -185,7 +185,7 @@ def played_together(
     draft = Drafts(pair[1], rules, target.all, way, lookups)
     target.take(draft.current)
     prompt = len(prompts[0])
-    converse(way.strategy, {"target": target, "draft": draft}, Answer(prompt, new_tokens, frozenset()))
+    converse(way.strategy, {"target": target, "draft": draft}, AnswerEnd(prompt, new_tokens, frozenset()))
     rounds = [
         list(map(PlayedRound, *(part.tolist() for part in (drafted.lengths, verdicts.accepted, drafted.backup, hit))))
         for (drafted, verdicts), hit in zip(target.rounds, draft.hits, strict=True)

@@ -14,9 +14,9 @@ import pytest
 from scipy.stats import binom, norm
 
 from calibration.pairs.backups import looked_up
-from calibration.pairs.coupling import Table, rounds_of
+from calibration.pairs.coupling import AnswerTable, rounds_of
 from calibration.pairs.curves import ssd_chain
-from calibration.pairs.measure.checks import Compared, against
+from calibration.pairs.measure.checks import LoopCheck, against
 from calibration.pairs.measure.loop import Loop, PlayedRound, Way
 from calibration.pairs.measure.verification import EVERYTHING, Cut, Rules
 from calibration.pairs.saguaro import rescaled, rescaled_above, rescaled_acceptance
@@ -51,8 +51,8 @@ NO_CUTS = EVERYTHING, EVERYTHING
 
 
 @cache
-def table(requests: int = 800, cuts: Cuts = NO_CUTS) -> Table:
-    return Table.of([answer(PAIR, TOKENS, 1.0, seed, cuts=cuts) for seed in range(requests)])
+def table(requests: int = 800, cuts: Cuts = NO_CUTS) -> AnswerTable:
+    return AnswerTable.of([answer(PAIR, TOKENS, 1.0, seed, cuts=cuts) for seed in range(requests)])
 
 
 def played(way: Way, rounds: int, cuts: Cuts = NO_CUTS) -> list[list[PlayedRound]]:
@@ -84,7 +84,7 @@ def further_than(loop: Played, j: int) -> Counted:
     return counted(loop, lambda each: float(each.accepted > j), lambda each: each.accepted >= j)
 
 
-def of_the_draft(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str, Counted, Counted]]:
+def of_the_draft(way: Way, loop: Played, collected: AnswerTable) -> Iterator[tuple[str, Counted, Counted]]:
     """Rounds that the draft speculates for, always: lengths, rates by position, hits."""
     flat, fan_out = collected.flat, np.array([way.fan_out])
     accept = None if way.c == 1.0 else collected.scatter(rescaled_acceptance(flat, way.c, fan_out)[:, 0])
@@ -109,7 +109,7 @@ def of_the_draft(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str
         yield f"alpha_{j + 1}", (reached[j + 1], reached[j]), further_than(loop, j)
 
 
-def of_a_backup(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str, Counted, Counted]]:
+def of_a_backup(way: Way, loop: Played, collected: AnswerTable) -> Iterator[tuple[str, Counted, Counted]]:
     """SSD's own chain, in which a miss is answered by tokens that are looked up."""
     rounds = ssd_chain(collected, looked_up(collected, way.backup, way.k, VOCABULARY, 0), way.fan_out)
     after_hit, after_miss, hits_after_hit, hits_after_miss, tokens = (
@@ -122,7 +122,7 @@ def of_a_backup(way: Way, loop: Played, collected: Table) -> Iterator[tuple[str,
     yield "tokens", (tokens, after_hit + after_miss), written
 
 
-def compared(way: Way, rounds: int, requests: int, cuts: Cuts = NO_CUTS) -> list[Compared]:
+def compared(way: Way, rounds: int, requests: int, cuts: Cuts = NO_CUTS) -> list[LoopCheck]:
     """Everything that coupling and loop both say; errors are over requests, of both."""
     sides = of_the_draft if way.backup == "jit" else of_a_backup
     loop = played(way, rounds, cuts)
@@ -222,7 +222,7 @@ def test_greedy_rounds_are_the_loops_own() -> None:
     way = Way("ssd", 4, 2)
     for seed in range(20):
         request = answer(PAIR, 60, 0.0, seed)
-        one = Table.of([request])
+        one = AnswerTable.of([request])
         loop = Loop(*PAIR, way, Rules(0.0, np.random.default_rng(0))).play(request.prompt, 60 + way.k)
         assert loop.tokens[:60] == request.positions.token.tolist()
         starts = np.cumsum([1, *(each.accepted + 1 for each in loop.rounds)])

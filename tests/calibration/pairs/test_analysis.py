@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from calibration.pairs.analysis import Questions, by_temperature, findings
 from calibration.pairs.backups import NGrams, Suffixes, lookup_named
 from calibration.pairs.correlation import concentration, in_lockstep
-from calibration.pairs.coupling import Course, Table, courses, rounds_of
+from calibration.pairs.coupling import AnswerTable, Course, courses, rounds_of
 from calibration.pairs.curves import after_rejection, fit, hit_rates, most_likely
 from calibration.pairs.measure.verification import softmax
-from calibration.pairs.records import Request
+from calibration.pairs.records import RecordedAnswer
 from calibration.pairs.saguaro import rescaled_above, rescaled_acceptance
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
@@ -32,7 +32,7 @@ FEW_QUESTIONS = Questions(ks=(1, 5), fan_outs=tuple(range(1, 17)), backups=("ran
 
 
 @cache
-def requests(count: int, tokens: int, temperature: float = 1.0, first: int = 0) -> tuple[Request, ...]:
+def requests(count: int, tokens: int, temperature: float = 1.0, first: int = 0) -> tuple[RecordedAnswer, ...]:
     return tuple(answer(PAIR, tokens, temperature, seed) for seed in range(first, first + count))
 
 
@@ -42,7 +42,7 @@ def requests(count: int, tokens: int, temperature: float = 1.0, first: int = 0) 
 @laws
 @given(st.integers(1, 12), st.sampled_from(["first", "offsets"]), st.integers(0, 5))
 def test_every_round_ends_once_and_yields_its_tokens(k: int, starts: str, seed: int) -> None:
-    table = Table.of([answer(PAIR, 14 + 7 * i, 1.0, seed + i) for i in range(4)])
+    table = AnswerTable.of([answer(PAIR, 14 + 7 * i, 1.0, seed + i) for i in range(4)])
     rounds = rounds_of(table, k, starts)  # type: ignore[arg-type]
     lengths = rounds.by_length()
     np.testing.assert_allclose(lengths.sum(axis=0), rounds.count, atol=1e-9)
@@ -58,7 +58,7 @@ def test_every_round_ends_once_and_yields_its_tokens(k: int, starts: str, seed: 
 def test_no_coin_is_thrown_twice(k: int, seed: int) -> None:
     """The programme over starts is the mean over all courses of coins: here by counting all of them."""
     request = answer(PAIR, 8, 1.0, seed)
-    table = Table.of([request])
+    table = AnswerTable.of([request])
     if k + 2 > 8:
         return
     u = table.accept[:, 0]
@@ -81,7 +81,7 @@ def test_no_coin_is_thrown_twice(k: int, seed: int) -> None:
 
 def test_answers_too_short_for_a_round_are_refused() -> None:
     with pytest.raises(InputError, match="no answer has the 8 tokens"):
-        rounds_of(Table.of([answer(PAIR, 7, 1.0, 0)]), 6)
+        rounds_of(AnswerTable.of([answer(PAIR, 7, 1.0, 0)]), 6)
     with pytest.raises(InputError, match="ask for --k 1:8"):
         findings(requests(3, 10), VOCABULARY, Questions())
 
@@ -262,11 +262,11 @@ def test_intervals_cover_the_truth(runs: int, least: int, most: int) -> None:
 
     The truth is that of many requests; c and r are those that the law takes there, whether or not it fits.
     """
-    table = Table.of(requests(3000, 60, 1.0, 1_000_000))
+    table = AnswerTable.of(requests(3000, 60, 1.0, 1_000_000))
     truth = _estimates(table)
     covered = np.zeros(4)
     for run in range(runs):
-        some = Table.of(requests(64, 60, 1.0, 20_000 + 64 * run))
+        some = AnswerTable.of(requests(64, 60, 1.0, 20_000 + 64 * run))
         rounds = rounds_of(some, 5)
         resampled = Resampled(64, run)
         law = after_rejection(some, rounds, resampled, range(1, 33), 3)
@@ -281,7 +281,7 @@ def test_intervals_cover_the_truth(runs: int, least: int, most: int) -> None:
     assert np.all(covered <= most), covered
 
 
-def _estimates(table: Table) -> tuple[float, float, float, float]:
+def _estimates(table: AnswerTable) -> tuple[float, float, float, float]:
     rounds = rounds_of(table, 5)
     needed = table.by_needed(rounds.rejected, table.flat.above, 32).sum(axis=0)
     c, r = most_likely(needed)
@@ -327,7 +327,7 @@ def test_a_model_that_is_its_own_draft_is_accepted_whole() -> None:
 
 def test_a_random_backups_first_guess_hits_as_often_as_the_draft_is_right() -> None:
     """Greedy, over all positions: h(1) after random tokens is the acceptance rate. Nothing is left out there."""
-    table = Table.of(requests(30, 80, 0.0))
+    table = AnswerTable.of(requests(30, 80, 0.0))
     flat = table.flat
     assert float((flat.rank + 1 <= 1).mean()) == pytest.approx(float(table.accept[table.at].mean()))
 
@@ -343,7 +343,7 @@ def test_hits_rise_as_c_falls() -> None:
 
 
 def test_drawn_courses_have_the_couplings_lengths() -> None:
-    table = Table.of(requests(200, 120))
+    table = AnswerTable.of(requests(200, 120))
     drawn = np.concatenate([course.accepted for course in courses(table, 5, 0)])
     expected = rounds_of(table, 5)
     mean = float(expected.accepted.sum() / expected.count.sum())
