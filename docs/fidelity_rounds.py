@@ -26,7 +26,7 @@ from scipy.optimize import nnls
 from calibration.runtimes.fit import Fit, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
 from calibration.timings.bootstrap import significant
-from calibration.validation.drafted import PublishedRows, Rounds
+from calibration.validation.drafted import PublishedRounds, PublishedRows
 from calibration.validation.paper import load_paper
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.runtime_card import Runtime
@@ -278,7 +278,7 @@ def published(name: str, ar_ms: float | None = None) -> Iterator[Record]:
     paper = load_paper(name)
     assert isinstance(paper, PublishedRows)
     for rounds in paper.rows:
-        assert isinstance(rounds, Rounds)
+        assert isinstance(rounds, PublishedRounds)
         rows = {
             k: _replayed(rounds, k, tokens * ms)
             for k, tokens, ms in zip(rounds.k, rounds.tokens, rounds.ms, strict=True)
@@ -287,7 +287,7 @@ def published(name: str, ar_ms: float | None = None) -> Iterator[Record]:
         yield from (Record(row, control) for row in rows.values())
 
 
-def _replayed(rounds: Rounds, k: int, ms: float) -> Row:
+def _replayed(rounds: PublishedRounds, k: int, ms: float) -> Row:
     return Row(
         model=rounds.target,
         hardware=rounds.hardware,

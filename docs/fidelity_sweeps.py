@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from calibration.timings.bootstrap import significant
-from calibration.validation.paper import Published, load_paper
+from calibration.validation.paper import PublishedSpeeds, load_paper
 from calibration.validation.paper import Sweep as Speeds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.catalog import find_transformer
@@ -48,13 +48,13 @@ class Sweep:
 def sweeps(cards: Mapping[str, Runtime]) -> Iterator[Sweep]:
     """Every published sweep, beside what the card of its engine (by its name before the version) has of passes."""
     paper = load_paper("kumar2026")
-    assert isinstance(paper, Published)
+    assert isinstance(paper, PublishedSpeeds)
     for speeds in paper.sweeps:
         bare_s = np.array([_round_s(paper, speeds, k, cards[speeds.engine.split("-")[0]]) for k in speeds.k])
         yield _swept(speeds, bare_s)
 
 
-def _round_s(paper: Published, speeds: Speeds, k: int, card: Runtime) -> float:
+def _round_s(paper: PublishedSpeeds, speeds: Speeds, k: int, card: Runtime) -> float:
     """A round of one sequence, all that the card has in it."""
     drafts = {"draft": _DRAFT} if speeds.method == "standalone" else {"drafter": "eagle3"}
     row = Row(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from calibration.runtimes.fit import Fit
-    from calibration.validation.held import Held
+    from calibration.validation.measured import HoldOut
     from ssdsim.readers.row import Row
 
 _LIKE = "vllm"  # where it is bundled
@@ -60,7 +60,7 @@ def runtime(
     With --hold it ends with what to run on this engine, and with 1 where what was put aside is not predicted --within.
     """
     from calibration.runtimes.fit import fit_runtime
-    from calibration.validation.held import predict_aside
+    from calibration.validation.measured import predict_aside
     from ssdsim.readers.files import rows_of_files
 
     every = rows_of_files(files, by_column(given))
@@ -94,8 +94,8 @@ def runtime(
     return 0
 
 
-def _put_aside(rows: Sequence[Row], share: float, within: float) -> Held:
-    from calibration.validation.held import check_noise, put_aside
+def _put_aside(rows: Sequence[Row], share: float, within: float) -> HoldOut:
+    from calibration.validation.measured import check_noise, put_aside
 
     held = put_aside(rows, share)
     check_noise(held, within)

@@ -13,8 +13,7 @@ from ssdsim.cli.tables import Table
 from ssdsim.tokens.acceptance import rate_of, rates_of_survival
 
 if TYPE_CHECKING:
-    from calibration.validation.held import Held
-    from calibration.validation.measured import Checked
+    from calibration.validation.measured import Checked, HoldOut
     from ssdsim.readers.row import Row
 
 _LOOKAHEADS = tuple(range(1, 9))
@@ -25,7 +24,7 @@ def error_of(checked: Sequence[Checked]) -> float:
     return float(np.mean([abs(one.error) for one in checked]))
 
 
-def held_json(held: Held, checked: Sequence[Checked]) -> dict[str, Any]:
+def held_json(held: HoldOut, checked: Sequence[Checked]) -> dict[str, Any]:
     """The settings that were put aside, and the numbers over all of them."""
     return {
         "held": [one.shown() for one in checked],
@@ -35,7 +34,7 @@ def held_json(held: Held, checked: Sequence[Checked]) -> dict[str, Any]:
     }
 
 
-def print_held(held: Held, checked: Sequence[Checked]) -> None:
+def print_held(held: HoldOut, checked: Sequence[Checked]) -> None:
     """A row a setting, and the sentence that counts."""
     numbers = ("in", "measured", "predicted", "95 % from", "to", "error")
     table = Table(("put aside",), numbers, ("held",), joined=("to",), names=2, pad_edge=True)

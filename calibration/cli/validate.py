@@ -27,7 +27,7 @@ from ssdsim.rounds.estimate import part_title
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.validation.comparison import Comparison
+    from calibration.validation.comparison import RoundComparison
 
 _WAS = {"--measured": "rows", "--paper": "paper", "--pair": "pair"}
 """Options of former versions that are words today."""
@@ -99,7 +99,7 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
+def _table(compared: Sequence[Sequence[RoundComparison]]) -> Table:
     headers = ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off")
     table = Table((), headers, names=6, first=("error",), pad_edge=True)
     for comparisons in compared:
@@ -113,7 +113,7 @@ def _table(compared: Sequence[Sequence[Comparison]]) -> Table:
     return table
 
 
-def _what(c: Comparison) -> str:
+def _what(c: RoundComparison) -> str:
     """The strategy, and on how many devices: the target's and the draft's."""
     from ssdsim import strategies
 
@@ -121,7 +121,7 @@ def _what(c: Comparison) -> str:
     return f"{strategies.ALL.named(c.strategy).title} on {target}{f'+{draft}' if draft else ''}"
 
 
-def _signs(compared: Sequence[Sequence[Comparison]]) -> str:
+def _signs(compared: Sequence[Sequence[RoundComparison]]) -> str:
     """The share of points at which the sign of the subject's lead is predicted right, where it was measured clearly."""
     from calibration.validation.comparison import speedups
     from ssdsim import strategies

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from rich.console import Console
 
 from calibration.cli.validate_trees import headed, print_trees, trees_json
-from calibration.validation.paper import FamilyReplay, Published, SweepReplay
+from calibration.validation.paper import FamilyReplay, PublishedSpeeds, SweepReplay
 from calibration.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
@@ -58,7 +58,7 @@ def _print(replay: PaperReplay) -> None:
     out.print(f"\nSSD rows: worst error {replay.worst:.1%}. Sweeps: worst mean error over K {replay.worst_sweep:.1%}.")
 
 
-def _print_family(out: Console, replay: FamilyReplay, paper: Published) -> None:
+def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) -> None:
     family = replay.family
     out.print(f"\n{family.target} + {family.draft}", style="bold")
     out.print(f"fitted to the SD rows (K {paper.sd_k}): an acceptance rate for each data set")

@@ -10,7 +10,14 @@ from typing import Any
 
 import click
 
-from calibration.validation.measured import Checked, LikelierCache, Summary, ValidatedRows, runtimes_of, validate_rows
+from calibration.validation.measured import (
+    Checked,
+    LikelierCache,
+    RowsSummary,
+    ValidatedRows,
+    runtimes_of,
+    validate_rows,
+)
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Name, Percent
@@ -115,7 +122,7 @@ def _rows_table(checked: Sequence[Checked]) -> Table:
     return table
 
 
-def _summaries_table(summaries: Sequence[Summary]) -> Table:
+def _summaries_table(summaries: Sequence[RowsSummary]) -> Table:
     table = Table(("by", ""), ("rows", "mean error", "bias", "intervals that hold"), names=2, pad_edge=True)
     for one in summaries:
         errors = (f"{one.error:.1%}", f"{one.bias:+.1%}", f"{one.coverage:.0%}")

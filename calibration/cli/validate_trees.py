@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from calibration.validation.drafted import PublishedRows
-from calibration.validation.paper import Published
+from calibration.validation.paper import PublishedSpeeds, PublishedTrees
 from calibration.validation.replay import TreesReplay
-from calibration.validation.tree_paper import PublishedTrees
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
 from ssdsim.cli.tables import Table
@@ -39,7 +38,7 @@ def print_trees(trees_replay: TreesReplay) -> None:
     out.print(f"\nSpeed-ups: worst error {trees_replay.worst:.1%}.")
 
 
-def headed(paper: Published | PublishedRows | PublishedTrees) -> dict[str, object]:
+def headed(paper: PublishedSpeeds | PublishedRows | PublishedTrees) -> dict[str, object]:
     """The first keys of the JSON of every paper."""
     return {"schema": 1, "paper": paper.name, "citation": paper.citation}
 

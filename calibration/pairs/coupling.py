@@ -27,14 +27,14 @@ from ssdsim.base.record import Record
 from ssdsim.tokens.request_spread import Course
 
 Starts = Literal["first", "offsets"]
-"""CoupledRounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
+"""Rounds begin at an answer's second token, as an engine's do, or with equal weight at its next K + 1."""
 
 FIRST = 1
 """The position where a first round starts: position 0 is the prompt pass's token."""
 
 
 class CoupledRounds(Record):
-    """CoupledRounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
+    """Rounds of lookahead ``k`` of every answer, as weights of its positions, shape ``(T, R, ...)``.
 
     ``starts`` of rounds that count, ``tested`` of positions that they drafted, ``bonus`` of positions that came after
     all K were accepted.
@@ -53,7 +53,7 @@ class CoupledRounds(Record):
 
     @property
     def count(self) -> Floats:
-        """CoupledRounds of each request, shape ``(R, ...)``."""
+        """Rounds of each request, shape ``(R, ...)``."""
         return np.asarray(self.starts.sum(axis=0))
 
     @property
@@ -71,7 +71,7 @@ class CoupledRounds(Record):
         return np.asarray(self.tested.sum(axis=0))
 
     def by_length(self) -> Floats:
-        """CoupledRounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
+        """Rounds by how many drafted tokens were accepted, shape ``(K+1, R, ...)``."""
         reached, ended = self.starts.copy(), []
         for j in range(self.k):
             accept = _ahead(self.accept, j)

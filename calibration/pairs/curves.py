@@ -21,7 +21,7 @@ from ssdsim.tokens.resampling import Resampled
 Bounds = Callable[[Floats], tuple[Floats, Floats]]
 
 FEW = 50.0
-"""CoupledRounds below which a rate is shown with its count, and no law is fitted."""
+"""Rounds below which a rate is shown with its count, and no law is fitted."""
 
 
 def after_rejection(

@@ -1,4 +1,4 @@
-"""Run strategies for real, predict the same rounds from microbenchmarks alone, and compare."""
+"""Strategies run for real, and the same rounds predicted from microbenchmarks alone: times, parts, traces."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from msgspec.structs import asdict
 from calibration.machine.executor.drift import Drift, mean_drift, time_drift
 from calibration.machine.executor.models import Room
 from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.timeline import Timeline
+from calibration.machine.executor.timeline import Event, Timeline
 from calibration.machine.machine import device_names
 from calibration.machine.ranks import Ranks
-from calibration.validation.comparison import Comparison, interval
-from calibration.validation.grid import GridPoint
-from calibration.validation.log import append, read_or_start
-from calibration.validation.timelines import draw, parts_of
+from calibration.validation.comparison import GridPoint, RoundComparison, append_point, interval, read_or_start
 from ssdsim import strategies
-from ssdsim.answers.simulation.simulate import simulate, trace_rounds
+from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate, trace_rounds
 from ssdsim.answers.simulation.trace import Trace
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
@@ -31,20 +29,85 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.between_kernels import Model
-from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.asked import effective
 from ssdsim.question.configuration import Configuration, configure, rescaled
 from ssdsim.question.points import subject_among
 from ssdsim.question.scenario import Scenario
+from ssdsim.rounds.estimate import PARTS
 from ssdsim.strategies import drafters
 from ssdsim.transformer.operations import DTYPES
+
+_LEFT = "communicate"
+
+
+def parts_of(
+    steps: Mapping[str, Step], repeats: Sequence[Sequence[Timeline]], simulated: Sequence[SimulatedRounds]
+) -> dict[str, tuple[float, float]]:
+    """Mean seconds a round of each part that there is, measured and predicted; what is left is ``communicate``.
+
+    Each of ``repeats`` holds the timeline of the leading role's first rank, then those of other roles.
+    """
+    part_of = {name: step.part for name, step in steps.items()}
+    spent = [spent_s(part_of, leader, others) for leader, *others in repeats]
+    measured = {part: float(np.mean([one[part] for one in spent])) for part in PARTS}
+    predicted = {part: float(np.mean([run.breakdown_s[part] for run in simulated])) for part in PARTS}
+    parts = {
+        part: (measured[part], predicted[part])
+        for part in PARTS
+        if part != _LEFT and (measured[part] or predicted[part])
+    }
+    round_s = float(np.mean([leader.mean_round_s for leader, *_ in repeats]))
+    left = (round_s - sum(m for m, _ in parts.values()), predicted[_LEFT])
+    return parts | {_LEFT: left}
+
+
+def spent_s(part_of: Mapping[str, str], leader: Timeline, others: Sequence[Timeline]) -> dict[str, float]:
+    """Seconds a round of each part: what the leader does itself, and what others do while it waits for them."""
+    waits = _Waits(leader.events)
+    spent = dict.fromkeys(PARTS, 0.0)
+    for event in leader.events:
+        if not event.waits and event.step in part_of:
+            spent[part_of[event.step]] += event.end_s - event.start_s
+    for event in (event for other in others for event in other.events):
+        if not event.waits and event.step in part_of:
+            spent[part_of[event.step]] += waits.within_s(event)
+    return {part: seconds / len(leader.ends_s) for part, seconds in spent.items()}
+
+
+class _Waits:
+    """Waits of a rank; they follow one another."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        waits = np.array([(event.start_s, event.end_s) for event in events if event.waits] or [(0.0, 0.0)])
+        self._edges: Array = waits.ravel()
+        self._waited_s = np.concatenate([[0.0], np.repeat(np.cumsum(waits[:, 1] - waits[:, 0]), 2)[:-1]])
+
+    def within_s(self, event: Event) -> float:
+        """Seconds of ``event`` in which the rank waited."""
+        before, after = np.interp([event.start_s, event.end_s], self._edges, self._waited_s)
+        return float(after - before)
+
+
+def draw(
+    trace: Trace, title: str, timelines: Sequence[Timeline | None], target_ranks: int, devices: Sequence[str]
+) -> None:
+    """A strategy's measured rounds on tracks of their own, from time zero."""
+    start = min(timeline.start_s for timeline in timelines if timeline is not None)
+    for rank, timeline in enumerate(timelines):
+        role = f"target {rank}" if rank < target_ranks else "draft"
+        track = f"measured {title} {role} ({devices[rank]})"
+        for event in timeline.events if timeline else ():
+            if not event.waits:
+                trace.slice(track, event.what, event.start_s - start, event.end_s - start)
+
 
 HANDLER = "calibration.machine.executor.executor:make_executor"
 _ANSWER_S = 300.0
 _SPREAD = "confidence_spread"
 
 
-class Bench(Record):
+class RoundsBench(Record):
     """Plan of what runs where: strategies, ranks' devices, the models, and the profile to predict with."""
 
     strategies: tuple[str, ...]
@@ -135,8 +198,8 @@ def check_runs(names: Sequence[str], grid: Iterable[GridPoint], target_ranks: in
 
 
 def run_grid(
-    bench: Bench, grid: Sequence[GridPoint], log: Path, progress: Progress, trace: Trace | None
-) -> Iterator[list[Comparison]]:
+    bench: RoundsBench, grid: Sequence[GridPoint], log: Path, progress: Progress, trace: Trace | None
+) -> Iterator[list[RoundComparison]]:
     """Measure and predict every grid point, a list of comparisons each; done ones are read from ``log``.
 
     Strategies take turns within a repeat, so that a drift of the machine hits all alike; between any two runs the GEMMs
@@ -157,7 +220,7 @@ def run_grid(
                 yield done[point.key]
                 continue
             comparison = _compare(bench, point, configuration, ranks, trace if index == 0 else None)
-            append(log, point, comparison)
+            append_point(log, point, comparison)
             yield comparison
         progress(len(grid), len(grid))
 
@@ -173,8 +236,8 @@ class _Runs:
 
 
 def _compare(
-    bench: Bench, point: GridPoint, configuration: Configuration, ranks: Ranks, trace: Trace | None
-) -> list[Comparison]:
+    bench: RoundsBench, point: GridPoint, configuration: Configuration, ranks: Ranks, trace: Trace | None
+) -> list[RoundComparison]:
     runs = _run(bench, configuration.scenarios, ranks)
     now = {name: rescaled(configuration, name, mean_drift(one.drifts)) for name, one in runs.items()}
     if trace is not None:
@@ -191,7 +254,7 @@ def _compare(
             for answers in of_strategy.timelines
         ]
         comparisons.append(
-            Comparison(
+            RoundComparison(
                 point=point,
                 strategy=name,
                 devices=(scenario.devices.of_all("target"), scenario.devices.draft),
@@ -206,7 +269,7 @@ def _compare(
     return comparisons
 
 
-def _run(bench: Bench, scenarios: Mapping[str, Scenario], ranks: Ranks) -> dict[str, _Runs]:
+def _run(bench: RoundsBench, scenarios: Mapping[str, Scenario], ranks: Ranks) -> dict[str, _Runs]:
     """Run the strategies in turns, and time the drift between any two runs."""
     plans = {name: RankPlan.of(scenario) for name, scenario in scenarios.items()}
     runs = {name: _Runs() for name in plans}
@@ -224,7 +287,7 @@ def _run(bench: Bench, scenarios: Mapping[str, Scenario], ranks: Ranks) -> dict[
     return runs
 
 
-def _draw(bench: Bench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], trace: Trace) -> None:
+def _draw(bench: RoundsBench, runs: Mapping[str, _Runs], now: Mapping[str, Scenario], trace: Trace) -> None:
     """The first run of each strategy that drafts, and simulated rounds of the one that is asked about."""
     for name, of_strategy in runs.items():
         strategy = now[name].strategy

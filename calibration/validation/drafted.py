@@ -51,7 +51,7 @@ class Replayed(Record):
         return float(np.abs(self.errors).max())
 
 
-class Rounds(Card):
+class PublishedRounds(Card):
     """Rounds of an engine over its lookahead: ``ms`` a token times the ``tokens`` of a round. ``k`` 0 is AR.
 
     A cost a draft step is fitted beside the priced passes, and with ``round_too`` a cost a round, to ``fitted_k`` (all
@@ -82,7 +82,7 @@ class Rounds(Card):
     _a_round_a_lookahead = of_one_length("k", "tokens", "ms")
 
     @model_validator(mode="after")
-    def _a_value_a_lookahead(self) -> Rounds:
+    def _a_value_a_lookahead(self) -> PublishedRounds:
         if len(self.ar_ms) not in (0, len(self.k)):
             raise ValueError("ar_ms must have a value a row, or none")
         return self
@@ -213,7 +213,7 @@ class Trees(_Named):
         return DynamicTrees(self.nodes[row], self.depth, self.beam)
 
 
-Rows = Annotated[Rounds | Chains | Parts | Trees, Field(discriminator="kind")]
+Rows = Annotated[PublishedRounds | Chains | Parts | Trees, Field(discriminator="kind")]
 
 
 class PublishedRows(Card):

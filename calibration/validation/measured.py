@@ -1,4 +1,4 @@
-"""Measured rows of whole engines against what a runtime predicts for them."""
+"""Measured rows of whole engines against what a runtime predicts; rows put aside before a fit."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of, runtime_of_version
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.readers.files import rows_of_files
+from ssdsim.readers.noise import Repeated, noise_of, repeated
 from ssdsim.readers.price import each_row, name_of, seconds_of, value_of, work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.operations import QUANTISED_BYTES
@@ -85,7 +86,7 @@ class Skipped(Record):
         return {**picked(self, "number", "reason"), **picked(self.row, "model", "hardware", "tp", "batch")}
 
 
-class Summary(Record):
+class RowsSummary(Record):
     """Rows of one ``value`` on an axis (both empty: all): mean absolute error, bias, share of intervals that hold."""
 
     axis: str
@@ -164,7 +165,7 @@ def _checked(row: Row, runtime: Runtime, errors: TimingErrors) -> Checked:
     )
 
 
-def summarise(checked: Sequence[Checked]) -> list[Summary]:
+def summarise(checked: Sequence[Checked]) -> list[RowsSummary]:
     """All rows first, then those of each value along each of :data:`AXES`."""
     summaries = [_summary("", "", checked)]
     for axis, value_on in AXES.items():
@@ -173,10 +174,10 @@ def summarise(checked: Sequence[Checked]) -> list[Summary]:
     return summaries
 
 
-def _summary(axis: str, value: str, checked: Sequence[Checked]) -> Summary:
+def _summary(axis: str, value: str, checked: Sequence[Checked]) -> RowsSummary:
     errors = np.array([one.error for one in checked])
     held = float(np.mean([one.holds for one in checked]))
-    return Summary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
+    return RowsSummary(axis, value, len(checked), float(np.abs(errors).mean()), float(errors.mean()), held)
 
 
 class LikelierCache(Record):
@@ -226,7 +227,7 @@ class ValidatedRows(Record):
     several: bool = False
 
     @cached_property
-    def summaries(self) -> Sequence[Summary]:
+    def summaries(self) -> Sequence[RowsSummary]:
         return summarise(self.checked)
 
     @cached_property
@@ -234,7 +235,7 @@ class ValidatedRows(Record):
         return likelier_caches(self.checked)
 
     @property
-    def overall(self) -> Sequence[Summary]:
+    def overall(self) -> Sequence[RowsSummary]:
         """Summary of all rows, or of each of several runtimes."""
         return [each for each in self.summaries if each.axis == "runtime"] if self.several else self.summaries[:1]
 
@@ -271,3 +272,74 @@ def validate_rows(
 def runtimes_of(checked: Iterable[Checked]) -> Iterator[str]:
     """The runtimes that the rows were predicted with, each once."""
     yield from dict.fromkeys(one.card.name for one in checked)
+
+
+_LEAST_FITTED = 2  # settings of a drafter, or of none, that a fit must see
+_NEXT = 3  # settings that are named to be measured again
+
+
+class HoldOut(Record):
+    """``fitted`` rows and settings put ``aside``, each with all its repeats; ``settings`` are both."""
+
+    fitted: tuple[Row, ...]
+    aside: tuple[Repeated, ...]
+    settings: tuple[Repeated, ...]
+
+    @property
+    def noise(self) -> float | None:
+        """The noise of a repeat; None where nothing was repeated."""
+        return noise_of(self.settings)
+
+
+def put_aside(rows: Sequence[Row], share: float, seed: int = 0) -> HoldOut:
+    """A ``share`` of the settings, drawn by chance among those of each drafter, and among those of none."""
+    settings = repeated(rows)
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for place, each in enumerate(settings):
+        row = each.rows[0]
+        groups.setdefault((row.model, row.k is None, row.draft, row.drafter), []).append(place)
+    random = np.random.default_rng(seed)
+    aside: set[int] = set()
+    for places in groups.values():
+        most = max(0, len(places) - _LEAST_FITTED)
+        aside |= set(random.permutation(places)[: min(most, round(share * len(places)))].tolist())
+    if not aside:
+        raise InputError(
+            f"--hold {share:g} of {len(settings)} settings puts none aside that the fit could spare: measure more "
+            "batches, lengths or K"
+        )
+    fitted = tuple(row for place, each in enumerate(settings) if place not in aside for row in each.rows)
+    return HoldOut(fitted, tuple(settings[place] for place in sorted(aside)), tuple(settings))
+
+
+def check_noise(held: HoldOut, within: float) -> None:
+    """Raise :class:`InputError` where repeats lie further apart than what is asked of the fit, or were never made."""
+    if held.noise is None:
+        raise InputError(
+            "no setting was repeated, so nobody knows what the engine's noise is: ssdsim bench --repeats 3"
+        )
+    if held.noise > within:
+        noisy = sorted((each for each in held.settings if each.noise), key=lambda each: each.noise or 0.0)[::-1]
+        again = ", ".join(f"{said(each)} ({each.noise:.0%})" for each in noisy[:_NEXT])
+        raise InputError(
+            f"repeats differ by {held.noise:.1%} (standard deviation), more than --within {within:.0%} asks: nothing "
+            f"is fitted. Measure again on a quiet machine, first {again}"
+        )
+
+
+def said(setting: Repeated) -> str:
+    """A setting in a few words."""
+    row = setting.rows[0]
+    drafts = f" K {row.k}" if row.k is not None else ""
+    return f"batch {row.batch}{drafts}, {row.input_tokens:.0f} tokens in"
+
+
+def predict_aside(held: HoldOut, card: Runtime, seed: int = 0) -> list[Checked]:
+    """Predict the means of the settings that were put aside."""
+    means = []
+    for each in held.aside:
+        row = each.rows[0]
+        lengths = [own.acceptance_length for own in each.rows if own.acceptance_length is not None]
+        more = {"acceptance_length": float(np.mean(lengths))} if lengths else {}
+        means.append(row.model_copy(update={"value": each.mean, **more}))
+    return check_rows(means, card, seed)

@@ -1,4 +1,8 @@
-"""Replay published results: fit the few numbers that a paper leaves out, predict the rest, and show the errors."""
+"""Replays of published speeds: fit the few numbers that a paper leaves out, predict the rest, show the errors.
+
+Of trees, the seconds that a verification of so many nodes takes are fitted, and the tree is found that the paper
+shipped.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from calibration.validation.drafted import PublishedRows
-from calibration.validation.tree_paper import PublishedTrees
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
@@ -25,13 +28,15 @@ from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.tokens.acceptance import expected_tokens, rate_of
+from ssdsim.tokens.trees.dynamic_program import best_trees
+from ssdsim.tokens.trees.shape import Tree
 from ssdsim.transformer.forward import forward_pass
 
 Speed = Annotated[float, Field(ge=1e-3, le=1e6)]  # tokens/s
 Lookahead = Annotated[int, Field(ge=1, le=1000)]
 
 
-class Family(Card):
+class PublishedFamily(Card):
     """A target and a draft with their speeds on some data sets (tokens/s of one sequence)."""
 
     target: str
@@ -56,7 +61,7 @@ class Sweep(Card):
     _a_speed_a_lookahead = of_one_length("k", "tokens_per_s")
 
 
-class Published(Card):
+class PublishedSpeeds(Card):
     """A paper's results and the setting in which they were measured."""
 
     name: str
@@ -67,7 +72,7 @@ class Published(Card):
     sd_k: Lookahead
     ssd_k: Lookahead
     fan_out: int
-    families: Annotated[tuple[Family, ...], FROM_LIST] = Field(min_length=1)
+    families: Annotated[tuple[PublishedFamily, ...], FROM_LIST] = Field(min_length=1)
     sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
 
 
@@ -78,7 +83,7 @@ class FamilyReplay(Record):
     every outcome has the same number of guesses.
     """
 
-    family: Family
+    family: PublishedFamily
     alpha: Array
     draft_step_s: float
     p_hit: float
@@ -110,24 +115,24 @@ class SweepReplay(Record):
         return k[int(np.argmax(seen))], k[int(np.argmax(self.tokens_per_s))]
 
 
-def _load(path: Path) -> Published | PublishedRows | PublishedTrees:
+def _load(path: Path) -> PublishedSpeeds | PublishedRows | PublishedTrees:
     data = read_toml(path, "card")
     if "rows" in data:
         return as_record(PublishedRows, data, path, "card")
     if "trees" in data:
         return as_record(PublishedTrees, data, path, "card")
-    return as_record(Published, data, path, "card")
+    return as_record(PublishedSpeeds, data, path, "card")
 
 
 PAPERS = Shelf("paper", "published", ".toml", _load, ("or a card's path",))
 
 
-def load_paper(name: str) -> Published | PublishedRows | PublishedTrees:
+def load_paper(name: str) -> PublishedSpeeds | PublishedRows | PublishedTrees:
     """The bundled results called ``name``, or a card's path: of SSD, rows of drafters, or of trees, by their tables."""
     return PAPERS.find(name)
 
 
-def replay_family(paper: Published, family: Family, hardware: str) -> FamilyReplay:
+def replay_family(paper: PublishedSpeeds, family: PublishedFamily, hardware: str) -> FamilyReplay:
     """Fit what the paper does not give, and predict its SSD rows."""
     from scipy.optimize import least_squares
 
@@ -173,7 +178,7 @@ def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
     return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss), 1.0 - p_hit)).values()))
 
 
-def replay_sweep(paper: Published, sweep: Sweep, hardware: str) -> SweepReplay:
+def replay_sweep(paper: PublishedSpeeds, sweep: Sweep, hardware: str) -> SweepReplay:
     """Fit one acceptance rate and the engine's two fixed costs to a row, and show its shape over K.
 
     The fit is to the least mean absolute error, which one odd point does not rule. Only what every engine must do is
@@ -199,7 +204,100 @@ def replay_sweep(paper: Published, sweep: Sweep, hardware: str) -> SweepReplay:
     return SweepReplay(sweep, alpha, round_extra_s, step_s, predicted(fit.x))
 
 
-def _unavoidable_s(paper: Published, target: str, hardware: str, k: int) -> float:
+def _unavoidable_s(paper: PublishedSpeeds, target: str, hardware: str, k: int) -> float:
     forward = forward_pass(find_transformer(target), batch=1, queries=k + 1, context=paper.context, tp=paper.tp)
     by_kind = cost_of_pass(forward, find_hardware(hardware)).by_kind()
     return sum(seconds for kind, seconds in by_kind.items() if kind not in ("elementwise", "fixed"))
+
+
+Positive = Annotated[float, Field(gt=0.0)]
+Count = Annotated[int, Field(ge=1, le=4096)]
+
+
+class TreeRows(Card):
+    """Results with trees of so many nodes at a temperature; ``tokens`` of a round, speed-ups over AR."""
+
+    nodes: Count
+    temperature: float
+    datasets: Annotated[tuple[str, ...], FROM_LIST] = Field(min_length=1)
+    levels: Annotated[tuple[Count, ...], FROM_LIST]
+    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
+    speedups: Annotated[tuple[Positive, ...], FROM_LIST]
+
+    _a_result_a_data_set = of_one_length("datasets", "levels", "tokens", "speedups")
+
+
+class Demo(Card):
+    """Acceptance by rank and times (of one unit) from which a tree was searched, and the tree's size; root included."""
+
+    ranks: Annotated[tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...], FROM_LIST] = Field(min_length=1)
+    draft_time: Positive
+    nodes: Annotated[tuple[Count, ...], FROM_LIST] = Field(min_length=1)
+    target_times: Annotated[tuple[Positive, ...], FROM_LIST]
+    most_levels: Count
+    shipped_nodes: Count
+    shipped_levels: Count
+
+    @model_validator(mode="after")
+    def _a_time_a_size(self) -> Demo:
+        if len(self.nodes) != len(self.target_times) or 1 not in self.nodes:
+            raise ValueError("nodes and target_times must be lists of one length, and nodes must have 1 among them")
+        return self
+
+
+class PublishedTrees(Card):
+    """A paper's trees and the setting in which they were measured; ``ar_s`` is a token's time without speculation."""
+
+    name: str
+    citation: str
+    setting: str
+    ar_s: Positive
+    draft_step_s: Positive
+    trees: Annotated[tuple[TreeRows, ...], FROM_LIST] = Field(min_length=1)
+    demo: Demo | None = None
+
+
+class TreeReplay(Record):
+    """Fitted: a verification's time over that of one token. Predicted: a speed-up a data set."""
+
+    rows: TreeRows
+    verify: float
+    speedups: Array
+
+    @property
+    def errors(self) -> Array:
+        return np.asarray(self.speedups / np.array(self.rows.speedups) - 1.0)
+
+
+class DemoReplay(Record):
+    """The tree of the least time a token: its nodes and levels, root included, tokens a round, and what it gains."""
+
+    tree: Tree
+    nodes: int
+    levels: int
+    tokens: float
+    time_per_token: float
+    speedup: float
+
+
+def replay_trees(paper: PublishedTrees, rows: TreeRows) -> TreeReplay:
+    """One number for all rows, ``t(nodes)``: ``speedup = tokens / (t(nodes) + levels c)``, c a draft step over AR's."""
+    tokens, seen = np.array(rows.tokens), np.array(rows.speedups)
+    drafting = np.array(rows.levels) * paper.draft_step_s / paper.ar_s
+    verify = float(np.exp(np.mean(np.log(tokens / seen - drafting))))
+    return TreeReplay(rows, verify, tokens / (verify + drafting))
+
+
+def replay_demo(demo: Demo) -> DemoReplay:
+    """Nothing is fitted."""
+    table = best_trees(np.array([demo.ranks]), max(demo.nodes), demo.most_levels)
+    trees = [
+        ((demo.draft_time * levels + time) / float(table.tokens[nodes, levels]), nodes, levels)
+        for nodes, time in zip(demo.nodes, demo.target_times, strict=True)
+        for levels in range(1, demo.most_levels + 1)
+        if np.isfinite(table.tokens[nodes, levels])
+    ]
+    time_per_token, nodes, levels = min(trees)
+    speedup = demo.target_times[demo.nodes.index(1)] / time_per_token
+    tokens = float(table.tokens[nodes, levels])
+    return DemoReplay(table.tree(nodes, levels), nodes, levels, tokens, time_per_token, speedup)

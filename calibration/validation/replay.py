@@ -7,8 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 from calibration.validation.drafted import PublishedRows, Replayed
-from calibration.validation.paper import FamilyReplay, Published, SweepReplay, load_paper, replay_family, replay_sweep
-from calibration.validation.tree_paper import DemoReplay, PublishedTrees, TreeReplay, replay_demo, replay_trees
+from calibration.validation.paper import (
+    DemoReplay,
+    FamilyReplay,
+    PublishedSpeeds,
+    PublishedTrees,
+    SweepReplay,
+    TreeReplay,
+    load_paper,
+    replay_demo,
+    replay_family,
+    replay_sweep,
+    replay_trees,
+)
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 
@@ -19,7 +30,7 @@ MAX_ERROR = 0.05
 class PaperReplay(Record):
     """The SSD rows of a paper, and its engines' sweeps over K."""
 
-    paper: Published
+    paper: PublishedSpeeds
     hardware: str
     families: Sequence[FamilyReplay]
     sweeps: Sequence[SweepReplay]
@@ -91,7 +102,7 @@ def validate_paper(paper: str, *, hardware: str | None = None) -> PaperReplay | 
     InputError : no such card, or hardware of rows that say their own.
     """
     published = load_paper(paper)
-    if not isinstance(published, Published) and hardware is not None:
+    if not isinstance(published, PublishedSpeeds) and hardware is not None:
         raise InputError(f"--hardware has no effect with {paper}: its rows say where they were measured")
     match published:
         case PublishedRows():

@@ -13,8 +13,7 @@ import numpy as np
 
 import ssdsim
 from calibration.timings.log import Log
-from calibration.validation.grid import GRIDS
-from calibration.validation.log import read_or_start
+from calibration.validation.comparison import GRIDS, read_or_start
 from ssdsim.base.plain import plain
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Schedule

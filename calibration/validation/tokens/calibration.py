@@ -18,7 +18,7 @@ import numpy as np
 from calibration.pairs.measure.loop import DraftSide
 from calibration.pairs.measure.roles import LanguageModel, Speculator, Verifier
 from calibration.pairs.measure.verification import Rules, Speculation, Verified, certain
-from calibration.validation.tokens.actor import TokenMail
+from calibration.validation.tokens.ranks import TokenMail
 from ssdsim.base.record import Record
 
 Costs = dict[str, list[float]]
@@ -148,7 +148,7 @@ class Courier:
         return content
 
 
-class Timed(Record):
+class TimedSteps(Record):
     """A rank's mean seconds of its steps, and when its messages left and others' came (waited for from, until)."""
 
     seconds: Mapping[str, float]
@@ -156,22 +156,22 @@ class Timed(Record):
     waited_s: Sequence[tuple[float, float]] = ()
 
     @classmethod
-    def of(cls, costs: Costs, courier: Courier | None = None) -> Timed:
+    def of(cls, costs: Costs, courier: Courier | None = None) -> TimedSteps:
         seconds = {step: float(np.mean(visits)) for step, visits in costs.items()}
         return cls(seconds) if courier is None else cls(seconds, courier.left_s, courier.waited_s)
 
 
-def under_way_s(sender: Timed, receiver: Timed) -> float:
+def under_way_s(sender: TimedSteps, receiver: TimedSteps) -> float:
     """Mean seconds of a message, from where it had left and was waited for until it was there."""
     return float(np.mean([until - max(left, since) for left, (since, until) in _passages(sender, receiver)]))
 
 
-def taking_in_s(sender: Timed, receiver: Timed) -> float:
+def taking_in_s(sender: TimedSteps, receiver: TimedSteps) -> float:
     """Seconds to take in messages that lay there already, which cost the receiver its own time; 0 for the others."""
     return float(
         np.mean([until - since if since > left else 0.0 for left, (since, until) in _passages(sender, receiver)])
     )
 
 
-def _passages(sender: Timed, receiver: Timed) -> Iterator[tuple[float, tuple[float, float]]]:
+def _passages(sender: TimedSteps, receiver: TimedSteps) -> Iterator[tuple[float, tuple[float, float]]]:
     return zip(sender.left_s, receiver.waited_s, strict=True)

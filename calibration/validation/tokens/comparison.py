@@ -1,9 +1,10 @@
-"""A strategy's real tokens measured and predicted."""
+"""A strategy's real tokens, measured, and predicted in closed form from a pair's file and the steps' times."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,9 +12,46 @@ from msgspec.structs import asdict
 
 from calibration.pairs.measure.checks import GreedyCheck
 from calibration.pairs.measure.loop import PlayedRound, with_hits
+from calibration.validation.tokens.calibration import Size
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, replace
+from ssdsim.question.configuration import configure
+from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
+
+Seconds = Mapping[str, float]
+"""The seconds of a strategy's steps."""
+
+_WHOLE_ROUNDS = 4096  # tokens of an answer: the last round counts whole, here and as it is measured
+
+
+def scenarios_of(pair: Path, strategies: Sequence[str], size: Size) -> Mapping[str, Scenario]:
+    """Greedy, one request at a time, as many guesses after each number of accepted tokens; rates by the pair."""
+    drafting: dict[str, Any] = (
+        {"f": size.fan_out, "fan_out_policy": "uniform", "backup": "jit"} if "ssd" in strategies else {}
+    )
+    configuration = configure(
+        strategies=tuple(strategies),
+        pair=str(pair),
+        temperature=0.0,
+        k=size.k,
+        b=1,
+        output_tokens=_WHOLE_ROUNDS,
+        t_sd=1.0,  # its durations are not read
+        extrapolate=True,  # a run of real models may be asked for more guesses than the pair was measured at
+        **drafting,
+    )
+    return configuration.scenarios
+
+
+def predicted(scenario: Scenario, seconds: Seconds) -> Estimate:
+    """The mean round with these steps."""
+    return scenario.strategy.closed_form(replace(scenario.round, seconds=seconds))
+
+
+def mean_of(around: Sequence[Seconds]) -> Seconds:
+    """Steps timed before and after a run."""
+    return {step: sum(each[step] for each in around) / len(around) for step in around[0]}
 
 
 class Spoken(Record):
@@ -25,7 +63,7 @@ class Spoken(Record):
     seconds: float
 
 
-class Run(Record):
+class TokenRun(Record):
     """All requests once: tokens and seconds of their rounds, the last one of each whole, and what they wrote."""
 
     rounds: tuple[PlayedRound, ...]
@@ -33,7 +71,7 @@ class Run(Record):
     answers: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, target: Sequence[Spoken], draft: Sequence[Spoken] | None) -> Run:
+    def of(cls, target: Sequence[Spoken], draft: Sequence[Spoken] | None) -> TokenRun:
         """The run of which the two ranks tell."""
         hits = [[] for _ in target] if draft is None else [each.hits for each in draft]
         rounds = (with_hits(each.rounds, found) for each, found in zip(target, hits, strict=True))
@@ -83,7 +121,7 @@ class TokenComparison(Record):
     @classmethod
     def of(
         cls,
-        runs: Sequence[Run],
+        runs: Sequence[TokenRun],
         before: Estimate,
         beside: Sequence[Estimate],
         alpha: float | None,

@@ -1,9 +1,10 @@
-"""The models of a pair on real ranks: time their steps, predict, then run the strategies and compare."""
+"""``ssdsim validate pair`` but for printing: time a pair's models on real ranks, predict, run, compare."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,30 @@ from msgspec.structs import asdict
 from calibration.machine.ranks import Ranks
 from calibration.pairs.measure.models import check_tokens
 from calibration.pairs.measure.prompts import Prompt
-from calibration.validation.tokens.calibration import Size, Timed, taking_in_s, under_way_s
-from calibration.validation.tokens.comparison import Run, Spoken, TokenComparison
-from calibration.validation.tokens.prediction import Seconds, mean_of, predicted, scenarios_of
+from calibration.validation.tokens.calibration import Size, TimedSteps, taking_in_s, under_way_s
+from calibration.validation.tokens.comparison import (
+    Seconds,
+    Spoken,
+    TokenComparison,
+    TokenRun,
+    mean_of,
+    predicted,
+    scenarios_of,
+)
 from calibration.validation.tokens.ranks import DRAFT, TARGET, Loaded
 from ssdsim.base.errors import InputError
-from ssdsim.base.progress import Progress
+from ssdsim.base.files import write_whole
+from ssdsim.base.kinds import OneOf, Text, Whole
+from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.plain import document, picked
+from ssdsim.base.progress import Progress, Told, nobody
 from ssdsim.base.record import Record, replace
+from ssdsim.question.options import ALL, refuse_others
 from ssdsim.rounds.estimate import Estimate
+from ssdsim.runs.layout import locked
 from ssdsim.tokens.pair_choice import chosen
-from ssdsim.tokens.pair_file import Pair, Participant
+from ssdsim.tokens.pair_file import Pair, Participant, load_pair
+from ssdsim.transformer.operations import DTYPES
 
 HANDLER = "calibration.validation.tokens.ranks:make_rank"
 RUNS = ("ar", "sd", "ssd")
@@ -57,7 +72,7 @@ def run_tokens(
         prompts = at.ids(asked)
         before = {name: at.time(name, answered, 2 * visits) for name in scenarios}
         _keep(calibration, bench, before, len(timed))
-        runs: dict[str, list[Run]] = {name: [] for name in scenarios}
+        runs: dict[str, list[TokenRun]] = {name: [] for name in scenarios}
         beside: dict[str, list[Estimate]] = {name: [] for name in scenarios}
         for repeat in range(bench.repeats):
             progress(repeat, bench.repeats)
@@ -111,7 +126,7 @@ class _Ranks:
         """Mean seconds of a strategy's steps."""
         size = self._bench.size
         size = replace(size, visits=visits * (size.k + 1 if strategy == "ar" else 1))  # about as many tokens
-        timed: list[Timed | None] = self._ask("time", strategy=strategy, answered=answered, size=size)
+        timed: list[TimedSteps | None] = self._ask("time", strategy=strategy, answered=answered, size=size)
         target, draft = timed[TARGET], timed[DRAFT]
         assert target is not None
         if draft is None:
@@ -122,13 +137,13 @@ class _Ranks:
             time["look up"] += taking_in_s(target, draft)
         return time
 
-    def run(self, strategy: str, prompts: Prompts, end: frozenset[int]) -> Run:
+    def run(self, strategy: str, prompts: Prompts, end: frozenset[int]) -> TokenRun:
         spoken: list[list[Spoken] | None] = self._ask(
             "play", strategy=strategy, prompts=prompts, size=self._bench.size, end=end
         )
-        return Run.of(spoken[TARGET] or [], spoken[DRAFT])
+        return TokenRun.of(spoken[TARGET] or [], spoken[DRAFT])
 
-    def compare(self, prompts: Prompts, own: Sequence[Sequence[int]], runs: Sequence[Run]) -> Any:
+    def compare(self, prompts: Prompts, own: Sequence[Sequence[int]], runs: Sequence[TokenRun]) -> Any:
         """All repeats of a strategy against AR's first answers."""
         every = [list(answer) for run in runs for answer in run.answers]
         again = len(runs)
@@ -160,3 +175,162 @@ def _keep(path: Path, bench: TokenBench, seconds: Mapping[str, Seconds], prompts
         "seconds": seconds,
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+_CALIBRATION, _RESULT = "steps.json", "tokens.json"
+_FOR_STEPS = 4  # prompts
+_STRATEGIES = ALL["strategies"]
+
+
+class RealPair(OptionRecord):
+    """Work of the pair's real models, and where they do it."""
+
+    requests: int = asked(Whole(), "answered", 16)
+    max_new_tokens: int = asked(Whole(), "of an answer", 64)
+    k: int = asked(Whole(), "drafted tokens a round", 4)
+    f: int = asked(Whole(), "bonus tokens guessed for each outcome", 3)
+    visits: int = asked(
+        Whole(8), "rounds whose steps are timed right before and right after each run; fewer for large models", 60
+    )
+    target: str | None = asked(Text(), "the target's model", otherwise="the pair's", spellings=("--model",))
+    draft: str | None = asked(Text(), "the draft's", otherwise="the pair's")
+    target_device: str = asked(Text(), "cpu:0 or cuda:0", "cpu:0")
+    draft_device: str | None = asked(Text(), "the draft's own", otherwise="the one after the target's")
+    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="the pair's")
+    strategies: Sequence[str] = asked(
+        _STRATEGIES.kind, _STRATEGIES.about, _STRATEGIES.default, spellings=_STRATEGIES.spellings
+    )
+    repeats: int = asked(Whole(2), "runs of each strategy", 5)
+
+    def bench(self, path: Path) -> TokenBench:
+        """Bench of this pair."""
+        from calibration.machine.devices import draft_devices, parse_devices
+        from calibration.validation.tokens.calibration import Size
+        from calibration.validation.tokens.run import RUNS, TokenBench
+
+        pair = load_pair(path)
+        for name in self.strategies:
+            if name not in RUNS:
+                raise InputError(f"--strategies: {name} has no steps of real tokens; allowed: {', '.join(RUNS)}")
+        if "ar" not in self.strategies:
+            raise InputError("--strategies: ar must be among them: its tokens are what the others' are compared with")
+        target = parse_devices(self.target_device)
+        devices = [target, draft_devices(self.draft_device, target)]
+        for role, on in zip(("target", "draft"), devices, strict=True):
+            if len(on) != 1:
+                raise InputError(f"--{role}-device: one device for each model here, got {len(on) or 'none'}")
+        if self.max_new_tokens < 2 * (self.k + 1):
+            least = 2 * (self.k + 1)
+            raise InputError(f"--max-new-tokens must be at least 2 (K + 1) = {least}, got {self.max_new_tokens}")
+        return TokenBench(
+            pair=path,
+            models=(
+                self.target or _model(pair.target, path, "target"),
+                self.draft or _model(pair.draft, path, "draft"),
+            ),
+            devices=(devices[0][0], devices[1][0]),
+            dtype=self.dtype or pair.target.dtype or pair.settings.dtype or "float32",
+            template=pair.settings.chat_template or "auto",
+            strategies=tuple(name for name in RUNS if name in self.strategies),
+            size=Size(self.k, self.f, self.max_new_tokens, self.visits),
+            repeats=self.repeats,
+        )
+
+
+def _model(named: Participant, path: Path, role: str) -> str:
+    """The model that the file names: a folder beside it, or what transformers finds by that name."""
+    if named.id is None:
+        raise InputError(f"{path}: does not name its {role}: give --{role}")
+    beside = path.parent / named.id
+    return str(beside) if beside.exists() else named.id
+
+
+def _prompts(path: Path, requests: int) -> tuple[list[Prompt], list[Prompt]]:
+    """Choose prompts that steps are timed on, and others that are answered: never the same."""
+    from calibration.pairs.measure.prompts import read_prompts
+
+    prompts = read_prompts(path, None)
+    if len(prompts) < 2:
+        raise InputError(f"{path}: one prompt; some are needed to time steps on, others to answer")
+    for_steps = min(_FOR_STEPS, len(prompts) // 2)
+    return prompts[:for_steps], prompts[for_steps:][:requests]
+
+
+class ValidatedPair(Record):
+    """Run of a pair and its comparisons, one a strategy."""
+
+    bench: TokenBench
+    comparisons: Sequence[TokenComparison]
+    requests: int
+
+    @property
+    def worst_error(self) -> float:
+        return max(each.worst_error for each in self.comparisons)
+
+    @property
+    def bugs(self) -> int:
+        """Answers that are not the target's, but for near ties."""
+        return sum(each.greedy.bugs for each in self.comparisons)
+
+    def as_json(self) -> dict[str, Any]:
+        """Record that is printed and kept."""
+        parts = {
+            "schema": 1,
+            **picked(self.bench, "pair"),
+            **dict(zip(("target", "draft"), self.bench.models, strict=True)),
+            **picked(self.bench.size, "k", "new_tokens"),
+            "f": self.bench.size.fan_out,
+            "requests": self.requests,
+            "comparisons": [each.shown() for each in self.comparisons],
+            "worst_median_error": max(each.median_error for each in self.comparisons),
+            "worst_error": self.worst_error,
+        }
+        return document(parts)
+
+
+def validate_pair(
+    pair: str | Path,
+    prompts: str | Path,
+    *,
+    output: str | Path = "validation",
+    told: Told = nobody,
+    **options: Any,
+) -> ValidatedPair:
+    """Run the models of a measured pair greedily, one request at a time, and compare with what its file predicts.
+
+    Parameters
+    ----------
+    pair : a ``pair.json`` of ``ssdsim measure``.
+    prompts : a file of prompts that the pair was not measured on.
+    output : a folder that keeps the steps' timings and the answer.
+    told : who hears how far it is.
+    options : those of ``ssdsim validate pair``: ``requests``, ``k``, ``strategies``, ...
+
+    Raises
+    ------
+    InputError : an option or a file that is none, libraries that are missing, or ranks that died.
+    """
+    refuse_others("validate pair", options, options_of(RealPair))
+    for name in ("torch", "transformers"):
+        if find_spec(name) is None:
+            raise InputError(f"validate pair needs {name}: pip install 'ssdsim[measure]'")
+    from calibration.machine.ranks import RankError
+    from calibration.validation.tokens.run import run_tokens
+
+    folder, real = Path(output), RealPair(**options)
+    if folder.suffix in (".json", ".jsonl"):
+        raise InputError(f"-o '{folder}' must be a folder, such as {folder.stem}")
+    bench = real.bench(Path(pair))
+    timed, answered = _prompts(Path(prompts), real.requests)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with (
+            locked(folder / ".tokens.lock", folder, "validation"),
+            told("validate", "runs of every strategy") as progress,
+        ):
+            comparisons = run_tokens(bench, timed, answered, folder / _CALIBRATION, progress)
+    except RankError as error:
+        raise InputError(str(error)) from None
+    validated_pair = ValidatedPair(bench, comparisons, len(answered))
+    write_whole(folder / _RESULT, json.dumps(validated_pair.as_json(), indent=1) + "\n")
+    return validated_pair

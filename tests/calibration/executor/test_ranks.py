@@ -15,7 +15,7 @@ from calibration.machine.executor.messages import head_bytes, read, write
 from calibration.machine.executor.plan import RankPlan
 from calibration.machine.ranks import Ranks
 from calibration.validation.bench import HANDLER, executor_options
-from calibration.validation.grid import grid_of
+from calibration.validation.comparison import grid_of
 from ssdsim import strategies
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.pricing.step import Pass, Step

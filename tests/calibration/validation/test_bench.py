@@ -14,10 +14,8 @@ import pytest
 from calibration.machine.executor import drift
 from calibration.machine.executor.timeline import Event, Timeline
 from calibration.machine.machine import device_names
-from calibration.validation.bench import Bench, check_profile, check_runs, run_grid
-from calibration.validation.comparison import interval, speedups
-from calibration.validation.grid import GRIDS, GridPoint
-from calibration.validation.timelines import spent_s
+from calibration.validation.bench import RoundsBench, check_profile, check_runs, run_grid, spent_s
+from calibration.validation.comparison import GRIDS, GridPoint, interval, speedups
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.answers.simulation.trace import Trace
@@ -37,9 +35,9 @@ from tests.ssdsim.cli.in_process import asked
 CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
 
 
-def bench(hardware: str = "h100-sxm", dtype: str = "bfloat16", **changed: Any) -> Bench:
+def bench(hardware: str = "h100-sxm", dtype: str = "bfloat16", **changed: Any) -> RoundsBench:
     """Two cores, and a profile that matters where something is timed."""
-    return Bench(
+    return RoundsBench(
         **{
             **CARDS,
             "strategies": ("ar", "pearl"),

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.validation.drafted import PublishedRows, Rounds, Trees, least_worst
+from calibration.validation.drafted import PublishedRounds, PublishedRows, Trees, least_worst
 from calibration.validation.measured import check_rows
 from calibration.validation.paper import load_paper
 from ssdsim.base.bundled import models_folder
@@ -51,7 +51,7 @@ def test_what_was_not_fitted_is_judged() -> None:
     paper = load_paper("vllm-eagle")
     assert isinstance(paper, PublishedRows)
     rows = paper.rows[1]
-    assert isinstance(rows, Rounds)
+    assert isinstance(rows, PublishedRounds)
     replay = rows.model_copy(update={"fitted_k": (2, 3, 4, 5)}).replay()
     assert replay.judged == (False, False, False, False, True, True)
     assert np.abs(replay.errors[4:]).max() < 0.06
@@ -82,7 +82,7 @@ def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:
     paper = load_paper("vllm-eagle")
     assert isinstance(paper, PublishedRows)
     rows = paper.rows[0]
-    assert isinstance(rows, Rounds)
+    assert isinstance(rows, PublishedRounds)
     prompts = np.array([0.0, 0.3, 0.1, 0.0, 0.5, 0.2])
     longer = tuple((np.array(rows.ms) + prompts).tolist())
     mixed = rows.model_copy(update={"ms": longer})
@@ -91,7 +91,7 @@ def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:
     assert told.replay().worst == pytest.approx(rows.replay().worst)
     assert mixed.replay().worst > 2.0 * told.replay().worst
     with pytest.raises(ValueError, match="ar_ms must have a value a row"):
-        Rounds.model_validate({**rows.model_dump(), "ar_ms": (7.07,)})
+        PublishedRounds.model_validate({**rows.model_dump(), "ar_ms": (7.07,)})
 
 
 @given(step=st.floats(0.1, 3.0), extra=st.floats(-1.0, 3.0))
@@ -115,14 +115,14 @@ def test_a_cards_own_rounds_are_those_that_were_published(name: str, ar_ms: floa
     paper = load_paper(name)
     assert isinstance(paper, PublishedRows)
     for rows in paper.rows:
-        assert isinstance(rows, Rounds)
+        assert isinstance(rows, PublishedRounds)
         published = dict(zip(rows.k, np.multiply(rows.tokens, rows.ms), strict=True))
         alone_ms = published.pop(0) if ar_ms is None else ar_ms
         for k, ms in published.items():
             assert round_s(rows, k) / round_s(rows, 0) == pytest.approx(ms / alone_ms, rel=most), (rows.about, k)
 
 
-def round_s(rows: Rounds, k: int) -> float:
+def round_s(rows: PublishedRounds, k: int) -> float:
     """As predict has it on the rows' card, which is AR's step for a ``k`` of 0."""
     drafts = {"k": k, "drafter": rows.drafter, "alpha": 0.5, "draft_dtype": rows.draft_dtype} if k else {}
     asked = {"strategies": ("sd" if k else "ar",), "dtype": rows.dtype, **drafts}

@@ -7,8 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.validation.paper import load_paper, replay_family, replay_sweep
-from calibration.validation.tree_paper import PublishedTrees, TreeRows, replay_demo, replay_trees
+from calibration.validation.paper import (
+    PublishedTrees,
+    TreeRows,
+    load_paper,
+    replay_demo,
+    replay_family,
+    replay_sweep,
+    replay_trees,
+)
 from ssdsim.base.errors import InputError
 from ssdsim.tokens.trees.shape import Tree
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.validation.held import put_aside
+from calibration.validation.measured import put_aside
 from site_generator.json_reference import undescribed
 from ssdsim.readers.row import Row, write_rows
 from tests.ssdsim.cli.in_process import asked

@@ -26,8 +26,7 @@ from calibration.cli import importing
 from calibration.cli.calibrate import _checks
 from calibration.cli.validate import _table
 from calibration.timings.build import PassCheck
-from calibration.validation.comparison import Comparison
-from calibration.validation.grid import GridPoint
+from calibration.validation.comparison import GridPoint, RoundComparison
 from ssdsim.base.intervals import Measured
 from ssdsim.cli import hardware, models
 from ssdsim.cli.groups import Group
@@ -181,7 +180,9 @@ def test_no_cell_of_a_validation_is_cut(width: int) -> None:
     parts = {"verify": (0.04, 0.03)}
     compared = [
         [
-            Comparison(point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, (0.0512,))
+            RoundComparison(
+                point, name, devices, Measured(0.0512, 0.0501, 0.0523), 0.0498, 3.9, (3.9,), parts, (0.0512,)
+            )
             for name, devices in (("ar", (2, 0)), ("sd", (2, 1)), ("ssd", (2, 1)))
         ]
         for point in (given, listed)

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibration.validation.comparison import Comparison
-from calibration.validation.grid import GridPoint
+from calibration.validation.comparison import GridPoint, RoundComparison
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.answers.sweep.sweep import sweep
 from ssdsim.base.intervals import Measured
@@ -36,7 +35,7 @@ def write_measurements(folder: Path) -> None:
     point = GridPoint(k=3, f=1, alpha=0.8, p_hit=0.8, b=1, backup="jit", sd_draft="colocated")
     rounds = {"ar": (0.020, 0.0202), "sd": (0.050, 0.048), "ssd": (0.040, 0.0441)}
     comparisons = [
-        Comparison(
+        RoundComparison(
             point=point,
             strategy=name,
             devices=(1, 1 if name == "ssd" else 0),

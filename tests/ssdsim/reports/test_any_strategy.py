@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from calibration.machine.executor.timeline import Event, Timeline
-from calibration.validation.timelines import draw
+from calibration.validation.bench import draw
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.simulation.simulate import simulate
