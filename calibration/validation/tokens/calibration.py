@@ -18,7 +18,7 @@ import numpy as np
 from calibration.pairs.measure.loop import DraftSide
 from calibration.pairs.measure.roles import LanguageModel, Speculator, Verifier
 from calibration.pairs.measure.verification import Rules, Speculation, Verified, certain
-from calibration.validation.tokens.ranks import TokenMail
+from calibration.validation.tokens.actor import TokenMail
 from ssdsim.base.record import Record
 
 Costs = dict[str, list[float]]
