@@ -1,33 +1,27 @@
 """``ssdsim measure``."""
 
 from __future__ import annotations
-from calibration.cli.render_pair import print_compared
-from calibration.cli.render_pair import print_consequences
-from calibration.cli.render_pair import print_pair
-from calibration.pairs.verdict import consequences
-from collections.abc import Callable
-from collections.abc import Sequence
+
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from msgspec.structs import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import asdict
+
+from calibration.cli.render_pair import print_compared, print_consequences, print_pair
+from calibration.pairs.verdict import consequences
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
 from ssdsim.cli.console import console
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import echo_json
+from ssdsim.cli.help_page import output_option, rare_option
+from ssdsim.cli.options import Verb, common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.values import NUMBERS
-from ssdsim.cli.values import OutputFile
-from ssdsim.cli.values import WHOLES
+from ssdsim.cli.values import NUMBERS, WHOLES, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.question.options import ALL
 from ssdsim.runs.layout import locked
-from typing import Any
-from typing import TYPE_CHECKING
-import click
 
 if TYPE_CHECKING:
     from calibration.pairs.analysis import Questions

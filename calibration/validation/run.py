@@ -1,47 +1,33 @@
 """Run strategies here for real and compare them with predictions: all that ``ssdsim validate run`` does but print."""
 
 from __future__ import annotations
-from calibration.machine.smi import torch_missing
-from calibration.timings.answer import Timed
-from calibration.timings.answer import calibrate_on
-from calibration.validation.comparison import GRIDS
-from calibration.validation.comparison import GridPoint
-from calibration.validation.comparison import RoundComparison
-from calibration.validation.comparison import grid_of
+
 from collections.abc import Sequence
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibration.machine.smi import torch_missing
+from calibration.timings.answer import Timed, calibrate_on
+from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Text
-from ssdsim.base.kinds import Whole
+from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option_record import OptionRecord
-from ssdsim.base.option_record import asked
-from ssdsim.base.option_record import options_of
+from ssdsim.base.option_record import OptionRecord, asked, options_of
 from ssdsim.base.plain import picked
-from ssdsim.base.progress import Told
-from ssdsim.base.progress import nobody
+from ssdsim.base.progress import Told, nobody
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.question.options import ALL
-from ssdsim.question.options import files
-from ssdsim.question.options import refuse_others
-from ssdsim.runs.layout import CONFIG
-from ssdsim.runs.layout import MEASURED_TRACE
-from ssdsim.runs.layout import VALIDATION
-from ssdsim.runs.layout import locked
-from ssdsim.runs.named_files import keep
-from ssdsim.runs.named_files import names_in_folder
-from ssdsim.runs.named_files import renamed
+from ssdsim.question.options import ALL, files, refuse_others
+from ssdsim.runs.layout import CONFIG, MEASURED_TRACE, VALIDATION, locked
+from ssdsim.runs.named_files import keep, names_in_folder, renamed
 from ssdsim.strategies.protocols.alternate import PLACES
 from ssdsim.transformer.operations import DTYPES
-from typing import Any
-from typing import TYPE_CHECKING
-import numpy as np
 
 if TYPE_CHECKING:
     from calibration.validation.bench import RoundsBench

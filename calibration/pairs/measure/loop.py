@@ -5,30 +5,23 @@ message lets the other one go on. The two sides are the same on ranks over a net
 """
 
 from __future__ import annotations
-from calibration.pairs.backups import lookup_named
-from calibration.pairs.measure.roles import LanguageModel
-from calibration.pairs.measure.roles import Speculator
-from calibration.pairs.measure.roles import Verifier
-from calibration.pairs.measure.verification import Rules
-from calibration.pairs.measure.verification import Speculation
-from calibration.pairs.measure.verification import Verified
+
 from collections import defaultdict
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
+from typing import Any, Protocol, runtime_checkable
+
 from simpy import Event
+
+from calibration.pairs.backups import lookup_named
+from calibration.pairs.measure.roles import LanguageModel, Speculator, Verifier
+from calibration.pairs.measure.verification import Rules, Speculation, Verified
 from ssdsim import strategies
-from ssdsim.answers.simulation.events import Clock
-from ssdsim.answers.simulation.events import Mailbox
+from ssdsim.answers.simulation.events import Clock, Mailbox
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.strategies import drafters
-from typing import Any
-from typing import Protocol
-from typing import runtime_checkable
 
 
 class PlayedRound(Record):
