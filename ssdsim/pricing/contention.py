@@ -31,3 +31,19 @@ def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> t
     if draft_s * draft <= verify_s * target:
         return 1.0 + draft_s * draft * (1.0 - 1.0 / target) / verify_s, draft
     return target, 1.0 + verify_s * target * (1.0 - 1.0 / draft) / draft_s
+
+
+def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
+    """A verification and drafting that start together, as slow as they are until the shorter one is done."""
+    if not draft.passes:
+        return verify, draft
+    stretched = stretches(verify.seconds, draft.seconds, *slow_downs(site, verify, draft))
+    return verify.stretched(stretched[0]), draft.stretched(stretched[1])
+
+
+def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
+    """A verification and a step of drafting, where both sides work without a pause."""
+    if not draft.passes:
+        return verify, draft
+    slower = slow_downs(site, verify, draft)
+    return verify.stretched(slower[0]), draft.stretched(slower[1])

@@ -1,20 +1,23 @@
-"""The interface between strategies and drafters."""
+"""The interface between strategies and drafters: what drafts, what it takes at a site, how much of it a round hides."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from ssdsim.base.option import Option
 from ssdsim.base.record import Record
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece
+from ssdsim.pricing.step import Piece, Step
+from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.tokens.accepted import Accepted, accepted_by_options
 from ssdsim.tokens.drafter_card import Published
 from ssdsim.transformer.card import Transformer
+
+MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 
 
 class Draft(Record):
@@ -45,7 +48,7 @@ class Drafter(ABC):
     would put it, and holds no memory there. ``needs_target``: it reads what lies on the target's devices, and can draft
     nowhere else. ``needs_verified``: it reads what the target makes of tokens while it verifies them, and cannot draft
     on from others. ``self_conditions``: how much of a draft is accepted depends on how many tokens before it have not
-    been verified. Strategies ask it by their site: ``site.speculate(drafter, k)``.
+    been verified. Strategies call the functions below, which know what drafting takes without hardware, too.
     """
 
     name: str
@@ -117,3 +120,62 @@ class TreeDrafter(Protocol):
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
         """Draft such a tree for each of ``branches`` outcomes of a tree of ``nodes``, on one device of its own."""
         ...
+
+
+def speculate(site: Site, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
+    """Price a draft of ``tokens`` tokens; without hardware each takes T_SD / K, whatever drafts."""
+    if isinstance(site, UnitFree):
+        return (Piece("draft step", site.pass_of_draft, tokens),)
+    return drafter.speculate(site, tokens, beside)
+
+
+def prespeculate(site: Site, drafter: Drafter, tokens: int, branches: int) -> tuple[Piece, ...]:
+    """Price a draft for each of ``branches`` outcomes a sequence."""
+    if isinstance(site, UnitFree):
+        return Piece("glue", site.pass_of_draft), Piece("branch step", site.pass_of_draft, tokens)
+    return drafter.prespeculate(site, tokens, branches)
+
+
+def expand(site: Site, drafter: Drafter, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
+    """Price a draft of a tree."""
+    if isinstance(site, UnitFree):
+        return speculate(site, drafter, len(rows), beside)
+    return cast(TreeDrafter, drafter).expand(site, rows, beside)
+
+
+def preexpand(site: Site, drafter: Drafter, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
+    """Price a draft of a tree for each of ``branches`` outcomes of a tree of ``nodes``."""
+    if isinstance(site, UnitFree):
+        return (Piece("pre-speculation", site.pass_of_draft * len(rows)),)
+    return cast(TreeDrafter, drafter).preexpand(site, rows, nodes, branches)
+
+
+def branches_per_device(budget: int, devices: int) -> int:
+    """Several draft devices share the branches evenly, each with its own copy of the draft."""
+    return -(-budget // devices)
+
+
+def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
+    """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
+    devices = site.options["draft_gpus"]
+    return Step("draft", prespeculate(site, drafter, k, branches_per_device(budget, devices)), devices)
+
+
+def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:
+    """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
+
+    ``drafting`` has the draft's batch, where that is another. For several ``targets`` it works one after the other.
+
+    By bisection, since the time of a branch step never falls with its tokens.
+    """
+    verify = site.verify_step("verify", k + 1)
+    window_s = (verify.cost + site.sampling_step().cost + site.outcome_message(k + 1).cost).seconds
+
+    def fits(budget: int) -> bool:
+        return targets * prespeculation(drafting or site, drafter, k, budget).seconds <= window_s
+
+    low, high = k + 1, MOST_OUTCOMES
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low

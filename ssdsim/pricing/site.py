@@ -1,34 +1,50 @@
 """The site of a scenario: models on devices, and what passes and messages cost there."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial, update_wrapper
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
-
-import numpy as np
-
-from ssdsim.base.record import Record, field, replace
+from collections.abc import Callable
+from collections.abc import Mapping
+from functools import cached_property
+from functools import partial
+from functools import update_wrapper
+from ssdsim.base.record import Record
+from ssdsim.base.record import field
+from ssdsim.base.record import replace
 from ssdsim.hardware.far import far_from_rows
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, Runtime
+from ssdsim.hardware.runtime_card import KERNELS
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.training_domain import OperatingPoint
-from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
+from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.between_kernels import cost_of_launches
+from ssdsim.pricing.between_kernels import cost_of_step
+from ssdsim.pricing.between_kernels import units_of_step
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.network import Network
-from ssdsim.pricing.passes import cost_of_message, streaming_share
-from ssdsim.pricing.rows import RowTable, rows_to_price
-from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, Step
+from ssdsim.pricing.passes import cost_of_message
+from ssdsim.pricing.passes import streaming_share
+from ssdsim.pricing.rows import RowTable
+from ssdsim.pricing.rows import rows_to_price
+from ssdsim.pricing.step import HostWork
+from ssdsim.pricing.step import Message
+from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import PassKey
+from ssdsim.pricing.step import Piece
+from ssdsim.pricing.step import Step
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import degrees, forward_pass
+from ssdsim.transformer.forward import degrees
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import Rule
 from ssdsim.transformer.sharing import legal_tensor_parallel
-
-if TYPE_CHECKING:
-    from ssdsim.pricing.drafter import Drafter, TreeDrafter
+from typing import Any
+from typing import ClassVar
+from typing import Concatenate
+from typing import ParamSpec
+from typing import TypeVar
+from typing import cast
+import math
+import numpy as np
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.
@@ -271,7 +287,7 @@ class Site(Record):
         """Share of a pass's time that its bytes alone would take, at most 1."""
         return streaming_share(work.forward, seconds, work.profile)
 
-    # steps of rounds, and who drafts in them: a strategy asks here, since a unit-free site answers otherwise
+    # steps of rounds
 
     @once
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
@@ -302,18 +318,6 @@ class Site(Record):
         """A target pass over so many rows, of which attention takes each sequence to have as many, rounded up."""
         queries = -(-rows // self.batch)
         return self.target_pass(name, queries, rows=None if rows == queries * self.batch else rows)
-
-    def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        return drafter.speculate(self, tokens, beside)
-
-    def prespeculate(self, drafter: Drafter, tokens: int, branches: int) -> tuple[Piece, ...]:
-        return drafter.prespeculate(self, tokens, branches)
-
-    def expand(self, drafter: Drafter, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        return cast("TreeDrafter", drafter).expand(self, rows, beside)
-
-    def preexpand(self, drafter: Drafter, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        return cast("TreeDrafter", drafter).preexpand(self, rows, nodes, branches)
 
     def given(self, option: str, step: Step, called: str | None = None) -> Step:
         """The step; without hardware an option may give its time, and it is one piece where it is ``called`` so."""

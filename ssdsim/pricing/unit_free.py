@@ -9,7 +9,6 @@ import numpy as np
 
 from ssdsim.base.record import replace
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.rows import RowTable
 from ssdsim.pricing.site import Silent
 from ssdsim.pricing.step import Piece, Step
@@ -43,20 +42,8 @@ class UnitFree(Silent):
         mean = self.verify_step(name, rows / self.batch)
         return replace(mean, by_rows=RowTable(self.batch, most, each, seconds))
 
-    def speculate(self, drafter: Drafter, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        return (Piece("draft step", self._draft_pass, tokens),)
-
-    def expand(self, drafter: Drafter, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        return self.speculate(drafter, len(rows), beside)
-
-    def prespeculate(self, drafter: Drafter, tokens: int, branches: int) -> tuple[Piece, ...]:
-        return Piece("glue", self._draft_pass), Piece("branch step", self._draft_pass, tokens)
-
-    def preexpand(self, drafter: Drafter, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        return (Piece("pre-speculation", self._draft_pass * len(rows)),)
-
     @property
-    def _draft_pass(self) -> Cost:
+    def pass_of_draft(self) -> Cost:
         return Cost.of_units(self.options["t_sd"] / self.options["k"])
 
     def given(self, option: str, step: Step, called: str | None = None) -> Step:

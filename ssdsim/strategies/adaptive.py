@@ -11,7 +11,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, Whole
 from ssdsim.base.option import Group, Option
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -124,7 +124,7 @@ class Adaptive(Alternate):
         return self._steps(site, drafter, site.options["adaptive_rows"])
 
     def _steps(self, site: Site, drafter: Drafter, rows: float) -> Mapping[str, Step]:
-        draft = site.speculate(drafter, self.lookahead(site.options), beside=not is_apart(site.options, drafter))
+        draft = speculate(site, drafter, self.lookahead(site.options), beside=not is_apart(site.options, drafter))
         b, k = site.options["b"], self.lookahead(site.options)
         verify = site.ragged_step("verify", b * (1.0 + rows), b * (1 + k))
         steps = self.round_steps(site, drafter, Step("draft", draft), verify)

@@ -13,8 +13,8 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import always_beside
+from ssdsim.pricing.contention import always_beside
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -116,7 +116,7 @@ class AMUSD(Strategy):
         return self._steps(site, drafter, self.lookahead(site.options))
 
     def _steps(self, site: Site, drafter: Drafter, lead: int) -> Mapping[str, Step]:
-        draft = Step("draft", site.speculate(drafter, 1, beside=False))
+        draft = Step("draft", speculate(site, drafter, 1, beside=False))
         stale, _ = always_beside(site, site.verify_step("stale", 1), draft)
         verify, draft = always_beside(site, site.verify_step("verify", lead + 1), draft)
         return {

@@ -13,8 +13,8 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import always_beside
+from ssdsim.pricing.contention import always_beside
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -100,7 +100,7 @@ class DSI(Strategy):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
-        draft = Step("draft", site.speculate(drafter, k, beside=False))
+        draft = Step("draft", speculate(site, drafter, k, beside=False))
         verify, draft = always_beside(site, site.verify_step("verify", k + 1), draft)
         return {
             "verify": verify,

@@ -11,9 +11,9 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, OneOf
 from ssdsim.base.option import Option
 from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other, prespeculation
+from ssdsim.pricing.drafter import Drafter, prespeculation
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step

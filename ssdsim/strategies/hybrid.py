@@ -10,7 +10,7 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
@@ -112,7 +112,7 @@ class Hybrid(Strategy):
         options, look_up = site.options, LOOK_UPS[site.options["hybrid_by"]]
         f, k = float(options["hybrid_found"]), int(options["hybrid_k"])
         proposed = look_up.proposes(_looked_up(options), options["hybrid_lookup_k"]).tokens
-        draft = Step("draft", site.speculate(drafter, k, beside=True))
+        draft = Step("draft", speculate(site, drafter, k, beside=True))
         looking_s = 0.0 if site.unit_free else look_up.seconds(options, options["hybrid_lookup_k"])
         return {
             "look up": Step("draft", (site.on_host("look up", looking_s),)),

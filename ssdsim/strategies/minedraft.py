@@ -10,8 +10,8 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.contention import beside_each_other
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -67,7 +67,7 @@ class MineDraft(Strategy):
         k, groups = self.lookahead(site.options), _groups(site.options)
         of_group = site.of_batch(-(-site.options["b"] // groups))
         verify = of_group.verify_step("verify", k + 1)
-        draft = Step("draft", of_group.speculate(drafter, k, beside=False))
+        draft = Step("draft", speculate(of_group, drafter, k, beside=False))
         if groups > 1:
             verify, draft = beside_each_other(of_group, verify, draft)
         steps = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -35,4 +35,4 @@ class PEARL(PrePost):
         return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_windows)
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
-        return site.speculate(drafter, self.lookahead(site.options), beside=False)
+        return speculate(site, drafter, self.lookahead(site.options), beside=False)

@@ -11,9 +11,9 @@ from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.contention import always_beside
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import Occupancy, target_on
-from ssdsim.pricing.prespeculation import always_beside
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -103,7 +103,7 @@ class SpecActor(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)
         verifying, drafting = (site.of_batch(-(-site.batch // each)) for each in (targets, drafts))
-        draft = Step("draft", drafting.speculate(drafter, tokens, beside=False), drafts)
+        draft = Step("draft", speculate(drafting, drafter, tokens, beside=False), drafts)
         verify, draft = always_beside(site, replace(verifying.verify_step("verify", tokens), devices=targets), draft)
         return {
             "verify": verify,

@@ -11,7 +11,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Whole
 from ssdsim.base.option import Option, searched_choice
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Drafter, prespeculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -97,7 +97,7 @@ class SpecBranch(PrePost):
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
         """The steps over branches, without the pass before them."""
-        return site.prespeculate(drafter, self.lookahead(site.options), site.options["branches"])[-1:]
+        return prespeculate(site, drafter, self.lookahead(site.options), site.options["branches"])[-1:]
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         branches = site.options["branches"]

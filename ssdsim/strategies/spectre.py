@@ -9,8 +9,8 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import SHARE, Number, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.contention import beside_each_other
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -90,12 +90,12 @@ class Spectre(Strategy):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k, slower = self.lookahead(site.options), 1.0 / (1.0 - float(site.options["spectre_load"]))
-        draft = Step("draft", site.speculate(drafter, k + 1, beside=False)).stretched(slower)
+        draft = Step("draft", speculate(site, drafter, k + 1, beside=False)).stretched(slower)
         verify, draft = beside_each_other(site, site.verify_step("verify", k + 1), draft)
         branch = site.options["spectre_branch"]
         if branch != PEARLS:
             verify = verify.warning(f"SPECTRE at batch {site.batch}: {branch} (--spectre-ratio)")
-        inline = Step("fallback", site.speculate(drafter, k, beside=False)).of_pieces_called("inline step")
+        inline = Step("fallback", speculate(site, drafter, k, beside=False)).of_pieces_called("inline step")
         return {
             "verify": verify,
             "sample": site.sampling_step(),

@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Section
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter, Proposed
+from ssdsim.pricing.drafter import Drafter, Proposed, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -63,7 +63,7 @@ class Speculative(Alternate):
         k = self.lookahead(site.options)
         apart = is_apart(site.options, drafter)
         drafting = drafting_at(site, self.options) if apart else site
-        draft = Step("draft", drafting.speculate(drafter, k, beside=not apart))
+        draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
         verify = site.verify_step("verify", 1 + _verified(proposed, site.options["b"]))
         steps = self.round_steps(site, drafter, draft, verify)
@@ -99,7 +99,7 @@ class Paused(Speculative):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         apart = is_apart(site.options, drafter)
         drafting = drafting_at(site, self.options) if apart else site
-        synced = drafting.speculate(drafter, 1, beside=not apart) if drafter.needs_device else ()
+        synced = speculate(drafting, drafter, 1, beside=not apart) if drafter.needs_device else ()
         steps = self.round_steps(site, drafter, Step("draft", synced), site.verify_step("decode", 1))
         nothing_told = Step("communicate")
         return {**steps, "sample": site.sampling_step(speculates=False), "speculation": nothing_told}

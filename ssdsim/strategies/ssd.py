@@ -13,8 +13,7 @@ from ssdsim.base.kinds import SHARE, Number, OneOf
 from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import prespeculation, window_budget
+from ssdsim.pricing.drafter import Drafter, prespeculation, speculate, window_budget
 from ssdsim.pricing.room import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -201,7 +200,7 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
 def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
     if site.options["backup"] == "fast":
         return Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
-    return Step("fallback", site.speculate(drafter, k, beside=False)).of_pieces_called("fallback step")
+    return Step("fallback", speculate(site, drafter, k, beside=False)).of_pieces_called("fallback step")
 
 
 def _shared(settings: Settings) -> float | None:

@@ -13,8 +13,8 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other
+from ssdsim.pricing.contention import beside_each_other
+from ssdsim.pricing.drafter import Drafter, expand
 from ssdsim.pricing.room import Devices, NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -164,7 +164,7 @@ class SwiftSpec(Cached):
 
     def _steps(self, site: Site, drafter: Drafter, passes: int) -> Mapping[str, Step]:
         width, nodes = site.options["swift_width"], site.options["swift_nodes"]
-        draft = Step("draft", site.expand(drafter, (width,) * passes, beside=False))
+        draft = Step("draft", expand(site, drafter, (width,) * passes, beside=False))
         again = Step("fallback", draft.pieces if _waits(site.options) else ()).of_pieces_called("regrow step")
         verify = site.verify_step("verify", nodes, masked=nodes > 2)
         root, _ = beside_each_other(site, site.verify_step("verify root", 1), draft)

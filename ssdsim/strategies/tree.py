@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import Drafter, expand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
@@ -48,7 +48,7 @@ class TreeSpeculative(Alternate):
 
 
 def _draft(site: Site, drafter: Drafter, rows: Sequence[int]) -> Step:
-    return Step("draft", site.expand(drafter, rows, beside=not is_apart(site.options, drafter)))
+    return Step("draft", expand(site, drafter, rows, beside=not is_apart(site.options, drafter)))
 
 
 def _seconds(site: Site, drafter: Drafter) -> Round:

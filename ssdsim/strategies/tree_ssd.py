@@ -9,8 +9,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import branches_per_device
+from ssdsim.pricing.drafter import Drafter, branches_per_device, expand, preexpand
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -97,8 +96,8 @@ def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, St
     verify = site.verify_step("verify", tree.nodes + 1, not tree.is_chain)
     devices = site.options["draft_gpus"]
     branches = branches_per_device(site.options["budget"], devices)
-    prespeculate = Step("draft", site.preexpand(drafter, tree.rows, tree.nodes, branches), devices)
-    again = Step("fallback", site.expand(drafter, tree.rows, beside=False)).of_pieces_called("fallback step")
+    prespeculate = Step("draft", preexpand(site, drafter, tree.rows, tree.nodes, branches), devices)
+    again = Step("fallback", expand(site, drafter, tree.rows, beside=False)).of_pieces_called("fallback step")
     return verify, site.given("t_p", prespeculate), site.given("t_b", again, "fallback step")
 
 

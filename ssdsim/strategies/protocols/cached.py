@@ -10,9 +10,9 @@ import numpy as np
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import machine_choice
+from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other, branches_per_device
+from ssdsim.pricing.drafter import Drafter, branches_per_device
 from ssdsim.pricing.room import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step

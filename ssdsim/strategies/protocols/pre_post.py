@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from ssdsim.base.checks import FloatOrArray
+from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.prespeculation import beside_each_other
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program

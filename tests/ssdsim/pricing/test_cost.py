@@ -16,8 +16,8 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.drafter import window_budget
 from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.pricing.prespeculation import window_budget
 from ssdsim.pricing.site import Site
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.rounds.kernel import Kernel

@@ -11,7 +11,7 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import SHARE, Number, Whole
 from ssdsim.base.option import Group, Option
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Draft, Drafter
+from ssdsim.pricing.drafter import Draft, Drafter, speculate
 from ssdsim.pricing.memory import Demand
 from ssdsim.pricing.occupancy import Occupancy, target_alone
 from ssdsim.pricing.room import Devices
@@ -67,9 +67,9 @@ class Wary(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)
         return {
-            "draft": Step("draft", site.speculate(drafter, k, beside=True)),
+            "draft": Step("draft", speculate(site, drafter, k, beside=True)),
             "verify": site.verify_step("verify", k + 1),
-            "draft one": Step("draft", site.speculate(drafter, 1, beside=True)),
+            "draft one": Step("draft", speculate(site, drafter, 1, beside=True)),
             "verify one": site.verify_step("verify one", 2),
             "sample": site.sampling_step(),
         }
