@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.question.configuration import configure
-from ssdsim.tokens.fallback import critical_batch_size, crossing_batch_size
+from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size
 
 SETTING = {"t_sd": 0.3, "t_p": 0.7, "alpha": 0.8, "k": 6, "p_hit": 0.85}
 BATCHES = [*range(1, 17), 20, 24, 32, 48, 64]

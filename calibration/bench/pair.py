@@ -11,7 +11,7 @@ from ssdsim.readers.acceptance.counts import Counts, of_positions, of_totals, po
 from ssdsim.readers.acceptance.findings import findings_of
 from ssdsim.readers.acceptance.read import NO_HITS
 from ssdsim.readers.row import Row
-from ssdsim.tokens.pair_file import AtTemperature, Pair, Participant, Provenance, Settings
+from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
 
 
 def pair_of(rows: Sequence[Row], temperature: float, file: str, created: str) -> Pair:
@@ -28,9 +28,9 @@ def pair_of(rows: Sequence[Row], temperature: float, file: str, created: str) ->
         target=Participant(id=told[0].model),
         draft=Participant(id=told[0].draft),
         how="bench",
-        settings=Settings(temperature=temperature, k=findings.k),
+        settings=PairSettings(temperature=temperature, k=findings.k),
         by_temperature=(AtTemperature(**dict(findings.findings), temperature=temperature),),
-        provenance=Provenance(
+        provenance=PairProvenance(
             ssdsim=__version__,
             created=created,
             engine=" ".join(filter(None, (told[0].engine, told[0].engine_version))),

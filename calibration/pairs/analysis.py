@@ -27,8 +27,7 @@ from ssdsim.tokens.pair_file import (
     Saguaro,
     survival_of,
 )
-from ssdsim.tokens.request_spread import Course, fit_requests_of_courses, one_rate
-from ssdsim.tokens.resampling import DRAWS, Resampled
+from ssdsim.tokens.request_spread import DRAWS, Course, Resampled, fit_requests_of_courses, one_rate
 
 _SAGUARO_F = (1, 3, 8)
 

@@ -16,7 +16,7 @@ from calibration.pairs.coupling import FIRST, AnswerTable, CoupledRounds
 from ssdsim.base.checks import Array, Floats
 from ssdsim.base.record import Record
 from ssdsim.tokens.pair_file import HitLaw
-from ssdsim.tokens.resampling import Resampled
+from ssdsim.tokens.request_spread import Resampled
 
 Bounds = Callable[[Floats], tuple[Floats, Floats]]
 

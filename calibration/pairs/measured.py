@@ -16,7 +16,7 @@ from ssdsim import __version__
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.files import write_whole
 from ssdsim.base.records import FROM_LIST, Card
-from ssdsim.tokens.pair_file import AtTemperature, Lossless, Pair, Participant, Provenance, Role, Settings
+from ssdsim.tokens.pair_file import AtTemperature, Lossless, Pair, PairProvenance, PairSettings, Participant, Role
 from ssdsim.tokens.pair_routing import Routing
 
 HOW = "teacher-forced"
@@ -35,7 +35,9 @@ _LOSSLESS = "lossless.json"
 _ROUTING = "routing.json"
 
 
-def header_of(target: Participant, draft: Participant, settings: Settings, about: Mapping[str, Any]) -> dict[str, Any]:
+def header_of(
+    target: Participant, draft: Participant, settings: PairSettings, about: Mapping[str, Any]
+) -> dict[str, Any]:
     """Header of a folder of records."""
     return {
         "target": target.model_dump(mode="json"),
@@ -54,7 +56,7 @@ def pair_of(
     """The pair that the records speak of; ``lossless`` is what a loop found, ``routing`` what routers chose."""
     header = folder.header
     target, draft = (as_record(Participant, header.get(role), folder.path, role) for role in ("target", "draft"))
-    settings = as_record(Settings, header.get("settings"), folder.path, "settings")
+    settings = as_record(PairSettings, header.get("settings"), folder.path, "settings")
     about = as_record(About, header.get("about"), folder.path, "about")
     requests = list(folder.requests())
     vocabulary = min(each.vocabulary or 0 for each in (target, draft))
@@ -76,7 +78,7 @@ def pair_of(
         by_temperature=by_temperature(requests, vocabulary, asked),
         lossless=lossless,
         routing=routing,
-        provenance=Provenance(
+        provenance=PairProvenance(
             ssdsim=__version__,
             created=date.today().isoformat(),
             device=about.device,

@@ -16,8 +16,7 @@ from ssdsim.question.configuration import configure
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
-from ssdsim.tokens.trees.drafted import Drafted, DynamicTrees, StaticTree
-from ssdsim.tokens.trees.rank_model import RANKS, RankModel
+from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree
 from ssdsim.tokens.trees.shape import Tree
 
 Positive = Annotated[float, Field(gt=0.0, le=1e9)]

@@ -28,7 +28,7 @@ from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.tokens.acceptance import expected_tokens, rate_of
-from ssdsim.tokens.trees.dynamic_program import best_trees
+from ssdsim.tokens.trees.drafted import best_trees
 from ssdsim.tokens.trees.shape import Tree
 from ssdsim.transformer.forward import forward_pass
 

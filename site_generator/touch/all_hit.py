@@ -11,8 +11,7 @@ from site_generator.touch.slides import Drawn, Slider, Slides
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, new_plot
 from ssdsim.tokens.acceptance import expected_tokens
-from ssdsim.tokens.fallback import critical_batch_size
-from ssdsim.tokens.theory import sd_speedup, ssd_speedup
+from ssdsim.tokens.theory import critical_batch_size, sd_speedup, ssd_speedup
 
 _K, _T_P = 6, 0.7
 _RANGE = [0.5, 1.55]  # of the ratio, which keeps its scale while sliders move

@@ -14,7 +14,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.pricing.unit_free import UnitFree
 from ssdsim.tokens.accepted import Accepted, accepted_by_options
-from ssdsim.tokens.drafter_card import Published
+from ssdsim.tokens.drafter_card import PublishedAcceptance
 from ssdsim.transformer.card import Transformer
 
 MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
@@ -28,7 +28,7 @@ class Draft(Record):
     """
 
     card: Transformer
-    published: Published | None = None
+    published: PublishedAcceptance | None = None
     ranks: tuple[tuple[float, ...], ...] = ()
     published_for: str = ""
 

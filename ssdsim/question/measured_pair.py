@@ -15,7 +15,7 @@ from ssdsim.base.option import spelled
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.pair_choice import Chosen, chosen_by
+from ssdsim.tokens.pair_choice import ChosenFindings, chosen_by
 from ssdsim.transformer.card import Transformer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def settle_pair(settings: Settings) -> None:
         settings.settle("fan_out_policy", "optimal", "for a curve that is no power law")
 
 
-def _check_fan_outs(settings: Settings, chosen: Chosen) -> None:
+def _check_fan_outs(settings: Settings, chosen: ChosenFindings) -> None:
     """Raise :class:`InputError` where fan-outs are asked for that the pair never saw."""
     asked = [settings["f"] if is_given(settings, "f") else None, *(settings["fl"] or ()), *(settings["flm"] or ())]
     most = max((each for each in asked if isinstance(each, int)), default=0)
@@ -58,7 +58,7 @@ def _check_fan_outs(settings: Settings, chosen: Chosen) -> None:
     raise InputError(f"{known}, but the fan-out is {most}; --extrapolate goes on by the fitted law")
 
 
-def chosen_in(settings: Settings) -> Chosen | None:
+def chosen_in(settings: Settings) -> ChosenFindings | None:
     """The findings that the settings are about; None without a pair."""
     return chosen_by(settings, settings["temperature"] if is_given(settings, "temperature") else None)
 
@@ -91,7 +91,7 @@ def _derive(settings: Settings, name: str, value: Any, source: str) -> None:
         settings.settle(name, value, source)
 
 
-def _settle_acceptance(settings: Settings, chosen: Chosen) -> None:
+def _settle_acceptance(settings: Settings, chosen: ChosenFindings) -> None:
     """Settle rates by position, or one, and how requests differ."""
     if any(is_given(settings, name) for name in _ACCEPTANCE):
         return
@@ -117,14 +117,14 @@ def _as_far_as_known(rate: float | None, positions: int | None) -> Any:
     return rate if rate is None or positions is None else (rate,) * positions
 
 
-def curve_of(chosen: Chosen, whose: str, backup: str | None) -> HitLaw | None:
+def curve_of(chosen: ChosenFindings, whose: str, backup: str | None) -> HitLaw | None:
     """The measured curve behind the options of a name's ending; of a backup, by default random tokens."""
     hits = chosen.findings.hits
     own = {"": hits.rejected, "_all": hits.all_accepted}
     return own[whose] if whose in own else hits.after_backup.get(backup or RANDOM)
 
 
-def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: Chosen) -> None:
+def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: ChosenFindings) -> None:
     """Settle the law of hits where it fits, else the curve itself."""
     names = tuple(f"hit_{what}{whose}" for what in ("curve", "c", "r"))
     if law is None or any(is_given(settings, name) for name in names):
@@ -139,7 +139,7 @@ def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: Cho
         _derive(settings, curve, tuple((float(f), h) for f, h, *_ in law.curve), f"{chosen.source}, no power law")
 
 
-def _settle_batch(settings: Settings, chosen: Chosen) -> None:
+def _settle_batch(settings: Settings, chosen: ChosenFindings) -> None:
     """Settle how the misses of a batch go together, as was seen in the measured batches nearest in size."""
     batches = [each for each in chosen.findings.correlation.batch if each.p_all_hit is not None]
     if settings["b"] == 1 or not batches:
@@ -150,7 +150,7 @@ def _settle_batch(settings: Settings, chosen: Chosen) -> None:
         _derive(settings, "hit_concentration", nearest_in_size.concentration, source)
 
 
-def _settle_backup(settings: Settings, chosen: Chosen) -> None:
+def _settle_backup(settings: Settings, chosen: ChosenFindings) -> None:
     """Settle the fast backup's acceptance and hits: of random tokens, or of the backup that is asked for."""
     if settings["backup"] == "jit":
         return
@@ -199,7 +199,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
         yield f"{chosen.name}: has no hit rates, so that {law} are placeholders"
 
 
-def _extrapolated(settings: Settings, chosen: Chosen) -> Iterator[str]:
+def _extrapolated(settings: Settings, chosen: ChosenFindings) -> Iterator[str]:
     """Warnings where the pair is used beyond what it knows, and where it does not say what it knows."""
     if chosen.positions is None and not is_given(settings, "alpha"):
         yield f"{chosen.name}: does not say how many tokens were drafted, so that its rate stands for any K"
@@ -257,7 +257,7 @@ def _guesses_hits(settings: Settings) -> bool:
     )
 
 
-def _other_models(settings: Settings, chosen: Chosen) -> Iterator[str]:
+def _other_models(settings: Settings, chosen: ChosenFindings) -> Iterator[str]:
     if settings["t_sd"] is not None:
         return
     for role, measured in (("target", chosen.pair.target.id), ("draft", chosen.pair.draft.id)):

@@ -15,7 +15,7 @@ from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.question.drafting import PUBLISHED
 from ssdsim.question.measured_pair import chosen_in
 from ssdsim.question.options import ALL, members
-from ssdsim.tokens.forced import is_forced
+from ssdsim.tokens.accepted import is_forced
 
 Standing = Literal["measured", "published", "given", "placeholder"]
 Range = tuple[float, float]

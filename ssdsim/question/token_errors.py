@@ -26,7 +26,7 @@ from ssdsim.rounds.kernel import Averages, Kernel, repeated_over, stacked, taken
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
-from ssdsim.tokens.pair_choice import Chosen
+from ssdsim.tokens.pair_choice import ChosenFindings
 
 if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import HitLaw, Mean
@@ -217,7 +217,7 @@ def directions(settings: Settings, sds: float) -> Iterator[Direction]:
                 yield Direction(_HITS[whose], f"hits{whose} of {chosen.name}", up, down)
 
 
-def _of_acceptance(settings: Settings, chosen: Chosen, sds: float) -> Iterator[Direction]:
+def _of_acceptance(settings: Settings, chosen: ChosenFindings, sds: float) -> Iterator[Direction]:
     sd = _logit_sd(chosen.findings.alpha)
     if is_given(settings, "alpha") or sd <= _SURE:
         return

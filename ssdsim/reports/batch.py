@@ -17,7 +17,7 @@ from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.rates import Rates
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
-from ssdsim.tokens.fallback import critical_batch_size, crossing_batch_size
+from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}

@@ -11,7 +11,7 @@ import pandas as pd
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import LOG2_TICKS, PALETTE, bars, curve, look_at, new_plot
-from ssdsim.tokens.pair_choice import Chosen, chosen_by
+from ssdsim.tokens.pair_choice import ChosenFindings, chosen_by
 from ssdsim.tokens.pair_file import Batch, Findings, HitLaw
 
 _SECTION = "The measured pair"
@@ -34,7 +34,7 @@ def pair(study: Study) -> list[Figure | LeftOut]:
 # hit curves
 
 
-def _hits(chosen: Chosen) -> Figure | str:
+def _hits(chosen: ChosenFindings) -> Figure | str:
     laws = dict(_laws(chosen.findings))
     if not laws:
         return f"{chosen.name} knows no hit rates: an engine's log has none, ssdsim measure has"
@@ -121,7 +121,7 @@ def _at_3(law: HitLaw) -> float | None:
 # acceptance
 
 
-def _acceptance(chosen: Chosen) -> Figure | str:
+def _acceptance(chosen: ChosenFindings) -> Figure | str:
     findings = chosen.findings
     if not findings.rates:
         return f"{chosen.name} knows no acceptance by position"
@@ -155,7 +155,7 @@ def _acceptance(chosen: Chosen) -> Figure | str:
     )
 
 
-def _whole(chosen: Chosen) -> Findings:
+def _whole(chosen: ChosenFindings) -> Findings:
     return next(each for each in chosen.pair.by_temperature if each.temperature == chosen.temperature)
 
 
@@ -180,7 +180,7 @@ def _lengths(findings: Findings) -> str:
 # batches
 
 
-def _correlation(chosen: Chosen) -> Figure | str:
+def _correlation(chosen: ChosenFindings) -> Figure | str:
     batches = [each for each in chosen.findings.correlation.batch if each.p_all_hit is not None]
     if not batches:
         return f"{chosen.name} knows no rounds of batches"
@@ -238,7 +238,7 @@ def _lags(findings: Findings) -> str:
 # sets
 
 
-def _sets(chosen: Chosen) -> Figure | str:
+def _sets(chosen: ChosenFindings) -> Figure | str:
     whole = _whole(chosen)
     sets = {name: each for name, each in getattr(whole, "sets", {}).items() if each.alpha.mean is not None}
     if not sets:

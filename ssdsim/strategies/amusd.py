@@ -29,7 +29,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
-    from ssdsim.tokens.free_running import Rounds
+    from ssdsim.tokens.free_running import MeanRound
 
 _MOST_LEAD = 64
 HANDSHAKES = ("ideal", "code")
@@ -46,7 +46,7 @@ class AMUSD(Strategy):
     that may be verified. Greedy decoding of one sequence.
 
     So it is with the ``ideal`` handshake. That of the released ``code`` misses wrong guesses of the bonus token, and
-    passes over one row where the draft's text is stale (:mod:`ssdsim.tokens.counted`); its long run is drawn.
+    passes over one row where the draft's text is stale (:mod:`ssdsim.tokens.free_running`); its long run is drawn.
     """
 
     name = "amusd"
@@ -182,10 +182,13 @@ def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
     return np.asarray(t["stale"]) > 0.0
 
 
-def _long_run(round: Round) -> tuple[Rounds, Array]:
+def _long_run(round: Round) -> tuple[MeanRound, Array]:
     """The mean round, and its share of passes in seconds."""
-    from ssdsim.tokens.counted import drawn_long_run  # here, as below: other strategies start faster without
-    from ssdsim.tokens.free_running import Rounds, long_run
+    from ssdsim.tokens.free_running import (
+        MeanRound,
+        drawn_long_run,  # here, as below: other strategies start faster without
+        long_run,
+    )
 
     t, averages = round.seconds, round.averages
     assert averages.accepted is not None
@@ -202,7 +205,7 @@ def _long_run(round: Round) -> tuple[Rounds, Array]:
         np.where(counts, drawn, sure)
         for drawn, sure in ((raced.tokens, rounds.tokens), (raced.seconds, rounds.seconds), (mixed_s, verify_s))
     )
-    return Rounds(tokens, seconds), verify_s
+    return MeanRound(tokens, seconds), verify_s
 
 
 OneRound = Callable[..., tuple[int, float, float]]
@@ -225,7 +228,7 @@ def _ideal_round(least: int, outcomes: OutcomeBlock) -> OneRound:
 
 
 def _counted_round(least: int, outcomes: OutcomeBlock) -> OneRound:
-    from ssdsim.tokens.counted import CountedRun
+    from ssdsim.tokens.free_running import CountedRun
 
     run = CountedRun(settled=outcomes.leads_to("not guessed").any())
 

@@ -22,7 +22,7 @@ from ssdsim.rounds.states import States
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.strategy import Strategy, late
-from ssdsim.tokens.retries import Retrying, retrying_of
+from ssdsim.tokens.chains import Retrying, retrying_of
 
 PEARLS, RETRIES = "rounds are PEARL's", "most rounds are retried"
 _ALIKE = 1e-9  # all of a batch are retried, or none
@@ -37,7 +37,7 @@ class Spectre(Strategy):
     the bonus token and makes K more. They are the next drafts where all were accepted and the guess was right; else the
     next verification yields one token. Where more than ``--spectre-ratio`` of a batch of more than ``--spectre-least``
     failed, those draft at once, and all wait: ``max(1, (K + 1) d + messages) + K d + messages``. How many sequences
-    have drafts is a Markov chain, solved exactly (:mod:`ssdsim.tokens.retries`). It may have two branches that
+    have drafts is a Markov chain, solved exactly (:mod:`ssdsim.tokens.chains`). It may have two branches that
     both last: PEARL's, and that in which every round is retried. A step of AR, where more than half of a small batch
     has no draft, is not described.
     """

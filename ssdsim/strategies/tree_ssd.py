@@ -18,9 +18,8 @@ from ssdsim.strategies.protocols.axes import Sizes
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
 from ssdsim.strategies.protocols.hits import TREES
 from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
-from ssdsim.tokens.trees.drafted import Drafted, StaticTree
+from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
 from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
-from ssdsim.tokens.trees.rank_model import RankModel
 
 
 class TreeSSD(Cached):

@@ -1,6 +1,6 @@
-"""Acceptance from more than one number: rates by position, rates that differ between requests, traces of lengths."""
+"""Acceptance from more than one number: rates that differ between requests or places of a text, traces of lengths."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from os.path import exists
 from pathlib import Path
@@ -17,7 +17,7 @@ from ssdsim.base.files import while_unchanged
 from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, NotNegative
 from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.contexts import context_pmf
+from ssdsim.tokens.chains import long_run
 
 _BETA_KINDS = 64
 _SETTLED = 6  # rounds of a fixed point whose error falls tenfold in each
@@ -37,7 +37,7 @@ class RequestKinds(Record):
 class AcceptanceCard(Card):
     """A TOML card: ``rates`` (with ``weights``) of requests, or the ``mean`` and ``concentration`` of a Beta.
 
-    With ``stays`` the ``rates`` are of positions of one text instead (:mod:`ssdsim.tokens.contexts`).
+    With ``stays`` the ``rates`` are of positions of one text instead (:func:`context_pmf`).
     """
 
     name: str = ""
@@ -134,6 +134,38 @@ def _survival_of_kinds(rates: tuple[float, ...], concentration: float, rounds: A
         reached = reached * beta_rates(mean, concentration)
         rows.append(reached)
     return np.array(rows).reshape(len(rates), _BETA_KINDS)
+
+
+def context_pmf(rates: Sequence[float], stays: float, k: int) -> Array:
+    """P(exactly j of K tokens are accepted) in the long run, shape ``(K+1,)``.
+
+    Text is easy in places and hard in others. A round that follows a rejection begins where the text is hard, and a
+    long draft jumps over what is easy, so that rates by position depend on K: those measured at one K do not hold at
+    another. No rate by position, and no spread between requests, shows either. The model is ours, made for what vLLM
+    measured (issue 48892).
+
+    Each position of the text has a state with its own acceptance rate, which the next position keeps with probability
+    ``stays`` and otherwise changes for one of the others, all alike. A round begins after the last one's bonus token.
+    """
+    if len(rates) < 2:
+        raise InputError(f"contexts need at least two rates, got {len(rates)}")
+    alpha, states = np.asarray(rates, dtype=float), len(rates)
+    moves = np.full((states, states), (1.0 - stays) / (states - 1))
+    np.fill_diagonal(moves, stays)
+    ends = _ends(alpha, moves, k)
+    share = long_run(ends.sum(axis=1) @ moves).mean(axis=0)  # from all alike, where states never change
+    return np.asarray(share @ ends.sum(axis=2))
+
+
+def _ends(alpha: Array, moves: Array, k: int) -> Array:
+    """P(j tokens are accepted, and the bonus token's position has the state t | the round began in s)."""
+    at = np.eye(alpha.size)
+    ends = np.zeros((alpha.size, k + 1, alpha.size))
+    for accepted in range(k):
+        ends[:, accepted] = at * (1.0 - alpha)
+        at = (at * alpha) @ moves
+    ends[:, k] = at
+    return ends
 
 
 def load_acceptance(path: Path, k: int) -> RequestKinds:

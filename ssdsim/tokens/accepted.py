@@ -1,7 +1,8 @@
-"""Accepted tokens: of all requests on average, and of each kind where they differ."""
+"""Accepted tokens, as options say: of all requests on average, of each kind of request, or forced on an engine."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.acceptance_models import RequestKinds, beta_kinds, beta_kinds_by_position, load_acceptance
-from ssdsim.tokens.forced import forced_pmf, is_forced
+
+_LAWS = ("synthetic", "multinomial")
 
 
 class Accepted(Record):
@@ -84,3 +86,40 @@ def _by_position(options: Mapping[str, Any], rates: Sequence[float], first: int,
             more = "; --extrapolate takes the last rate for more"
         raise InputError(f"{known}, but the lookahead is {tokens}{more}")
     return tuple(float(rate) for rate in rates[first : first + tokens])
+
+
+def is_forced(text: str) -> bool:
+    """Tell whether ``text`` asks for forced acceptance, rather than naming a file."""
+    return text.split(":", 1)[0] in _LAWS and ":" in text
+
+
+def forced_pmf(text: str, k: int) -> Array:
+    """P(exactly j of K tokens are accepted) under ``law:tokens``, shape ``(K+1,)``; ``tokens`` a round, bonus included.
+
+    An engine draws them in place of what its drafter would have, to time rounds alone. ``synthetic:3.3`` is two-valued:
+    3.3 tokens a round are 3 or 4. So vLLM draws with ``synthetic_acceptance_length``, TensorRT-LLM with
+    ``TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS`` (2.3, without the bonus token), SGLang with
+    ``SGLANG_SIMULATE_ACC_LEN``. SGLang draws once for a whole batch, which changes how much rounds scatter, not their
+    mean. ``multinomial:3.3`` is SGLang's other method, a rounded normal: its mean is not what is asked for.
+
+    >>> forced_pmf("synthetic:3.25", 4).round(3).tolist()
+    [0.0, 0.0, 0.75, 0.25, 0.0]
+    """
+    law, number = text.split(":", 1)
+    try:
+        tokens = float(number)
+    except ValueError:
+        raise InputError(f"--acceptance {text}: '{number}' is no number of tokens a round") from None
+    if not 1.0 <= tokens <= k + 1.0:
+        raise InputError(f"--acceptance {text}: a round of {k} drafted tokens yields 1 to {k + 1} tokens")
+    return _two_valued(tokens, k) if law == "synthetic" else _rounded_normal(tokens, k)
+
+
+def _two_valued(tokens: float, k: int) -> Array:
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(tokens - 1.0 - np.arange(k + 1))))
+
+
+def _rounded_normal(tokens: float, k: int) -> Array:
+    """The probabilities of a normal about ``tokens`` with deviation 1, clipped to [1, K + 1]."""
+    below = [0.5 * math.erfc((tokens - edge) / math.sqrt(2.0)) for edge in np.arange(1.5, k + 1.0)]
+    return np.asarray(np.diff([0.0, *below, 1.0]))

@@ -23,7 +23,7 @@ _LEAST_LOG_SURVIVAL = 16.0  # what survives with e^-16 is never worth a row
 _TWO_VALUED = 1e-9  # a Beta with a smaller parameter is 0 or 1
 
 
-class Curve(Record):
+class RowCurve(Record):
     """A curve from a threshold of 1 down: drafted tokens a sequence that are verified, ``rows``, shape ``(cells,)``.
 
     ``reached[i, k]`` = P(at least k + 1 tokens are accepted), shape ``(cells, K)``.
@@ -34,7 +34,7 @@ class Curve(Record):
 
 
 @lru_cache(maxsize=128)  # one for each look at rates that are not sure, which every batch of an answer takes again
-def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
+def expected_curve(rates: tuple[float, ...], concentration: float) -> RowCurve:
     """The curve of acceptance ``rates`` by position, each given that all before were accepted."""
     width = _LEAST_LOG_SURVIVAL / _CELLS
     mass = survival = np.eye(1, _CELLS)[0]  # of the survival so far, by minus its logarithm: P(it is there), its mean
@@ -44,7 +44,7 @@ def expected_curve(rates: tuple[float, ...], concentration: float) -> Curve:
         mass, survival = _convolved(mass, of_one[0]), _convolved(survival, of_one[1])
         rows += np.cumsum(mass)
         reached.append(np.cumsum(survival))
-    return Curve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
+    return RowCurve(np.append(0.0, rows), np.vstack([np.zeros(len(rates)), np.transpose(reached)]))
 
 
 def best_rows(rates: tuple[float, ...], concentration: float, round_s: Callable[[Array], Array]) -> float:

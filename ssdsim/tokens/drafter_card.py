@@ -18,7 +18,7 @@ Rate = Annotated[float, Field(ge=0.0, le=1.0)]
 _KIND = "drafter card"
 
 
-class Published(Card):
+class PublishedAcceptance(Card):
     """Tokens that were seen to be accepted of a drafter's chains of ``k`` tokens on some ``data``.
 
     ``rates[i]`` is P(token i + 1 accepted | those before it are). Where only the mean ``tokens`` of a round (bonus
@@ -72,7 +72,7 @@ class DrafterCard(Card):
     checkpoint: str = ""
     shape: Mapping[str, int] = Field(default_factory=dict)
     ranks: Annotated[tuple[Annotated[tuple[Rate, ...], FROM_LIST], ...], FROM_LIST] = ()
-    acceptance: Annotated[tuple[Published, ...], FROM_LIST] = ()
+    acceptance: Annotated[tuple[PublishedAcceptance, ...], FROM_LIST] = ()
     source: str
     note: str = ""
 

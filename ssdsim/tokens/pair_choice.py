@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import Findings, Pair
 
 
-class Chosen(Record):
+class ChosenFindings(Record):
     """Findings, and the temperature that they hold for: None where the file does not say it."""
 
     path: str
@@ -55,7 +55,7 @@ class Chosen(Record):
         return f"read from {self.pair.how}" + (f", {size}" if size else "")
 
 
-def chosen(path: str, temperature: float | None, set_name: str | None, nearest_to: bool = False) -> Chosen:
+def chosen(path: str, temperature: float | None, set_name: str | None, nearest_to: bool = False) -> ChosenFindings:
     """The findings at a temperature; where None is asked for, at the only one that was measured, else at 0.
 
     With ``nearest_to`` those of the nearest temperature will do.
@@ -79,14 +79,14 @@ def chosen(path: str, temperature: float | None, set_name: str | None, nearest_t
         others = "; --extrapolate takes the nearest"
         raise InputError(f"{path}: not measured at --temperature {temperature:g}, only at {listed}{others}")
     if set_name is None:
-        return Chosen(path, pair, whole, holds_for, None)
+        return ChosenFindings(path, pair, whole, holds_for, None)
     if set_name not in whole.sets:
         allowed = f"Allowed: {', '.join(whole.sets)}" if whole.sets else "It has none"
         raise InputError(f"{path}: no set '{set_name}' in it{nearest(set_name, whole.sets)} {allowed}")
-    return Chosen(path, pair, whole.sets[set_name], holds_for, set_name)
+    return ChosenFindings(path, pair, whole.sets[set_name], holds_for, set_name)
 
 
-def chosen_by(options: Mapping[str, Any], temperature: float | None) -> Chosen | None:
+def chosen_by(options: Mapping[str, Any], temperature: float | None) -> ChosenFindings | None:
     """Look up what ``--pair`` and ``--pair-set`` choose; None without them."""
     if options.get("pair") is None:
         return None

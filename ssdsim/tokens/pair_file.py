@@ -94,7 +94,7 @@ class Length(Card):
         return self
 
 
-class Requests(Card):
+class RequestSpread(Card):
     """Differences of requests: a Beta of acceptance rates, ``concentration`` its a + b; None where they are alike."""
 
     beta_mean: Share | None = None
@@ -230,7 +230,7 @@ class Findings(Card):
     trials: Annotated[tuple[NotNegative, ...], FROM_LIST] | None = None
     survival: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
     length: Length = Field(default_factory=Length)
-    requests: Requests = Field(default_factory=Requests)
+    requests: RequestSpread = Field(default_factory=RequestSpread)
     hits: Hits = Field(default_factory=Hits)
     saguaro: Annotated[tuple[Saguaro, ...], FROM_LIST] = ()
     backups: dict[str, Backup] = Field(default_factory=dict)
@@ -258,7 +258,7 @@ class AtTemperature(Findings):
     sets: dict[str, Findings] = Field(default_factory=dict)
 
 
-class Settings(Card):
+class PairSettings(Card):
     """Settings that the tokens were made with."""
 
     temperature: NotNegative | None = None
@@ -302,7 +302,7 @@ class Lossless(Card):
     sampling: Sampling | None = None
 
 
-class Provenance(Card):
+class PairProvenance(Card):
     """Origin of the numbers: who wrote the file when, from which files, and what was said about them."""
 
     ssdsim: str | None = None
@@ -329,13 +329,13 @@ class Pair(Card):
     target: Participant = Field(default_factory=Participant)
     draft: Participant = Field(default_factory=Participant)
     how: str
-    settings: Settings = Field(default_factory=Settings)
+    settings: PairSettings = Field(default_factory=PairSettings)
     requests: Number | None = None
     tokens: Number | None = None
     by_temperature: Annotated[tuple[AtTemperature, ...], FROM_LIST] = Field(min_length=1)
     lossless: Lossless | None = None
     routing: dict[Role, Routing] | None = None
-    provenance: Provenance = Field(default_factory=Provenance)
+    provenance: PairProvenance = Field(default_factory=PairProvenance)
 
     @field_validator("by_temperature")
     @classmethod

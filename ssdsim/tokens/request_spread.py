@@ -1,4 +1,4 @@
-"""Differences between requests: a Beta-binomial of their accepted tokens, and whether one rate would do."""
+"""Statistics over requests: intervals by resampling them, and how their acceptance rates differ (a Beta-binomial)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,49 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, Floats
+from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
-from ssdsim.tokens.pair_file import Independence, Requests
+from ssdsim.tokens.pair_file import Independence, RequestSpread
+
+DRAWS = 1000
+
+
+class Resampled:
+    """``draws`` resamplings of R requests with replacement: how often each was drawn, the same for every quantity."""
+
+    def __init__(self, requests: int, seed: int, draws: int = DRAWS) -> None:
+        self.requests = requests
+        rng = np.random.default_rng(seed)
+        self.weights: Floats = rng.multinomial(requests, np.full(requests, 1.0 / requests), size=draws).astype(float)
+
+    def sums(self, per_request: Floats) -> Floats:
+        """Sums over the drawn requests of ``(R, ...)``, shape ``(draws, ...)``."""
+        return np.asarray(np.tensordot(self.weights, per_request, axes=1))
+
+    def ratio(self, numerator: Floats, denominator: Floats) -> Floats:
+        """Quotient of two sums, shape ``(draws, ...)``; NaN where nothing was counted."""
+        above, below = self.sums(numerator), self.sums(denominator)
+        above, below = np.broadcast_arrays(above, below.reshape(below.shape + (1,) * (above.ndim - below.ndim)))
+        return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
+
+    def bounds(self, draws: Floats) -> tuple[Floats, Floats]:
+        """Low and high of the 95 % interval along the first axis; NaN where no draw says anything, or of one request.
+
+        The percentiles are those further out by which an interval for few requests covers as often as it says: of
+        Student's t in place of the normal, times sqrt(n / (n - 1)). Source: Hesterberg, What teachers should know about
+        the bootstrap, 2014, expanded percentile interval.
+        """
+        from scipy.special import ndtr
+
+        if self.requests < 2:
+            return np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+        reach = student_quantile(0.95, self.requests - 1) * np.sqrt(self.requests / (self.requests - 1))
+        tail = 100.0 * float(ndtr(-reach))
+        known = np.isfinite(draws).any(axis=0)
+        low, high = np.nanpercentile(np.where(known, draws, 0.0), (tail, 100.0 - tail), axis=0)
+        return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
 
 Whole = NDArray[np.int64]
 Counted = Array
@@ -29,7 +69,7 @@ class Course(Record):
         return len(self.accepted)
 
 
-def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
+def fit_requests_of_courses(courses: Sequence[Course], k: int) -> RequestSpread:
     """Fit how requests differ to rounds that were drawn.
 
     They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
@@ -40,7 +80,7 @@ def fit_requests_of_courses(courses: Sequence[Course], k: int) -> Requests:
     return fit_requests([accepted.sum() for accepted in drawn], looked_at)
 
 
-def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Requests:
+def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> RequestSpread:
     """Fit how acceptance rates of requests differ to each one's accepted and judged tokens.
 
     The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
@@ -52,11 +92,11 @@ def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Reques
     accepted, looked_at = (np.asarray(each, dtype=float) for each in (accepted_tokens, judged_tokens))
     accepted, looked_at = accepted[looked_at > 0], looked_at[looked_at > 0]
     if not len(accepted):
-        return Requests()
+        return RequestSpread()
     mean = float(accepted.sum() / looked_at.sum())
     rates = tuple((accepted / looked_at).tolist())
     if mean in (0.0, 1.0) or len(accepted) < 3:
-        return Requests(beta_mean=mean, alike=True, rates=rates)
+        return RequestSpread(beta_mean=mean, alike=True, rates=rates)
 
     def log_likelihood(m: float, size: float) -> float:
         a, b = m * size, (1.0 - m) * size
@@ -73,7 +113,7 @@ def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Reques
     # at the edge of the parameter half of the chi-square's mass is at 0
     p = 0.5 * float(chdtrc(1, max(0.0, 2.0 * (-best.fun - one_rate))))
     low, high = _profile(lambda value: log_likelihood(m, value), size, -best.fun)
-    return Requests(
+    return RequestSpread(
         beta_mean=float(m),
         concentration=None if p > _LEVEL else size,
         low=low,

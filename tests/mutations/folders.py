@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from calibration.pairs.measured import header_of
 from calibration.pairs.records import RecordFolder
 from ssdsim.cli.main import cli
-from ssdsim.tokens.pair_file import Participant, Settings
+from ssdsim.tokens.pair_file import PairSettings, Participant
 from tests.mutations.files import changed_json, changed_parquet, changed_toml
 from tests.mutations.input import Input, command
 from tests.mutations.values import changed_bytes, changed_log, odd
@@ -72,7 +72,7 @@ def _records() -> Files:
     models = Participant(id="big", vocabulary=VOCABULARY), Participant(id="small", vocabulary=VOCABULARY)
     with tempfile.TemporaryDirectory() as made:
         folder = RecordFolder(Path(made) / "pair")
-        folder.open(header_of(*models, Settings(max_new_tokens=30, seed=0), about))
+        folder.open(header_of(*models, PairSettings(max_new_tokens=30, seed=0), about))
         for seed in range(4):
             folder.add(answer(chain_pair(), 30, 1.0, seed))
         return _files_of(folder.path, "pair")

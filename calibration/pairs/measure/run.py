@@ -30,7 +30,7 @@ from calibration.pairs.measured import header_of, keep_lossless, keep_routing
 from calibration.pairs.records import RecordFolder
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
-from ssdsim.tokens.pair_file import Role, Settings
+from ssdsim.tokens.pair_file import PairSettings, Role
 
 _TEMPERATURES = (0.0, 1.0)
 _TEXTS_COUNTED = 64  # of whose tokens the experts are counted
@@ -120,7 +120,7 @@ class Job:
     def _header(self) -> dict[str, Any]:
         options = self.options
         target, draft = (participant(model, self._dtype) for model in self.models)
-        settings = Settings(
+        settings = PairSettings(
             max_new_tokens=options["max_new_tokens"],
             seed=self.seed,
             dtype=self._dtype,

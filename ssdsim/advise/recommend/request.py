@@ -19,7 +19,7 @@ from ssdsim.question.given import checked
 from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
 from ssdsim.tokens.acceptance_models import load_acceptance
-from ssdsim.tokens.forced import is_forced
+from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
 

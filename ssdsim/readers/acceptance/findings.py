@@ -12,9 +12,8 @@ from ssdsim.base.intervals import bounds_95, wilson_interval
 from ssdsim.base.record import Record
 from ssdsim.readers.acceptance.counts import Counts, total_of
 from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.pair_file import Findings, Length, Mean, Requests, survival_of
-from ssdsim.tokens.request_spread import fit_requests
-from ssdsim.tokens.resampling import Resampled
+from ssdsim.tokens.pair_file import Findings, Length, Mean, RequestSpread, survival_of
+from ssdsim.tokens.request_spread import Resampled, fit_requests
 
 _FEWEST_REQUESTS = 8  # of which an interval is drawn
 _DIFFER = 0.05  # of pooled and request-mean length that is worth saying
@@ -207,9 +206,9 @@ def _folded(histograms: Sequence[Sequence[int]], k: int) -> tuple[int, ...]:
     return tuple(folded)
 
 
-def _requests_of(counts: Sequence[Counts], survived: Array, tried: Array) -> Requests:
+def _requests_of(counts: Sequence[Counts], survived: Array, tried: Array) -> RequestSpread:
     """Nothing, where the log does not tell requests apart."""
-    return Requests() if _requests(counts) is None else fit_requests(survived.sum(axis=1), tried.sum(axis=1))
+    return RequestSpread() if _requests(counts) is None else fit_requests(survived.sum(axis=1), tried.sum(axis=1))
 
 
 def _requests(counts: Sequence[Counts]) -> int | None:

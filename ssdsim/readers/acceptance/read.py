@@ -13,7 +13,7 @@ from ssdsim.hardware.catalog import has_transformer
 from ssdsim.readers.acceptance import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
 from ssdsim.readers.acceptance.counts import Asked, Log, Source, each_file
 from ssdsim.readers.acceptance.findings import Found, findings_of
-from ssdsim.tokens.pair_file import AtTemperature, Pair, Participant, Provenance, Settings
+from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
 
 
 class Engine(Record):
@@ -95,7 +95,7 @@ def import_acceptance(
         target=Participant(id=named.target or served),
         draft=Participant(id=named.draft or next((log.draft for log in logs.values() if log.draft), None)),
         how=first.how,
-        settings=Settings(temperature=temperature, k=whole.k),
+        settings=PairSettings(temperature=temperature, k=whole.k),
         requests=findings.count,
         by_temperature=(
             AtTemperature(
@@ -104,7 +104,7 @@ def import_acceptance(
                 sets={name: each.findings for name, each in by_name.items()} if len(by_name) > 1 else {},
             ),
         ),
-        provenance=Provenance(
+        provenance=PairProvenance(
             ssdsim=__version__,
             created=created,
             engine=reader.title,

@@ -10,7 +10,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import plain_name
 from ssdsim.hardware.vocabularies import siblings
 from ssdsim.pricing.drafter import Draft
-from ssdsim.tokens.drafter_card import DRAFTERS, DrafterCard, Published, drafters_for, find_drafter
+from ssdsim.tokens.drafter_card import DRAFTERS, DrafterCard, PublishedAcceptance, drafters_for, find_drafter
 from ssdsim.transformer.card import Transformer
 
 
@@ -70,7 +70,7 @@ def _shaped(
     return recipe.model_copy(update={**dict(shape), "name": name, "checkpoint": checkpoint, "source": source})
 
 
-def chosen(card: DrafterCard, options: Mapping[str, Any]) -> Published | None:
+def chosen(card: DrafterCard, options: Mapping[str, Any]) -> PublishedAcceptance | None:
     """The acceptance of the set that ``--draft-set`` names, or the card's first."""
     asked = options["draft_set"]
     if asked is None:

@@ -26,8 +26,7 @@ from ssdsim.strategies.protocols.axes import Words
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.caching import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
-from ssdsim.tokens.trees.drafted import Drafted, DynamicTrees, StaticTree, best_tree, tree_of_widths
-from ssdsim.tokens.trees.rank_model import RANKS, RankModel
+from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
 
 _DEPTHS = 16

@@ -17,7 +17,7 @@ from ssdsim.tokens.pair_file import (
     Mean,
     Pair,
     Participant,
-    Requests,
+    RequestSpread,
 )
 
 RATES = (0.76, 0.77, 0.75, 0.78, 0.84, 0.82)
@@ -39,7 +39,7 @@ def at(temperature: float | None, rates: tuple[float, ...], c: float, r: float, 
         "alpha": Mean(mean=rates[0], low=rates[0] - 0.03, high=rates[0] + 0.03),
         "alpha_k": rates,
         "length": Length(pooled=3.6, k=len(rates)),
-        "requests": Requests(alike=True),
+        "requests": RequestSpread(alike=True),
         "hits": Hits(
             rejected=law(c, r),
             all_accepted=HitLaw(curve=curve, c=0.12, r=0.9, r2=0.8, max_error=0.05),

@@ -21,8 +21,7 @@ from calibration.pairs.saguaro import rescaled_above, rescaled_acceptance
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.request_spread import fit_requests_of_courses, one_rate
-from ssdsim.tokens.resampling import Resampled
+from ssdsim.tokens.request_spread import Resampled, fit_requests_of_courses, one_rate
 from ssdsim.tokens.sampling import saguaro_distribution
 from tests.calibration.measure.chains import VOCABULARY, answer, chain_pair, positions_between
 

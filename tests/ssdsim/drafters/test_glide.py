@@ -18,8 +18,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.tokens.trees.drafted import best_tree, tree_of_widths
-from ssdsim.tokens.trees.rank_model import RankModel
+from ssdsim.tokens.trees.drafted import RankModel, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import cache_reader

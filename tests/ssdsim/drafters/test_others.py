@@ -189,9 +189,9 @@ def test_a_pass_for_all_tokens_is_shorter_than_a_pass_for_each() -> None:
 
 def test_dflashs_mean_length_is_an_acceptance_of_86_percent() -> None:
     """Tau 6.49 at K = 15: .860 (systems-trees.md, section 4.9); on MT-Bench 4.24."""
-    from ssdsim.tokens.drafter_card import Published
+    from ssdsim.tokens.drafter_card import PublishedAcceptance
 
-    mean = Published(data="mean", k=15, tokens=6.49, source="table 1")
+    mean = PublishedAcceptance(data="mean", k=15, tokens=6.49, source="table 1")
     assert mean.by_position[0] == pytest.approx(0.860, abs=5e-4)
     deviation = _sd("dflash", target="qwen3-8b", k=15, draft_set="MT-Bench")
     assert _tokens(deviation) == pytest.approx(4.24, abs=1e-6)
@@ -279,9 +279,9 @@ def test_magicdecs_twelve_rows(
     k: int, drafting_ms: float, verify_ms: float, tokens: float, measured_ms: float, formula_ms: float
 ) -> None:
     """SD's round over its tokens, in units of T_v: within 3 % under what was measured (the host is not in it)."""
-    from ssdsim.tokens.drafter_card import Published
+    from ssdsim.tokens.drafter_card import PublishedAcceptance
 
-    alpha = Published(data="a row", k=k, tokens=tokens, source="a row").by_position[0]
+    alpha = PublishedAcceptance(data="a row", k=k, tokens=tokens, source="a row").by_position[0]
     found = configure(strategies=("sd",), t_sd=drafting_ms / verify_ms, k=k, alpha=alpha).scenarios["sd"]
     per_token_ms = verify_ms / float(found.estimate.tokens_per_second)
     assert per_token_ms == pytest.approx(formula_ms, abs=0.02)

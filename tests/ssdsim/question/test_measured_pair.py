@@ -21,7 +21,7 @@ from ssdsim.serving.schedule_file import Schedule
 from ssdsim.tokens.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.tokens.acceptance_models import beta_kinds_by_position
 from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.pair_file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, Requests
+from ssdsim.tokens.pair_file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, RequestSpread
 from tests.calibration.pairs import sample
 
 
@@ -255,7 +255,7 @@ def test_requests_that_differ_have_together_the_rates_by_position(concentration:
 
 
 def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_path: Path) -> None:
-    differing = sample.at(0.0, sample.RATES, 0.56, 0.67, requests=Requests(concentration=5.0, alike=False))
+    differing = sample.at(0.0, sample.RATES, 0.56, 0.67, requests=RequestSpread(concentration=5.0, alike=False))
     scenario = configure(pair=sample.written(tmp_path, sample.pair(by_temperature=(differing,)))).scenarios["sd"]
     assert scenario.settings["alpha_concentration"] == 5.0
     length = float(accepted_length_pmf(sample.RATES, 6) @ np.arange(1, 8))
@@ -270,7 +270,7 @@ def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_p
 @pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.long
 def test_engines_agree_under_a_pair(tmp_path: Path, name: str, engine: Any, differ: bool) -> None:
-    requests = Requests(concentration=6.0, alike=False) if differ else Requests(alike=True)
+    requests = RequestSpread(concentration=6.0, alike=False) if differ else RequestSpread(alike=True)
     hot = sample.at(1.0, sample.HOT_RATES, 0.84, 0.32, requests=requests)
     path = sample.written(tmp_path, sample.pair(by_temperature=(hot,)))
     scenario = configure(

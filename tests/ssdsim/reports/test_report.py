@@ -25,7 +25,7 @@ from ssdsim.reports.speedups import speedup
 from ssdsim.reports.study import Study
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
-from ssdsim.tokens.fallback import critical_batch_size
+from ssdsim.tokens.theory import critical_batch_size
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.reports.run_folders import thousandths, write_measurements, write_run
 

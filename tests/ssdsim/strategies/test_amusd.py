@@ -17,7 +17,7 @@ from ssdsim.answers.simulation.trace import Trace
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.source import outcome_source
-from ssdsim.tokens.counted import CountedRun
+from ssdsim.tokens.free_running import CountedRun
 
 
 def amusd(alpha: float, d: float, least: int = 2, hit: float | None = None, **options: Any) -> Scenario:

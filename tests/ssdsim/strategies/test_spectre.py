@@ -17,7 +17,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.spectre import PEARLS, RETRIES
-from ssdsim.tokens.retries import Retrying
+from ssdsim.tokens.chains import Retrying
 from tests.calibration.executor.run import ROUNDS, run, small, spans
 from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 

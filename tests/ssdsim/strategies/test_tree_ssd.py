@@ -15,8 +15,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
+from ssdsim.tokens.trees.drafted import grown
 from ssdsim.tokens.trees.ghosts import hits_by_accepted, likeliest_fan_outs
-from ssdsim.tokens.trees.growth import grown
 from ssdsim.tokens.trees.shape import Rates, Tree
 from tests.ssdsim.tokens.test_trees import SHIPPED, alike, falling
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.acceptance_models import ACCEPTANCE, beta_kinds, load_acceptance
-from ssdsim.tokens.contexts import context_pmf
+from ssdsim.tokens.acceptance_models import ACCEPTANCE, beta_kinds, context_pmf, load_acceptance
 
 
 @given(mean=st.floats(0.05, 0.95), concentration=st.floats(1.0, 200.0))

@@ -7,8 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
-from ssdsim.tokens.fallback import critical_batch_size, crossing_batch_size
-from ssdsim.tokens.theory import ssd_speedup
+from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size, ssd_speedup
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 hits = st.floats(0.01, 0.999)

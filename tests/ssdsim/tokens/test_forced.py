@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, predict, recommend
-from ssdsim.tokens.forced import forced_pmf
+from ssdsim.tokens.accepted import forced_pmf
 
 
 @given(k=st.integers(1, 12), share=st.floats(0.0, 1.0))

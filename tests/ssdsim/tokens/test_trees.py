@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 from ssdsim.base.checks import Array
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens
 from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.trees.drafted import DynamicTrees, StaticTree, best_tree
-from ssdsim.tokens.trees.dynamic_program import best_trees
-from ssdsim.tokens.trees.growth import grown
-from ssdsim.tokens.trees.rank_model import RANKS, RankModel
+from ssdsim.tokens.trees.drafted import RANKS, DynamicTrees, RankModel, StaticTree, best_tree, best_trees, grown
 from ssdsim.tokens.trees.shape import Rates, Tree
 from tests.ssdsim.tokens.verifiers import with_replacement, without_replacement
 
