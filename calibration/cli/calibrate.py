@@ -12,7 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from calibration.cli.dry_run import show_dry_run
-from calibration.machine.smi import seen_gpus
+from calibration.machine.drivers import seen_gpus
 from calibration.timings.answer import Timed, calibrate, check_torch
 from ssdsim.base.errors import InputError
 from ssdsim.base.option_record import taken

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from calibration.machine.smi import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from calibration.machine.drivers import SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
 from ssdsim import __version__
 from ssdsim.base import extras
 from ssdsim.base.bundled import models_folder

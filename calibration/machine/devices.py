@@ -13,7 +13,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from calibration.machine.device_names import named_devices
+from calibration.machine.drivers import named_devices
 from ssdsim.base.errors import InputError
 
 _PR_SET_PDEATHSIG = 1
@@ -39,7 +39,7 @@ def check_devices(names: Sequence[str]) -> None:
 
 
 def draft_devices(named: str | None, target: Sequence[str]) -> list[str]:
-    """The draft's: those that are named, else the one after the target's last; none where there is no such GPU."""
+    """The draft's devices: the named ones, else the one after the target's last; empty if there is no such GPU."""
     if named is not None:
         return parse_devices(named)
     kind, last = target[-1].split(":")
@@ -59,11 +59,11 @@ def backend_of(names: Sequence[str]) -> str:
 def group_of(ranks: Sequence[int], device: torch.device, collective_s: float = COLLECTIVE_S) -> dist.ProcessGroup:
     """The group of some ranks; every rank makes it, those outside cannot use it.
 
-    A collective fails after ``collective_s``: torch would give a group of its own half an hour, whatever the default
+    A collective fails after ``collective_s``. Torch's default for a new group is half an hour, whatever the default
     group has.
 
-    Beside a draft on a CPU all ranks speak gloo, which gathers nothing that lies on a GPU: among themselves, the
-    target's ranks on GPUs then speak NCCL for what lies there.
+    With a draft on a CPU the default group is gloo's, which gathers no GPU tensors. The target's ranks on GPUs then
+    use NCCL for these.
     """
     mixed = device.type == "cuda" and dist.get_backend() == "gloo"
     group: dist.ProcessGroup = dist.new_group(
@@ -85,7 +85,7 @@ def busy(seconds: float) -> None:
 
 
 def synchronised(action: Callable[[], object], device: torch.device) -> Callable[[], object]:
-    """``action`` that ends when the device is done: on a GPU not when it is launched."""
+    """``action`` that returns when the device is done, not when a GPU has launched it."""
     if device.type != "cuda":
         return action
 
@@ -97,10 +97,10 @@ def synchronised(action: Callable[[], object], device: torch.device) -> Callable
 
 
 def occupy(name: str) -> torch.device:
-    """Make this process's own: pin it to the core, with one thread, or select the GPU.
+    """Claim a device for this process: pin it to the core, with one thread, or select the GPU.
 
-    Call it before any tensor is made: large ones on a CPU then get huge pages. With small pages a weight streams up
-    to a tenth slower or faster by where they happen to lie, and a matrix timed alone does not tell its time in a pass.
+    Call it before any tensor is made, so that large CPU tensors get huge pages. With small pages a weight streams up to
+    a tenth slower or faster depending on where they lie, and a matrix timed alone does not tell its time in a pass.
     """
     kind, index = name.split(":")
     if kind == "cuda":

@@ -1,4 +1,4 @@
-"""Routed experts run for real: tokens sorted to the experts that were chosen for them, two products each, and back."""
+"""Routed experts on a device: tokens sorted by their experts, two products for each expert, and the sum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExpertWeights(Record):
 def run_experts(
     tokens: torch.Tensor, choices: torch.Tensor, weights: ExpertWeights, out: torch.Tensor, first: int = 0
 ) -> torch.Tensor:
-    """Each token's mean over its experts' answers, into ``out``; of experts that lie elsewhere nothing comes.
+    """Write each token's mean over its experts' outputs to ``out``; experts of other ranks add nothing.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def routes(
 ) -> NDArray[np.int64]:
     """Experts of every token, as :func:`ssdsim.transformer.routing.distinct_experts` has them on average.
 
-    Random weights route random activations as if each token were of another text, so choices are drawn. Shape
-    ``(sequences * tokens, per_token)``, a sequence's tokens in a row.
+    Choices are drawn, because random weights would route each token as if it came from another text. Shape
+    ``(sequences * tokens, per_token)``, each sequence's tokens in a row.
     """
     chance = chances(experts.count, experts.per_token, experts.skew)
     held = held_share(chance, experts.overlap)
@@ -106,8 +106,8 @@ def usual_routes(
 ) -> list[NDArray[np.int64]]:
     """Some :func:`routes` that touch, together, about as many experts as all such routes do, in random order.
 
-    Of few tokens more are drawn than are kept: sorted by the experts that they touch, one of every few. The mean of
-    those kept then wanders no more than that of all that were drawn.
+    For few tokens more routes are drawn than kept: sorted by the number of touched experts, one of every few is kept.
+    The mean of the kept routes then varies no more than that of all.
     """
     together = sequences * tokens
     several = min(_MOST, max(_FEWEST, _TOKENS_DRAWN // together))

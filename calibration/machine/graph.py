@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
 
-from calibration.machine.capture import capture
 from calibration.machine.experts import ExpertWeights, Routes, run_experts
 from calibration.machine.graph_memory import cannot_run
+from calibration.machine.timing import capture
 from ssdsim.base.errors import InputError
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass

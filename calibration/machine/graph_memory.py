@@ -1,4 +1,4 @@
-"""Memory that a :class:`calibration.machine.graph.Graph` and the pool of streamed operations allocate: known before."""
+"""Memory that a :class:`.graph.Graph` and the pool of streamed weights will allocate; needs no torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLOAT32_BYTES = 4  # random numbers are drawn as float32
 
 
 class GraphMemory(Record):
-    """Bytes that a graph holds, and the most that it takes besides for a moment."""
+    """Bytes that a graph holds, and its largest temporary allocation."""
 
     held_bytes: int
     passing_bytes: int
@@ -59,7 +59,7 @@ def _buffer_bytes(op: Operation, value: int) -> int:
 
 
 def cannot_run(op: Operation) -> InputError:
-    """Complaint in one line about what ranks have no kernel for."""
+    """The error for an operation that ranks have no kernel for."""
     return InputError(
         f"{op.name} of this model are priced only: real ranks run layers that are alike, with attention by heads that "
         "they share (tensor-parallel)"

@@ -1,4 +1,4 @@
-"""Start one process a device, ask them all to do the same things, and end in bounded time whatever happens to one."""
+"""One process for each device: all serve the same requests, and end in bounded time even if one dies or hangs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Ranks:
         return self
 
     def _start(self) -> None:
-        context = _beginnings()
+        context = _start_context()
         store = str(Path(self._folder.name) / "store")
         for rank in range(len(self.devices)):
             with _ctrl_c_later():
@@ -108,7 +108,7 @@ class Ranks:
         return self._collect(timeout_s)
 
     def _collect(self, timeout_s: float) -> list[Any]:
-        """One message of every rank. A rank that lost touch with another one gives that one a moment to be blamed."""
+        """One message of every rank. If a rank lost its connection, wait a moment for the rank that caused it."""
         answers: dict[int, Any] = {}
         lost: dict[int, str] = {}
         start = time.monotonic()
@@ -158,11 +158,11 @@ class Ranks:
         self._folder.cleanup()
 
 
-def _beginnings() -> ForkServerContext | SpawnContext:
-    """Beginning of ranks: forked, on Linux, from a process that has imported torch, which takes a core some seconds.
+def _start_context() -> ForkServerContext | SpawnContext:
+    """The context that starts ranks. On Linux a server that has imported torch, which takes seconds, forks them.
 
-    That process lives as long as this one. It has touched no GPU, which a fork would not survive, and Ctrl-C at the
-    terminal, which goes to it too, is this process's matter.
+    The server lives as long as this process. It has touched no GPU, which a fork would not survive, and it ignores the
+    terminal's Ctrl-C.
     """
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
@@ -179,7 +179,7 @@ def _beginnings() -> ForkServerContext | SpawnContext:
 
 @contextmanager
 def _ctrl_c_later() -> Iterator[None]:
-    """Ctrl-C waits for the end of the block: within it are pipes and a process that nobody knows yet, and would end."""
+    """Delay Ctrl-C to the end of the block, in which pipes and a process exist that nobody would close."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield
@@ -195,10 +195,10 @@ def _ctrl_c_later() -> Iterator[None]:
 
 
 def _let_parent_end() -> None:
-    """Give back this rank's copy of what keeps the process going that ranks are forked from.
+    """Close this rank's copy of the pipe that keeps the fork server alive.
 
-    It ends with the process that started it, whatever ends that, and its ranks with it, however busy they are; but
-    multiprocessing hands each rank the end of the pipe that says so.
+    The fork server ends when its parent's end of the pipe closes, and its ranks end with it, however busy. But
+    multiprocessing hands each rank a copy of that end.
     """
     kept: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)  # its types do not know it
     if kept is not None:
@@ -245,12 +245,12 @@ def _rank(
         pass  # the parent is done
     except Exception as error:  # whatever a rank raises is the parent's to report
         with suppress(OSError):  # the parent may have heard of another rank's error and be gone
-            pipe.send(_told(error))
+            pipe.send(_described(error))
     os._exit(0)  # not through torch's destructors, which wait for other ranks
 
 
-def _told(error: Exception) -> tuple[str, str]:
-    """The kind of an error and its first line; one of communication blames no one: another rank may be its cause."""
+def _described(error: Exception) -> tuple[str, str]:
+    """The kind of an error and its first line. A communication error is ``lost``: another rank may be its cause."""
     if isinstance(error, InputError):
         return "error", str(error)
     text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"

@@ -8,8 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibration.machine.device_names import named_devices
-from calibration.machine.smi import torch_missing
+from calibration.machine.drivers import named_devices, torch_missing
 from ssdsim.base.checks import whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
@@ -77,7 +76,7 @@ class Timed(OptionRecord):
         from calibration.timings.points import Workload
 
         if described is None:
-            from calibration.machine.machine import check_dtype, check_kernels, natural_dtype
+            from calibration.machine.inventory import check_dtype, check_kernels, natural_dtype
 
             check_kernels(devices)
             dtype = self.dtype or natural_dtype(devices)

@@ -12,14 +12,13 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from calibration.machine.machine import gpus
+from calibration.machine.inventory import gpus, topology
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE
 from calibration.timings.fit_experts import fit_experts
 from calibration.timings.points import Point, Workload
 from calibration.timings.rows import Row, instability
 from calibration.timings.small_fit import fit_small_attention, fit_small_gemm
-from calibration.timings.topology import topology
 from calibration.timings.visits import wanted
 from ssdsim import strategies
 from ssdsim.base.checks import Array

@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from msgspec.structs import asdict
 
-from calibration.machine.machine import device_names
+from calibration.machine.inventory import device_names, driver_version
 from calibration.machine.ranks import Ranks
 from calibration.timings.log import Log, Visit
 from calibration.timings.points import Point, Workload, plan
-from calibration.timings.topology import driver_version
 from calibration.timings.visits import wanted
 from ssdsim.base.progress import Progress
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import median
 
+from calibration.machine.inventory import NO_DIRECT_LINK
 from calibration.timings.rank_links import slow_ranks
 from calibration.timings.rows import Row, instability
-from calibration.timings.topology import NO_DIRECT_LINK
 
 _WANDERED = 0.1
 _TAKEN = 0.1

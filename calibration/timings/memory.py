@@ -72,7 +72,7 @@ def _copied_bytes(streamed_bytes: int, kind: str) -> int:
 
 def check_memory(workload: Workload, devices: Sequence[str]) -> None:
     """Raise :class:`InputError` where the ranks need more than their devices have free."""
-    from calibration.machine.machine import gpus  # here, because a plan needs no torch
+    from calibration.machine.inventory import gpus  # here, because a plan needs no torch
 
     needs: dict[str, int] = defaultdict(int)
     for rank, device in enumerate(devices):

@@ -12,10 +12,9 @@ import numpy as np
 from msgspec.structs import asdict
 
 from calibration.machine.executor.drift import Drift, mean_drift, time_drift
-from calibration.machine.executor.models import Room
-from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.timeline import Event, Timeline
-from calibration.machine.machine import device_names
+from calibration.machine.executor.executor import BufferShape
+from calibration.machine.executor.plan import Event, RankPlan, Timeline
+from calibration.machine.inventory import device_names
 from calibration.machine.ranks import Ranks
 from calibration.validation.comparison import GridPoint, RoundComparison, append_point, interval, read_or_start
 from ssdsim import strategies
@@ -301,17 +300,17 @@ def executor_options(configurations: Iterable[Configuration], target_ranks: int,
     """Sizes that the ranks allocate once for all configurations' passes."""
     if dtype not in DTYPES:
         raise InputError(f"dtype {dtype} is priced only; real ranks run {', '.join(DTYPES)}")
-    rooms: dict[Model, Room] = {}
+    buffers: dict[Model, BufferShape] = {}
     for configuration in configurations:
         assert configuration.site is not None
         cards = {"target": configuration.site.target, "draft": configuration.site.draft}
         for work in _passes(configuration):
             batch, context = work.forward.attention.batch, work.forward.attention.context
-            if work.model in rooms:
-                batch, context = max(batch, rooms[work.model].batch), max(context, rooms[work.model].context)
+            if work.model in buffers:
+                batch, context = max(batch, buffers[work.model].batch), max(context, buffers[work.model].context)
             ep = configuration.site.ep if work.model == "target" else 1
-            rooms[work.model] = Room(cards[work.model], dtype, batch, context, ep)
-    return {"target_ranks": target_ranks, "dtype": dtype, "rooms": rooms}
+            buffers[work.model] = BufferShape(cards[work.model], dtype, batch, context, ep)
+    return {"target_ranks": target_ranks, "dtype": dtype, "buffers": buffers}
 
 
 def _passes(configuration: Configuration) -> Iterator[Pass]:

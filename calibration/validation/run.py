@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibration.machine.smi import torch_missing
+from calibration.machine.drivers import torch_missing
 from calibration.timings.answer import Timed, calibrate_on
 from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
 from ssdsim.answers.simulation.trace import Trace

@@ -1,31 +1,86 @@
-"""A role's program on a rank of a real machine."""
+"""A role's program on a rank of a real machine, and the speculation cache that its outcomes are looked up in.
+
+Tokens are synthetic numbers. Which outcome the target finds comes from the simulator's stream; a lookup decides whether
+it is a hit.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calibration.machine.executor.cache import Guesses, Outcome, SpeculationCache
-from calibration.machine.executor.messages import Mail
-from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.post import Post
-from calibration.machine.executor.timeline import Timeline
+from calibration.machine.executor.messages import OUTCOME_VALUES, Mail, Post
+from calibration.machine.executor.plan import RankPlan, Timeline
+from ssdsim.base.record import Record
 from ssdsim.pricing.repeated import Repeats, deepest, drawn_rounds
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.source import long_run_source
 
+Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 Action = Callable[[], object]
 
 
-class Work(NamedTuple):
-    """Work of a rank in a step, ``times`` in a row; as often as a round happens to need where that is ``drawn``."""
+class Guesses(Record):
+    """The draft's guesses of bonus tokens: ``fan_out[k]`` of them after ``k`` accepted tokens (K+1 fan-outs).
+
+    Without a cache ``fan_out`` is empty, and no bonus token was guessed.
+    """
+
+    fan_out: tuple[int, ...] = ()
+
+    def token(self, round_: int, sequence: int, accepted: int, index: int) -> int:
+        """The guess of rank ``index``; the first that is not cached is a token that was not guessed."""
+        place = (round_ << 20 | sequence) * max(1, len(self.fan_out)) + accepted
+        return place * (max(self.fan_out, default=0) + 1) + index
+
+    def outcomes(self, block: OutcomeBlock, miss: str | None) -> NDArray[np.int64]:
+        """Outcomes of each round, shape ``(rounds, b, 2)``: a hit has a guessed bonus token, a miss has none of them.
+
+        An outcome that leads to the state ``miss`` is a miss; with None, all are misses.
+        """
+        accepted = block.tokens - 1
+        hits = np.zeros(accepted.shape, dtype=np.bool_) if miss is None else ~block.leads_to(miss)
+        outcomes = np.empty((block.rounds, block.batch, OUTCOME_VALUES), dtype=np.int64)
+        for (sequence, round_), k in np.ndenumerate(accepted):
+            cached = self.fan_out[k] if k < len(self.fan_out) else 0
+            index = round_ % cached if hits[sequence, round_] and cached else cached
+            outcomes[round_, sequence] = k, self.token(round_, sequence, int(k), index)
+        return outcomes
+
+
+@dataclass
+class SpeculationCache:
+    """The draft's speculations of a round: (sequence, accepted, bonus token) -> branch."""
+
+    guesses: Guesses
+    _branches: dict[tuple[int, int, int], int] = field(default_factory=dict)
+
+    def fill(self, round_: int, sequences: int) -> None:
+        """Replace the last round's branches by one for every guess."""
+        keys = (
+            (sequence, accepted, self.guesses.token(round_, sequence, accepted, index))
+            for sequence in range(sequences)
+            for accepted, cached in enumerate(self.guesses.fan_out)
+            for index in range(cached)
+        )
+        self._branches = {key: branch for branch, key in enumerate(keys)}
+
+    def look_up(self, outcome: Outcome) -> list[int | None]:
+        """The branch of each sequence, None for a miss."""
+        return [self._branches.get((i, int(k), int(bonus))) for i, (k, bonus) in enumerate(outcome)]
+
+
+class StepWork(NamedTuple):
+    """An action of a rank within a step: run ``times`` in a row, or a random number of times if ``drawn`` is given."""
 
     name: str
     times: int
@@ -52,7 +107,7 @@ class Messages(Protocol):
 
 
 class MailActor:
-    """Shared by ranks, whatever their steps are: timed messages."""
+    """Base of rank actors: sends and receives messages, and records their times."""
 
     def __init__(self, mail: Messages) -> None:
         self.timeline = Timeline()
@@ -73,7 +128,7 @@ class MailActor:
 
 
 def drive(program: Program, actor: MailActor) -> Timeline:
-    """Run a role's program to its end: what it yields is done already, and is handed back to it."""
+    """Run a role's program to its end. Each yielded value is a finished result, and is sent back to the program."""
     playing, reply = program(actor), None
     with suppress(StopIteration):
         while True:
@@ -85,10 +140,9 @@ def drive(program: Program, actor: MailActor) -> Timeline:
 class RankActor(MailActor):
     """One rank of a role: what it does takes real time (:class:`ssdsim.rounds.actor.Actor`).
 
-    ``actions`` gives what this rank has to run of a step, over so many rows where rounds differ in them. How often what
-    is drawn runs follows from the ``seed`` and the number of the round, so that all ranks do as much. How much each
-    sequence accepts and which bonus token it gets is known to the leading role, which has ``outcomes``; others learn of
-    it by message.
+    ``actions(step, rows)`` lists this rank's work in a step; ``rows`` is None if rounds have equal rows. ``seed`` and
+    the round number decide the drawn repeats, so all ranks repeat alike. Only the leading role has ``outcomes``
+    (accepted tokens and bonus token of each sequence); the others receive them by message.
     """
 
     def __init__(
@@ -97,7 +151,7 @@ class RankActor(MailActor):
         rounds: int,
         outcomes: OutcomeBlock | None,
         mail: Mail,
-        actions: Callable[[str, int | None], Sequence[Work]],
+        actions: Callable[[str, int | None], Sequence[StepWork]],
         post: Post | None = None,
         seed: int = 0,
     ) -> None:
@@ -114,7 +168,7 @@ class RankActor(MailActor):
                 for count in (outcomes.count_in, outcomes.count_to)
             )
         self._actions = actions
-        self._steps: dict[tuple[str, int | None], Sequence[Work]] = {}
+        self._steps: dict[tuple[str, int | None], Sequence[StepWork]] = {}
         self._rows = None if outcomes is None or outcomes.rows is None else outcomes.rows.tolist()
         self._round = 0
 
@@ -128,7 +182,7 @@ class RankActor(MailActor):
 
     @property
     def _counts(self) -> bool:
-        """Say whether it knows its rounds: the leader's, or for a draft of several targets theirs; else it runs on."""
+        """Whether the number of rounds is fixed; a free-running role without outcomes runs until the others end."""
         return not self._plan.strategy.free_running or self._outcomes is not None
 
     def do(self, step: str) -> None:
@@ -142,7 +196,7 @@ class RankActor(MailActor):
             for _ in range(again):
                 self.timeline.record(step, work.name, work.action)
 
-    def _drawn(self, step: str, works: Sequence[Work]) -> list[int]:
+    def _drawn(self, step: str, works: Sequence[StepWork]) -> list[int]:
         """The rounds of each level within this step of this round."""
         rounds = deepest(work.drawn for work in works)
         if not rounds:

@@ -1,6 +1,6 @@
 """Drift of the machine against its profile: the GEMMs of a layer of each pass, timed between runs.
 
-Shared machines drift by tens of percent within minutes. What is timed are microbenchmarks, no pass and no round.
+Shared machines drift by tens of percent within minutes. Only microbenchmarks are timed: no pass, no round.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ssdsim.rounds.actor import kind_of
 from ssdsim.transformer.operations import Gemm
 
 Drift = Mapping[PassKey, float]
-"""How many times slower each pass is."""
+"""Slowdown factor of each pass."""
 
 _AT_LEAST_S = 0.1  # of each pass: a mood of the machine that lasts less would pass for a drift
 _FEWEST = 3

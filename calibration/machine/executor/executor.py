@@ -12,34 +12,81 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from calibration.machine.devices import busy, group_of
-from calibration.machine.executor.actor import Action, RankActor, Work, drive, outcomes_of
-from calibration.machine.executor.messages import Mail, Route
-from calibration.machine.executor.models import Models, Room
-from calibration.machine.executor.plan import RankPass, RankPlan, RankStep, role_of
-from calibration.machine.executor.post import Post
-from calibration.machine.executor.timeline import Timeline
-from calibration.machine.graph import DTYPES
+from calibration.machine.devices import busy, group_of, synchronised
+from calibration.machine.executor.actor import Action, RankActor, StepWork, drive, outcomes_of
+from calibration.machine.executor.messages import Mail, Post, Route
+from calibration.machine.executor.plan import RankPass, RankPlan, RankStep, Timeline, role_of
+from calibration.machine.graph import DTYPES, Graph
 from calibration.machine.ranks import connect_pairs
-from calibration.machine.streams import Streams
+from calibration.machine.timing import Streams
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import picked
+from ssdsim.base.record import Record
 from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.step import HostWork
 from ssdsim.rounds.actor import alike, kind_of
+from ssdsim.transformer.card import Transformer
 
+_WARM_UPS = 3  # buffers are allocated, kernels chosen
 Team = tuple[int, ...]
+
+
+class BufferShape(Record):
+    """Size of a model's buffers, allocated once for all runs: ``batch`` sequences of ``context`` tokens.
+
+    Its experts are spread over ``ep`` groups of the ranks that share it.
+    """
+
+    card: Transformer
+    dtype: str
+    batch: int
+    context: int
+    ep: int = 1
+
+
+class Models:
+    """Shards of models and prepared passes, made when a pass is first needed and kept."""
+
+    def __init__(self, rank: int, device: torch.device, buffers: Mapping[Model, BufferShape]) -> None:
+        self._rank, self._device, self._rooms = rank, device, buffers
+        self._graphs: dict[tuple[Model, Sequence[int]], Graph] = {}
+        self._passes: dict[tuple[Any, ...], Callable[[], object]] = {}
+
+    def prepared(self, work: RankPass, team: Sequence[int], group: dist.ProcessGroup | None) -> Callable[[], object]:
+        """An action that runs the pass on the ranks of ``team``, which all prepare it; captured on a GPU."""
+        key = (*work.key, team)
+        if key not in self._passes:
+            graph = self._graph(work.model, team, group)
+            self._passes[key] = synchronised(graph.prepare(work.forward), self._device)
+            for _ in range(_WARM_UPS):
+                self._passes[key]()
+        return self._passes[key]
+
+    def _graph(self, model: Model, team: Sequence[int], group: dist.ProcessGroup | None) -> Graph:
+        """A model's shard on this rank, one of a team."""
+        if (model, team) not in self._graphs:
+            room = self._rooms[model]
+            self._graphs[model, team] = Graph(
+                room.card,
+                device=self._device,
+                tp=len(team),
+                group=group,
+                seed=self._rank,
+                **picked(room, "dtype", "batch", "context", "ep"),
+            )
+        return self._graphs[model, team]
 
 
 class Executor:
     """One rank; models, prepared passes and groups of ranks are made when a plan first needs them, and kept."""
 
     def __init__(
-        self, rank: int, device: torch.device, *, target_ranks: int, dtype: str, rooms: Mapping[Model, Room]
+        self, rank: int, device: torch.device, *, target_ranks: int, dtype: str, buffers: Mapping[Model, BufferShape]
     ) -> None:
         self.rank, self.device = rank, device
         self._dtype = dtype
         self._first = {"target": 0, "draft": target_ranks}
-        self._models = Models(rank, device, rooms)
+        self._models = Models(rank, device, buffers)
         self._groups: dict[Team, dist.ProcessGroup] = {}
         self._to_leader = self._second_link()
 
@@ -76,7 +123,7 @@ class Executor:
 
     @cached_property
     def streams(self) -> Streams:
-        """Weights that stream as the calibrator streams them."""
+        """The calibrator's streamed weights, for timing GEMMs."""
         return Streams(self.device, DTYPES[self._dtype])
 
     def _actor(self, plan: RankPlan, role: str, seed: int, rounds: int) -> RankActor:
@@ -98,12 +145,14 @@ class Executor:
         of_all = rounds if decodes else rounds * plan.devices.targets
         return RankActor(plan, of_all, outcomes, mail, partial(self._actions, plan, role), post, seed)
 
-    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[Work]:
+    def _actions(self, plan: RankPlan, role: str, name: str, rows: int | None) -> list[StepWork]:
         """List what this rank runs of a step that its role does, in a round of so many rows."""
         step = plan.steps[name]
         with_actions = [(piece, self._action(plan, role, step, piece.work)) for piece in step.over(rows)]
         return [
-            Work(piece.name, piece.times, action, piece.drawn) for piece, action in with_actions if action is not None
+            StepWork(piece.name, piece.times, action, piece.drawn)
+            for piece, action in with_actions
+            if action is not None
         ]
 
     def _action(self, plan: RankPlan, role: str, step: RankStep, work: RankPass | HostWork) -> Action | None:

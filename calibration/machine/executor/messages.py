@@ -1,8 +1,10 @@
-"""Messages between the first ranks of two roles, and from a role's first rank to its others."""
+"""Messages between ranks: :class:`Mail` is waited for, :class:`Post` is heard while passes run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -10,15 +12,16 @@ import torch
 import torch.distributed as dist
 
 from calibration.machine.devices import messages_lie_on, synchronised
-from calibration.machine.executor.cache import OUTCOME_VALUES
 from ssdsim.base.record import Record
 from ssdsim.pricing.step import Message
 
 _VALUE_BYTES = 8
+OUTCOME_VALUES = 2  # of a sequence's outcome: accepted tokens and bonus token
+_END = -1
 
 
 def head_bytes(batch: int) -> int:
-    """Bytes that a message begins with: how many values it carries, and at most an outcome's."""
+    """Size of a message's head: the number of values, and room for an outcome's values."""
     return _VALUE_BYTES * (1 + batch * OUTCOME_VALUES)
 
 
@@ -39,10 +42,10 @@ def read(message: torch.Tensor, batch: int) -> Any:
 
 
 class Route(Record):
-    """A rank's place among those of its role, and the first rank of the other one (None where there is none).
+    """A rank's place in its role, and ``other``, the first rank of the other role (None: there is no other role).
 
-    ``own`` is the group of the role's ranks (None where it has one). Messages there and back go over groups of their
-    own (``there``, ``back``; None is the default one), so that two which cross do not wait for each other.
+    ``own`` is the group of the role's ranks (None: it has one rank). Messages ``there`` and ``back`` use two groups
+    (None: the default group), so that messages which cross do not wait for each other.
     """
 
     rank: int
@@ -58,7 +61,7 @@ class Route(Record):
 
 
 class Mail:
-    """One rank's messages of a run, by their names; of the sizes that steps give them, but room for their heads."""
+    """One rank's messages of a run, by name. Each has the size that its step says, but at least that of its head."""
 
     def __init__(self, route: Route, messages: Mapping[str, Message], batch: int, device: torch.device) -> None:
         self._route, self._messages, self._batch = route, messages, batch
@@ -94,7 +97,7 @@ class Mail:
         return read(message, self._batch)
 
     def tell(self, name: str) -> None:
-        """The role's first rank tells the others what they need of a message; nothing where they need nothing."""
+        """Broadcast the part of a message that the role's other ranks need, if any."""
         told = self._messages[name].told_bytes
         if told and self._route.own is not None:
             self._broadcast(self._sent[name][:told])
@@ -111,3 +114,67 @@ class Mail:
     def _end(self, name: str) -> None:
         if name in self._under_way:
             self._under_way.pop(name).wait()
+
+
+class Post:
+    """One rank's posted messages by their names: whole numbers from 0 on, which arrive in order while passes run.
+
+    ``others`` maps each other role to its rank. A thread for each name and rank receives. This needs gloo: NCCL sends
+    no messages beside its passes.
+    """
+
+    def __init__(self, others: Mapping[str, int], names: Mapping[str, int]) -> None:
+        self._others, self._tags = others, names
+        self._heard: dict[str, SimpleQueue[int]] = {}
+        self._threads: list[Thread] = []
+        self._sent: dict[tuple[str, str], None] = {}
+        self._ended: list[tuple[str, int]] = []  # names and the ranks that send no more of them
+        self.over = False  # all others have said that they end
+
+    def send(self, to: str, name: str, content: int) -> None:
+        self._sent[to, name] = None
+        dist.send(torch.tensor([content]), self._others[to], tag=self._tags[name])
+
+    def wait(self, name: str) -> int:
+        """The next message."""
+        return self._told(self._queue(name).get())
+
+    def look(self, name: str) -> list[int]:
+        """Look for what has come since the last look."""
+        queue, news = self._queue(name), []
+        try:
+            while True:
+                news.append(self._told(queue.get_nowait()))
+        except Empty:
+            return [content for content in news if content != _END]
+
+    def close(self) -> None:
+        """Say that this side ends, and hear until the others do."""
+        for to, name in self._sent:
+            self.send(to, name, _END)
+        for thread in self._threads:
+            thread.join()
+
+    def _told(self, content: int) -> int:
+        self.over = self.over or content == _END
+        return content
+
+    def _queue(self, name: str) -> SimpleQueue[int]:
+        if name not in self._heard:
+            self._heard[name] = SimpleQueue()
+            threads = [Thread(target=self._hear, args=(name, rank), daemon=True) for rank in self._others.values()]
+            for thread in threads:
+                thread.start()
+            self._threads += threads
+        return self._heard[name]
+
+    def _hear(self, name: str, rank: int) -> None:
+        message = torch.zeros(1, dtype=torch.int64)
+        while True:
+            dist.recv(message, rank, tag=self._tags[name])
+            if int(message) == _END:
+                break
+            self._heard[name].put(int(message))
+        self._ended.append((name, rank))
+        if sum(ended == name for ended, _ in self._ended) == len(self._others):
+            self._heard[name].put(_END)

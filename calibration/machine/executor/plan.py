@@ -1,10 +1,13 @@
-"""The plan that ranks run: a scenario without its prices and profiles, small enough for a pipe."""
+"""What goes through a rank's pipe: the plan of a strategy's programs that it runs, and the timeline that it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.between_kernels import Model
@@ -17,6 +20,8 @@ from ssdsim.rounds.actor import Program, alike, kind_of
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.transformer.forward import ForwardPass
+
+T = TypeVar("T")
 
 
 class RankPass(Record):
@@ -34,7 +39,7 @@ class RankPass(Record):
 
 
 class RankPiece(Record):
-    """Work that runs ``times`` in a row, or, where this is ``drawn``, as often as a round happens to need."""
+    """Work that runs ``times`` in a row, or a random number of times if ``drawn`` is given."""
 
     name: str
     times: int
@@ -43,9 +48,9 @@ class RankPiece(Record):
 
 
 class RankStep(Record):
-    """The pieces of a step that a rank really runs, on each of ``devices``, or the message that it is.
+    """A step as ranks run it: pieces on each of ``devices``, or a message.
 
-    ``by_rows`` has its pieces by the rows of the batch, where rounds differ in these.
+    ``by_rows`` holds the pieces by rows of the batch, for steps whose rows vary from round to round.
     """
 
     pieces: tuple[RankPiece, ...]
@@ -54,7 +59,7 @@ class RankStep(Record):
     by_rows: Mapping[int, tuple[RankPiece, ...]] = field(default_factory=dict)
 
     def over(self, rows: int | None) -> tuple[RankPiece, ...]:
-        """Pieces that run in a round of so many rows."""
+        """The pieces of a round with ``rows`` rows."""
         return self.pieces if rows is None else self.by_rows.get(rows, self.pieces)
 
     @property
@@ -108,13 +113,13 @@ class RankPlan(Record):
 
 
 def role_of(model: Model, roles: Iterable[str]) -> str:
-    """The role whose ranks hold a model, the first of several: its own, or the first one, which then holds both."""
+    """The role whose ranks hold a model: the first of its kind, else the first role, which then holds both models."""
     roles = list(roles)
     return next((role for role in roles if kind_of(role) == model), roles[0])
 
 
 def _step(step: Step) -> RankStep:
-    """Pieces that cost nothing, or that stand for work which ranks do not have, are left out."""
+    """The step without pieces that cost nothing or that ranks do not run."""
     pieces = tuple(
         RankPiece(piece.name, 0 if piece.drawn else int(piece.times), work, piece.drawn)
         for piece in step.pieces
@@ -141,3 +146,41 @@ def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:
         case HostWork(seconds=seconds) if seconds > 0.0:
             return work
     return None
+
+
+class Event(NamedTuple):
+    """A timed part of a step: an action, or a wait."""
+
+    step: str
+    what: str
+    start_s: float
+    end_s: float
+    waits: bool = False
+
+
+@dataclass
+class Timeline:
+    """A rank's events. The leading role also records each round's end and tokens, the cache's owner its misses."""
+
+    start_s: float = 0.0
+    events: list[Event] = dataclass_field(default_factory=list)
+    ends_s: list[float] = dataclass_field(default_factory=list)
+    tokens: list[int] = dataclass_field(default_factory=list)
+    misses: list[int] = dataclass_field(default_factory=list)
+
+    def record(self, step: str, what: str, action: Callable[[], T], waits: bool = False) -> T:
+        """Run ``action`` and record its time; returns what it returns."""
+        start = time.perf_counter()
+        record = action()
+        self.events.append(Event(step, what, start, time.perf_counter(), waits))
+        return record
+
+    def end_round(self, tokens: int) -> None:
+        """Record the end of a round and its tokens."""
+        self.ends_s.append(time.perf_counter())
+        self.tokens.append(tokens)
+
+    @property
+    def mean_round_s(self) -> float:
+        """The mean round from the start to the last round's end."""
+        return (self.ends_s[-1] - self.start_s) / len(self.ends_s)

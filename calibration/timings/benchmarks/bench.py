@@ -10,8 +10,7 @@ import torch.distributed as dist
 
 from calibration.machine.devices import group_of, messages_lie_on
 from calibration.machine.graph import DTYPES, Graph
-from calibration.machine.streams import Streams
-from calibration.machine.timing import Timed, time_action
+from calibration.machine.timing import Streams, TimedRuns, time_action
 from calibration.timings.points import Workload
 from ssdsim.base.plain import picked
 from ssdsim.transformer.card import Transformer
@@ -66,5 +65,5 @@ class Bench(Streams):
         if self.rank == 0:
             _ = self.pool
 
-    def time(self, action: Any, **limits: Any) -> Timed:
+    def time(self, action: Any, **limits: Any) -> TimedRuns:
         return time_action(action, self.device, **limits)

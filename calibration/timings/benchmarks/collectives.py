@@ -8,8 +8,7 @@ from functools import partial
 import torch
 import torch.distributed as dist
 
-from calibration.machine.capture import capture
-from calibration.machine.timing import Clock
+from calibration.machine.timing import Clock, capture
 from calibration.timings.benchmarks.bench import Bench, Result
 
 _MESSAGE_BYTES = 1 << 20

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from calibration.machine.capture import capture
 from calibration.machine.graph import Graph
+from calibration.machine.timing import capture
 from calibration.timings.benchmarks.bench import Bench, Result
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibration.machine.executor.actor import MailActor
-from calibration.machine.executor.cache import OUTCOME_VALUES
-from calibration.machine.executor.messages import Mail, head_bytes
+from calibration.machine.executor.messages import OUTCOME_VALUES, Mail, head_bytes
 from calibration.pairs.measure.loop import AnswerEnd, DraftSide, TargetSide
 from calibration.pairs.measure.verification import Speculation, Verified, certain
 from ssdsim.pricing.step import Message

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibration.machine.executor.models import Room
-from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.timeline import Timeline
+from calibration.machine.executor.executor import BufferShape
+from calibration.machine.executor.plan import RankPlan, Timeline
 from calibration.machine.ranks import Ranks
 from calibration.validation.bench import HANDLER
 from ssdsim.hardware.catalog import find_transformer
@@ -27,9 +26,9 @@ def small(*strategies: str, **options: Any) -> Configuration:
 
 def executing(target: int, draft: int) -> Ranks:
     """So many ranks of each model, with room for what :func:`small` gives; they take turns on two cores."""
-    rooms = {model: Room(find_transformer(card), DTYPE, batch=2, context=64) for model, card in CARDS.items()}
+    buffers = {model: BufferShape(find_transformer(card), DTYPE, batch=2, context=64) for model, card in CARDS.items()}
     devices = [f"cpu:{rank % 2}" for rank in range(target + draft)]
-    return Ranks(devices, HANDLER, {"target_ranks": target, "dtype": DTYPE, "rooms": rooms})
+    return Ranks(devices, HANDLER, {"target_ranks": target, "dtype": DTYPE, "buffers": buffers})
 
 
 def run(ranks: Ranks, scenario: Scenario) -> Any:

@@ -65,7 +65,7 @@ def test_a_strategys_own_states_decide_what_its_target_runs_and_messages_may_cro
 def test_a_drafter_without_a_model_keeps_a_core_busy_and_holds_no_weights(pair: Ranks) -> None:
     """SD's runs beside the target, SSD's on a core of its own, though neither occupies a device for it."""
     configuration = small("sd", "ssd", "pearl", drafter="ngrams", ngram_us=500.0, p_hit=0.6)
-    assert set(executor_options([configuration], 1, "bfloat16")["rooms"]) == {"target"}
+    assert set(executor_options([configuration], 1, "bfloat16")["buffers"]) == {"target"}
     scenarios = configuration.scenarios
     assert {scenario.devices.draft for scenario in scenarios.values()} == {0}
     (sd, idle), (_, ssd_draft), (_, draft) = (run(pair, scenario) for scenario in scenarios.values())

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from calibration.machine.executor.actor import outcomes_of
-from calibration.machine.executor.cache import Guesses, SpeculationCache
+from calibration.machine.executor.actor import Guesses, SpeculationCache, outcomes_of
 from calibration.machine.executor.messages import head_bytes, read, write
 from calibration.machine.executor.plan import RankPlan
 from calibration.machine.ranks import Ranks
@@ -95,7 +94,7 @@ def test_a_mixtures_experts_lie_on_two_ranks(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config))
     configuration = small("ar", "sd", target=str(tmp_path / "config.json"), tp=2, ep=2)
     options = executor_options([configuration], 2, DTYPE)
-    assert (options["rooms"]["target"].ep, options["rooms"]["draft"].ep) == (2, 1)
+    assert (options["buffers"]["target"].ep, options["buffers"]["draft"].ep) == (2, 1)
     with Ranks(["cpu:0", "cpu:1"], HANDLER, options) as ranks:
         for name, scenario in configuration.scenarios.items():
             first, other = run(ranks, scenario)

@@ -72,7 +72,7 @@ V100, H100 = "{n}, Tesla V100-SXM2-32GB, 7.0, 32768 MiB", "{n}, NVIDIA H100 80GB
 @pytest.mark.parametrize(("line", "profile"), [(V100, "v100-sxm2-32gb"), (H100, "h100-sxm")])
 def test_on_the_machine_itself_nobody_describes_it(line: str, profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = "\n".join(line.format(n=n) for n in range(5))
-    monkeypatch.setattr("calibration.machine.smi.nvidia_smi", lambda *arguments: told)
+    monkeypatch.setattr("calibration.machine.drivers.nvidia_smi", lambda *arguments: told)
     done = asked("calibrate", "--dry-run", "--gpus", "0-4", *PAIR)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"{profile}: 5 x ")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from calibration.machine.executor import drift
-from calibration.machine.executor.timeline import Event, Timeline
-from calibration.machine.machine import device_names
+from calibration.machine.executor.plan import Event, Timeline
+from calibration.machine.inventory import device_names
 from calibration.validation.bench import RoundsBench, check_profile, check_runs, run_grid, spent_s
 from calibration.validation.comparison import GRIDS, GridPoint, interval, speedups
 from site_generator.json_reference import undescribed

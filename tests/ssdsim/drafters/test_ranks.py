@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.machine.executor.models import Room
+from calibration.machine.executor.executor import BufferShape
 from calibration.machine.ranks import Ranks
 from calibration.validation.bench import HANDLER
 from ssdsim.answers.simulation.simulate import simulate
@@ -50,8 +50,8 @@ def test_it_runs_with_the_simulators_tokens(drafter: str, more: dict[str, Any], 
     scenario = configure(**options, strategies=("sd",), drafter=drafter, **more).scenarios["sd"]
     assert scenario.site is not None
     cards = {"target": scenario.site.target, "draft": scenario.site.draft}
-    rooms = {model: Room(card, "bfloat16", batch=2, context=64) for model, card in cards.items()}
-    with Ranks(["cpu:0"], HANDLER, {"target_ranks": 1, "dtype": "bfloat16", "rooms": rooms}) as ranks:
+    buffers = {model: BufferShape(card, "bfloat16", batch=2, context=64) for model, card in cards.items()}
+    with Ranks(["cpu:0"], HANDLER, {"target_ranks": 1, "dtype": "bfloat16", "buffers": buffers}) as ranks:
         (timeline,) = run(ranks, scenario)
     assert done in whats(timeline)
     simulated = simulate(scenario, rounds=ROUNDS, seed=SEED)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from calibration.machine.executor.timeline import Event, Timeline
+from calibration.machine.executor.plan import Event, Timeline
 from calibration.validation.bench import draw
 from ssdsim import strategies
 from ssdsim.answers.predict import predict

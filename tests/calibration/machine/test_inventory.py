@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from calibration.machine import machine
+from calibration.machine import inventory
 from calibration.machine.devices import draft_devices
-from calibration.machine.machine import Gpu, check_dtype, device_names, gpus, natural_dtype
+from calibration.machine.inventory import Gpu, check_dtype, device_names, gpus, natural_dtype
 from ssdsim.base.errors import InputError
 
 V100 = Gpu("Tesla V100", "", (7, 0), memory_bytes=32 << 30, free_bytes=30 << 30, compute_units=80, peers=frozenset())
@@ -37,12 +37,12 @@ def test_gpus_are_asked_in_a_process_that_ends() -> None:
 
 
 def test_bfloat16_needs_a_gpu_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "gpus", lambda devices: {"cuda:0": A100, "cuda:1": V100})
+    monkeypatch.setattr(inventory, "gpus", lambda devices: {"cuda:0": A100, "cuda:1": V100})
     assert natural_dtype(["cuda:0", "cuda:1"]) == "float16"
     check_dtype("float16", ["cuda:0", "cuda:1"])
     with pytest.raises(InputError, match=r"cuda:1 \(Tesla V100\) has 7.0; give --dtype float16"):
         check_dtype("bfloat16", ["cuda:0", "cuda:1"])
-    monkeypatch.setattr(machine, "gpus", lambda devices: {"cuda:0": A100})
+    monkeypatch.setattr(inventory, "gpus", lambda devices: {"cuda:0": A100})
     assert natural_dtype(["cuda:0"]) == "bfloat16"
     check_dtype("bfloat16", ["cuda:0"])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calibration.machine.machine import Gpu
-from calibration.timings import topology
+from calibration.machine import inventory
+from calibration.machine.inventory import Gpu
 
 CUBE_MESH = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tmlx5_0\tCPU Affinity\tNUMA Affinity
@@ -19,16 +19,16 @@ Legend:
 
 
 def test_links_are_read_by_pair() -> None:
-    links = topology.parse_links(CUBE_MESH)
+    links = inventory.parse_links(CUBE_MESH)
     assert links == {(0, 1): "NV1", (0, 2): "NV2", (0, 3): "SYS", (1, 2): "NODE", (1, 3): "NV1", (2, 3): "NV2"}
 
 
 def test_a_header_in_colour_is_read_too() -> None:
-    assert topology.parse_links(CUBE_MESH.replace("GPU0", "\x1b[4mGPU0", 1)) == topology.parse_links(CUBE_MESH)
+    assert inventory.parse_links(CUBE_MESH.replace("GPU0", "\x1b[4mGPU0", 1)) == inventory.parse_links(CUBE_MESH)
 
 
 def test_nothing_is_read_from_nothing() -> None:
-    assert topology.parse_links("") == {}
+    assert inventory.parse_links("") == {}
 
 
 UUIDS = """\
@@ -41,7 +41,7 @@ UUIDS = """\
 
 def gpus(*rows: int, peers: bool = True) -> dict[str, Gpu]:
     """Torch's GPUs 0, 1, ... where they are these rows of nvidia-smi."""
-    uuids = {row: uuid for uuid, row in topology.parse_uuids(UUIDS).items()}
+    uuids = {row: uuid for uuid, row in inventory.parse_uuids(UUIDS).items()}
     names = [f"cuda:{number}" for number in range(len(rows))]
     others = {name: frozenset(names) - {name} if peers else frozenset() for name in names}
     return {
@@ -51,15 +51,15 @@ def gpus(*rows: int, peers: bool = True) -> dict[str, Gpu]:
 
 
 def described(gpus: dict[str, Gpu], matrix: str = CUBE_MESH) -> str:
-    links = topology.links_of(gpus, topology.parse_uuids(UUIDS), topology.parse_links(matrix))
-    return topology.describe(gpus, links)
+    links = inventory.links_of(gpus, inventory.parse_uuids(UUIDS), inventory.parse_links(matrix))
+    return inventory.describe(gpus, links)
 
 
 def test_uuids_are_read_as_torch_writes_them() -> None:
-    found = topology.parse_uuids(UUIDS)
+    found = inventory.parse_uuids(UUIDS)
     assert found["1c48ae3c-3f8f-31c5-8b4a-2a3f6e1d7f01"] == 1
     assert sorted(found.values()) == [0, 1, 2, 3]
-    assert topology.parse_uuids("NVIDIA-SMI has failed because it couldn't communicate") == {}
+    assert inventory.parse_uuids("NVIDIA-SMI has failed because it couldn't communicate") == {}
 
 
 def test_what_is_linked_is_named() -> None:
@@ -86,4 +86,4 @@ def test_peer_access_tells_where_nvidia_smi_does_not() -> None:
 
 
 def test_cores_share_memory() -> None:
-    assert topology.topology(["cpu:0", "cpu:1"]) == "cores that share memory"
+    assert inventory.topology(["cpu:0", "cpu:1"]) == "cores that share memory"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from calibration.machine import smi
-from calibration.machine.smi import OLD_WHEEL, SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
+from calibration.machine import drivers
+from calibration.machine.drivers import OLD_WHEEL, SeenGpu, has_kernels, kernels_missing, seen_gpus, torch_missing
 from tests.ssdsim.cli.in_process import asked
 
 TOLD = {
@@ -28,7 +28,7 @@ def machine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     def told(*arguments: str) -> str:
         return "" if "old" in name and "compute_cap" in arguments[0] else TOLD[name]
 
-    monkeypatch.setattr(smi, "nvidia_smi", told)
+    monkeypatch.setattr(drivers, "nvidia_smi", told)
     return name
 
 

@@ -1,4 +1,4 @@
-"""The GPUs of this machine as nvidia-smi tells them, and which build of torch has their kernels; without torch."""
+"""Devices without torch: their names, the GPUs that nvidia-smi lists, and the torch build that has their kernels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 
+_NAME = re.compile(r"(cpu|cuda)(?::(\d+)(?:-(\d+))?)?")
 _ANSWER_S = 20.0
 _QUERY = "index,name,compute_cap,memory.total"
 _OLDEST = (7, 5)  # compute capability of which builds for every CUDA have kernels
@@ -16,8 +18,21 @@ OLD_WHEEL = "pip install torch --index-url https://download.pytorch.org/whl/cu12
 _WHEEL = "pip install 'ssdsim[torch]'"
 
 
+def named_devices(text: str) -> list[str]:
+    """Parse the names; the machine need not be this one."""
+    match = _NAME.fullmatch(text)
+    if not match:
+        raise InputError(f"'{text}' is not a device; allowed: cpu, cpu:0, cuda:0, cuda:0-3")
+    kind, first, last = match[1], match[2], match[3]
+    start = int(first or 0)
+    names = [f"{kind}:{i}" for i in range(start, int(last or start) + 1)]
+    if not names:
+        raise InputError(f"'{text}' names no device: {start} is above {last}")
+    return names
+
+
 class SeenGpu(Record):
-    """A GPU as the driver tells it; ``capability`` is None where an old driver does not."""
+    """A GPU as the driver lists it; ``capability`` is None if the driver is too old to know it."""
 
     name: str
     capability: tuple[int, int] | None
