@@ -37,7 +37,7 @@ def test_a_block_of_commands_is_run_and_its_figure_follows(tmp_path: Path, monke
 
 
 def test_python_ends_in_its_figure() -> None:
-    plot = of_python("from ssdsim import figures, predict\nfigures.all_hit(predict(t_sd=0.3, p_hit=0.9))\n")
+    plot = of_python("from ssdsim import figures, predict\nfigures.figure(predict(t_sd=0.3, p_hit=0.9), 'all-hit')\n")
     assert plot.data[-1].name == "SSD"
     with pytest.raises(InputError, match="must end in a figure"):
         of_python("x = 1\n")

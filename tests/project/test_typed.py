@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 import ssdsim
 from site_generator import typed_options
 from site_generator.shown import PROJECT
-from ssdsim import figures
 
 PROGRAM = """
 import ssdsim
@@ -119,10 +117,3 @@ def test_every_answer_shows_itself_on_one_screen() -> None:
         assert len(repr(answer).splitlines()) <= 16, type(answer)
         assert answer._repr_html_().startswith(("<table>", "<pre>"))
     assert repr(configuration).splitlines()[-1].split() == ["SSD", "5"]
-
-
-def test_figures_lists_what_draws_and_nothing_else() -> None:
-    listed = dir(figures)
-    assert {"figure", "save", "speedup", "fallback", "window"} <= {*listed}
-    assert all(inspect.isfunction(getattr(figures, name)) for name in listed)
-    assert not {"Path", "go", "theme", "Study"} & {*listed}

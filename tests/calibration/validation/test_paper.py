@@ -1,23 +1,20 @@
 """Published results: few numbers fitted, the rest predicted, within the bars."""
 
 from __future__ import annotations
-
+from calibration.validation.figures import datasets
+from calibration.validation.figures import engine_sweeps
+from calibration.validation.paper import PublishedTrees
+from calibration.validation.paper import TreeRows
+from calibration.validation.paper import load_paper
+from calibration.validation.paper import replay_demo
+from calibration.validation.paper import replay_family
+from calibration.validation.paper import replay_sweep
+from calibration.validation.paper import replay_trees
 from pathlib import Path
-
-import numpy as np
-import pytest
-
-from calibration.validation.paper import (
-    PublishedTrees,
-    TreeRows,
-    load_paper,
-    replay_demo,
-    replay_family,
-    replay_sweep,
-    replay_trees,
-)
 from ssdsim.base.errors import InputError
 from ssdsim.tokens.trees.shape import Tree
+import numpy as np
+import pytest
 
 PAPER, SEQUOIA = load_paper("kumar2026"), load_paper("sequoia")
 assert isinstance(SEQUOIA, PublishedTrees)
@@ -65,3 +62,14 @@ def test_an_unknown_paper_or_a_broken_card_is_one_line(tmp_path: Path) -> None:
     card.write_text('name = "x"\nsurprise = 1')
     with pytest.raises(InputError, match=r"x.toml: "):
         load_paper(str(card))
+
+
+@pytest.mark.long
+def test_published_bars_and_predicted_marks() -> None:
+    replay = replay_family(PAPER, PAPER.families[0], "h100-sxm")
+    traces = {trace.name: list(trace.y) for trace in datasets(replay).data}
+    assert traces["SSD, published"] == [283.0, 215.0, 224.0, 301.0]
+    assert traces["SSD, predicted"] == pytest.approx(replay.ssd_tokens_per_s.tolist(), rel=1e-3)
+    sweep = replay_sweep(PAPER, PAPER.sweeps[0], "h100-sxm")
+    points = next(trace for trace in engine_sweeps([sweep]).data if trace.mode == "markers")
+    assert list(points.y) == list(PAPER.sweeps[0].tokens_per_s)

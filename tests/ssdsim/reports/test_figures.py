@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 import pytest
 
 import ssdsim
-from calibration.validation.paper import load_paper, replay_family, replay_sweep
 from ssdsim import figures
 from ssdsim.base.errors import InputError
 from ssdsim.reports import picture
@@ -49,8 +48,8 @@ def test_a_page_and_python_draw_the_very_same(folder: Path) -> None:
 
 def test_a_prediction_is_an_answer_as_its_folder_is(tmp_path: Path) -> None:
     options = {"t_sd": 0.2, "b": 4, "f": 2}
-    of_folder = figures.all_hit(write_run(tmp_path, options, {}))
-    assert figures.all_hit(ssdsim.predict(**options)).data == of_folder.data
+    of_folder = figures.figure(write_run(tmp_path, options, {}), "all-hit")
+    assert figures.figure(ssdsim.predict(**options), "all-hit").data == of_folder.data
 
 
 def test_a_word_that_was_given_is_kept() -> None:
@@ -59,40 +58,15 @@ def test_a_word_that_was_given_is_kept() -> None:
     assert ssdsim.predict(**given).configuration.given == given
 
 
-def test_every_function_of_a_name_draws_it() -> None:
+def test_a_prediction_draws_the_figures_of_its_hardware() -> None:
     answer = ssdsim.predict(b=2, target="llama-3.1-8b", tp=1)
-    for draw in (
-        figures.boundary,
-        figures.hit_rate,
-        figures.all_hit,
-        figures.roofline,
-        figures.timeline,
-        figures.pareto,
-    ):
-        assert isinstance(draw(answer), go.Figure)
-    assert figures.speedup(answer, "alpha").data
-    assert figures.fallback(answer).data
-
-
-def test_every_name_is_a_function(folder: Path) -> None:
-    of_runs = [each.key for each in report(folder).figures if not each.key.startswith("speedup-")]
-    of_others = [
-        "pair-hits",
-        "pair-acceptance",
-        "pair-batches",
-        "pair-sets",
-        "measured",
-        "verification",
-        "cache-shapes",
-    ]
-    of_serving = [f"serving-{what}" for what in ("tpot", "ttft", "crossing", "goodput", "fixed-k", "minute")]
-    for name in (*of_runs, *of_others, *of_serving):
-        assert callable(getattr(figures, name.replace("-", "_"))), name
+    for name in ("boundary", "hit-rate", "all-hit", "roofline", "timeline", "pareto", "speedup-alpha", "fallback"):
+        assert figures.figure(answer, name).data, name
 
 
 def test_an_answer_of_serve_is_checked() -> None:
     with pytest.raises(InputError, match="the answer: "):
-        figures.serving_tpot({"points": 3})
+        figures.figure({"points": 3}, "serving-tpot")
 
 
 @pytest.mark.parametrize(
@@ -156,24 +130,18 @@ def test_shapes_of_the_cache_are_those_of_predictions() -> None:
         assert at.loc[(0.7, policy), "speedup"] == pytest.approx(expected.verdict.over["ar"].ratio)
 
 
-def test_published_bars_and_predicted_marks() -> None:
-    paper = load_paper("kumar2026")
-    replay = replay_family(paper, paper.families[0], "h100-sxm")
-    traces = {trace.name: list(trace.y) for trace in figures.datasets(replay).data}
-    assert traces["SSD, published"] == [283.0, 215.0, 224.0, 301.0]
-    assert traces["SSD, predicted"] == pytest.approx(replay.ssd_tokens_per_s.tolist(), rel=1e-3)
-    sweep = replay_sweep(paper, paper.sweeps[0], "h100-sxm")
-    points = next(trace for trace in figures.engine_sweeps([sweep]).data if trace.mode == "markers")
-    assert list(points.y) == list(paper.sweeps[0].tokens_per_s)
-
-
 def test_the_window_is_over_one_option() -> None:
     frame = ssdsim.window(k=[2, 4])
-    passes = next(trace for trace in figures.window(frame).data if trace.name.startswith("draft passes"))
+    passes = next(trace for trace in figures.figure(frame, "window").data if trace.name.startswith("draft passes"))
     assert list(passes.y) == frame["passes"].tolist()
     for several in (ssdsim.window(k=[2, 4], b=[1, 2]), ssdsim.window(k=2)):
         with pytest.raises(InputError, match="over one option"):
-            figures.window(several)
+            figures.figure(several, "window")
+
+
+def test_a_figure_of_another_answer_is_named() -> None:
+    with pytest.raises(InputError, match=re.escape("no figure 'windows'; did you mean 'window'? There are: window")):
+        figures.figure(ssdsim.window(k=[2, 4]), "windows")
 
 
 def test_marks_of_two_crossings_do_not_overlap() -> None:
@@ -320,7 +288,7 @@ def test_svg_pdf_and_png_are_really_made(folder: Path, tmp_path: Path) -> None:
     width, height = re.search(rb"MediaBox ?\[ ?0 0 ([\d.]+) ([\d.]+)", pdf.read_bytes()).groups()  # type: ignore[union-attr]
     assert float(width) == pytest.approx(178 / 25.4 * 72, abs=1)  # wide: two columns
     assert float(height) > 100
-    figures.save(figures.all_hit(folder), png)
+    figures.save(figures.figure(folder, "all-hit"), png)
     content = png.read_bytes()
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
     assert int.from_bytes(content[16:20], "big") == pytest.approx(85 / 25.4 * 300, abs=2)

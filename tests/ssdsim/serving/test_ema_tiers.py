@@ -156,7 +156,7 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
     assert len(shown) == 2 * (len(KS) + 1)
     assert shown["tpot_ms"].notna().all()
     assert shown["low"].notna().all() == (engine == "loop")
-    assert figures.serving_fixed_k(answer).data
+    assert figures.figure(answer, "serving-fixed-k").data
     assert answer["variants"] == [f"SD K {k}" for k in KS]
     assert undescribed("serve", answer) == []
 

@@ -1,17 +1,16 @@
-"""Published speeds beside those predicted: what a paper printed as bars or points, ours as marks and lines."""
+"""Figures of replays of papers: published speeds as bars or points, predicted ones as marks or lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly.graph_objects as go
 
+from calibration.validation.paper import FamilyReplay, SweepReplay
+from ssdsim.figures import on_white
 from ssdsim.reports.figure import rounded
 from ssdsim.reports.style import band, colour_of, curve, look_at, new_plot, title_of
-
-if TYPE_CHECKING:
-    from calibration.validation.paper import FamilyReplay, SweepReplay
 
 _PATTERNS = {"ar": "", "sd": "/", "ssd": "x"}
 
@@ -51,7 +50,7 @@ def datasets(replay: FamilyReplay) -> go.Figure:
         )
     ends = [-0.5, len(names) - 0.5]
     plot.update_layout(xaxis={"range": ends}, xaxis2={"range": ends, "overlaying": "x", "visible": False})
-    return plot
+    return on_white(plot)
 
 
 def engine_sweeps(replays: Sequence[SweepReplay]) -> go.Figure:
@@ -67,4 +66,4 @@ def engine_sweeps(replays: Sequence[SweepReplay]) -> go.Figure:
         plot.add_trace(curve(sweep.k, replay.tokens_per_s, name, colour, predicted, legendgroup=name, **line))
         points: dict[str, Any] = {"mode": "markers", "marker": {"symbol": symbol, "size": 9}}
         plot.add_trace(curve(sweep.k, sweep.tokens_per_s, name, colour, published, legendgroup=name, **points))
-    return plot
+    return on_white(plot)
