@@ -1,20 +1,24 @@
 """Published results: few numbers fitted, the rest predicted, within the bars."""
 
 from __future__ import annotations
-from calibration.validation.figures import datasets
-from calibration.validation.figures import engine_sweeps
-from calibration.validation.paper import PublishedTrees
-from calibration.validation.paper import TreeRows
-from calibration.validation.paper import load_paper
-from calibration.validation.paper import replay_demo
-from calibration.validation.paper import replay_family
-from calibration.validation.paper import replay_sweep
-from calibration.validation.paper import replay_trees
+
 from pathlib import Path
-from ssdsim.base.errors import InputError
-from ssdsim.tokens.trees.shape import Tree
+
 import numpy as np
 import pytest
+
+from calibration.validation.figures import datasets, engine_sweeps
+from calibration.validation.paper import (
+    PublishedTrees,
+    TreeRows,
+    load_paper,
+    replay_demo,
+    replay_family,
+    replay_sweep,
+    replay_trees,
+)
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.trees.shape import Tree
 
 PAPER, SEQUOIA = load_paper("kumar2026"), load_paper("sequoia")
 assert isinstance(SEQUOIA, PublishedTrees)
