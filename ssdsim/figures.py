@@ -10,24 +10,30 @@
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-import plotly.graph_objects as go
-
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.token_rates import TokenRates
 from ssdsim.base.checks import text
-from ssdsim.base.errors import InputError, nearest
-from ssdsim.reports import picture, theme
-from ssdsim.reports.drawers import drawers, one_figure
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import nearest
+from ssdsim.reports import theme
+from ssdsim.reports.answer_plots import miss_curves as _miss_curves
+from ssdsim.reports.answer_plots import saguaro as _saguaro
+from ssdsim.reports.answer_plots import window_plot
+from ssdsim.reports.drawers import drawers
+from ssdsim.reports.drawers import one_figure
+from ssdsim.reports.figure import save_picture
 from ssdsim.reports.study import Study
-from ssdsim.reports.token_rates import miss_curves, saguaro
-from ssdsim.reports.window_plot import window_plot
-from ssdsim.runs.report_folder import RunFolder, checked_serving, read_run_folder
+from ssdsim.reports.token_rates import miss_curves
+from ssdsim.reports.token_rates import saguaro
+from ssdsim.runs.report_folder import RunFolder
+from ssdsim.runs.report_folder import checked_serving
+from ssdsim.runs.report_folder import read_run_folder
+from typing import Any
+import pandas as pd
+import plotly.graph_objects as go
 
 Answer = Prediction | str | Path | Mapping[str, Any] | pd.DataFrame | TokenRates
 _OF_TYPE: Mapping[type, Mapping[str, Callable[[Any], go.Figure]]] = {
@@ -64,7 +70,7 @@ def save(plot: go.Figure, path: str | Path, columns: int = 1) -> None:
     ------
     InputError : another ending, other columns, no exporter or browser here, or a path that cannot be written.
     """
-    picture.save_picture(plot, Path(text("a picture's path", path)), columns)
+    save_picture(plot, Path(text("a picture's path", path)), columns)
 
 
 def on_white(plot: go.Figure) -> go.Figure:

@@ -49,7 +49,7 @@ def command(
 
 def _picture(run_folder: Path, name: str, path: Path, columns: str | None, as_json: bool, seed: int) -> None:
     from ssdsim.reports.build import figure
-    from ssdsim.reports.picture import kind_of, save_picture
+    from ssdsim.reports.figure import kind_of, save_picture
 
     kind_of(path)  # before any work
     plot = figure(run_folder, name, seed)

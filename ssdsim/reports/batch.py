@@ -1,30 +1,36 @@
 """The better fallback by batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Iterator, Mapping
-from typing import Any
-
-import pandas as pd
-import plotly.graph_objects as go
-
+from collections.abc import Iterator
+from collections.abc import Mapping
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.cache import mean_kernel
-from ssdsim.reports.figure import Figure, LeftOut, numbered
-from ssdsim.reports.rates import Rates
+from ssdsim.reports.figure import Figure
+from ssdsim.reports.figure import LeftOut
+from ssdsim.reports.figure import numbered
+from ssdsim.reports.hits import mean_kernel
+from ssdsim.reports.study import PointRates
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
-from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size
+from ssdsim.reports.style import band
+from ssdsim.reports.style import curve
+from ssdsim.reports.style import doubling_ticks
+from ssdsim.reports.style import interval
+from ssdsim.reports.style import new_plot
+from ssdsim.reports.style import title_of
+from ssdsim.tokens.theory import critical_batch_size
+from ssdsim.tokens.theory import crossing_batch_size
+from typing import Any
+import math
+import pandas as pd
+import plotly.graph_objects as go
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}
 _MEANING = {"jit": "draft just in time", "fast": "fast backup"}
 _LEFT_OUT = "batch and backup"
 
-ByBackup = Mapping[str, Mapping[int, Rates]]
+ByBackup = Mapping[str, Mapping[int, PointRates]]
 
 
 def batch_and_fallback(study: Study) -> list[Figure | LeftOut]:
@@ -54,7 +60,7 @@ def _has_the_choice(scenario: Scenario) -> bool:
 
 def _rates(study: Study) -> tuple[ByBackup, str]:
     """Rates with either fallback by batch; and why no strategy fits above the last."""
-    rates: dict[str, dict[int, Rates]] = {backup: {} for backup in _LINES}
+    rates: dict[str, dict[int, PointRates]] = {backup: {} for backup in _LINES}
     of = {backup: study.rates([study.with_backup(backup, b=batch) for batch in _BATCHES]) for backup in _LINES}
     for at, batch in enumerate(_BATCHES):
         for backup in _LINES:

@@ -1,25 +1,30 @@
 """The report of a run folder: every figure that it can show, on one page."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
-
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import Record
-from ssdsim.reports.figure import Figure, LeftOut
-from ssdsim.reports.grid_points import grid_json
-from ssdsim.reports.header import origins, strategies_table, verdict_lines
+from ssdsim.reports.figure import Figure
+from ssdsim.reports.figure import LeftOut
 from ssdsim.reports.page import Page
+from ssdsim.reports.page import origins
+from ssdsim.reports.page import strategies_table
+from ssdsim.reports.page import verdict_lines
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, colour_of, title_of
-from ssdsim.reports.swept import made_by, swept
-from ssdsim.runs.report_folder import RunFolder, read_run_folder
+from ssdsim.reports.style import PALETTE
+from ssdsim.reports.style import colour_of
+from ssdsim.reports.style import title_of
+from ssdsim.reports.swept import grid_json
+from ssdsim.reports.swept import made_by
+from ssdsim.reports.swept import swept
+from ssdsim.runs.report_folder import RunFolder
+from ssdsim.runs.report_folder import read_run_folder
+from typing import Any
 
 
 class Report(Record):
@@ -99,7 +104,7 @@ def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
 
 def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
     """The page of rows that an engine ran, which belong to no one scenario."""
-    from ssdsim.reports.measured import measured_lines
+    from ssdsim.reports.validation import measured_lines
 
     sentence, lines = measured_lines(folder)
     return _of(Page("An engine's benchmarks against predictions", sentence, PALETTE[0], figures, lines))

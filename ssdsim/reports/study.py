@@ -1,30 +1,46 @@
-"""Shared by figures: the run folder, the prediction at its base point, and rates at points near it."""
+"""What figures share: a run folder, the prediction at its base point, rates near it, and the ratios that they draw."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
-
+from math import nan
 from ssdsim import strategies
-from ssdsim.answers.option_usage import check_owners, options_read
-from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.answers.grid import Fastest
+from ssdsim.answers.grid import OfPoint
+from ssdsim.answers.option_usage import check_owners
+from ssdsim.answers.option_usage import options_read
+from ssdsim.answers.predict import Prediction
+from ssdsim.answers.predict import predict_configured
 from ssdsim.answers.sweep.plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group, number
+from ssdsim.base.intervals import Draws
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.option import Group
+from ssdsim.base.option import number
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.room import why_no_room
 from ssdsim.question import many
-from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.options import ALL, DEFAULTS, members
-from ssdsim.question.points import Points, Steps
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.configuration import configure
+from ssdsim.question.options import ALL
+from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import members
+from ssdsim.question.points import Points
+from ssdsim.question.points import Steps
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.rates import Rates, rates_at
+from ssdsim.reports.style import colour_of
+from ssdsim.reports.style import symbol_of
+from ssdsim.reports.style import title_of
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
+from typing import Any
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
+_DASHES = ("solid", "dashdot", "longdash", "longdashdot")
 
 
 class Study(Record):
@@ -86,13 +102,13 @@ class Study(Record):
     def rate_unit(self) -> str:
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
-    def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[Rates | InputError]:
+    def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[PointRates | InputError]:
         """The closed forms at some options each, or why these are not possible; with draws of what is not known.
 
         Options are those of a sweep: beside a hit rate, F is the draft's work only.
         """
         points = Points([self.configurable(options) for options in several], self._steps)
-        return rates_at(points, self._drawn if draws else None)
+        return _rates_at(points, self._drawn if draws else None)
 
     @cached_property
     def _steps(self) -> Steps:
@@ -144,16 +160,12 @@ class Study(Record):
 
     def bounds(self, shown_as: str) -> str:
         """The sentence on what intervals rest on, which a figure shows as bands or bars."""
+        timings, tokens = "the timings' held-out errors", "what is not known of acceptance and hits"
         sure = all(scenario.known.is_sure for scenario in self.configuration.scenarios.values())
         if self.unit_free:
-            return "No interval: durations and tokens are given." if sure else f"{shown_as}: 95 % from {self._tokens}."
-        errors = "the timings' held-out errors"
-        rest = errors if sure else f"{errors} and {self._tokens}"
+            return "No interval: durations and tokens are given." if sure else f"{shown_as}: 95 % from {tokens}."
+        rest = timings if sure else f"{timings} and {tokens}"
         return f"{shown_as}: 95 % from {rest}; what two strategies share cancels."
-
-    @property
-    def _tokens(self) -> str:
-        return "what is not known of acceptance and hits"
 
     def setting(self, *without: str) -> str:
         """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
@@ -176,3 +188,120 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "/".join(number(item) for item in value)
     return number(round(value, 3) if isinstance(value, float) else value)
+
+
+class PointRates(Record):
+    """The strategies with room at one point, and why others do not fit; tokens/s under draws of what is not known, of
+    all sides or of none, and whether anything there may be otherwise.
+    """
+
+    subject: str
+    sides: Mapping[str, OfPoint]
+    draws: Mapping[str, Draws]
+    refused: Mapping[str, NoRoom]
+    errs: bool
+
+    def ratio(self, above: str, below: str) -> tuple[float, float, float]:
+        """``above / below`` with its 95 % interval; errors that both share cancel.
+
+        nan where one of the two has no room; nan bounds without draws, or where nothing errs.
+        """
+        if not {above, below} <= self.sides.keys():
+            return nan, nan, nan
+        own, other = self.sides[above], self.sides[below]
+        draws = self.draws[above] / self.draws[below] if self.draws else None
+        return own.tokens_per_second / other.tokens_per_second, *self._bounds(draws)
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """95 % interval of a strategy's tokens/s; nan without draws, or where nothing errs."""
+        return self._bounds(self.draws[name] if self.draws else None)
+
+    def _bounds(self, draws: Draws | None) -> tuple[float, float]:
+        if draws is None or not self.errs:
+            return nan, nan
+        low, high = bounds_95(draws)
+        return float(low), float(high)
+
+    @property
+    def no_room(self) -> str | None:
+        """The reason why one of the strategies does not fit here."""
+        return why_no_room(self.subject, self.refused) if self.refused else None
+
+
+def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | InputError]:
+    """Closed forms at each point, or why it is not possible, which having no room for any strategy is too."""
+    sides: list[dict[str, OfPoint]] = [{} for _ in points.errors]
+    draws: list[dict[str, Draws]] = [{} for _ in points.errors]
+    refused: list[dict[str, NoRoom]] = [{} for _ in points.errors]
+    errors, errs = [*points.errors], [False for _ in points.errors]
+    for name in points.names:
+        scenarios = points.of_strategy(name, points.asking(name))
+        for row, problem in scenarios.errors.items():
+            errors[row] = errors[row] or problem
+        for row, no_room in scenarios.no_room.items():
+            refused[row][name] = no_room
+        if not len(scenarios):
+            continue
+        fastest = Fastest.of(scenarios)
+        rows = fastest.scenarios.side_by_side
+        under = None if drawn is None else drawn(rows)
+        for row, one in fastest.of_points():
+            sides[row][name] = one
+            if under is not None:
+                draws[row][name] = under[one.number]
+            errs[row] |= points.sites.at(row).result is not None or not rows.known[rows.known_of[one.number]].is_sure
+    found: list[PointRates | InputError] = []
+    for row, error in enumerate(errors):
+        if error is not None:
+            found.append(error)
+            continue
+        subject = points.sides.at(row).result.subject
+        made = PointRates(subject, sides[row], draws[row], refused[row], errs[row])
+        found.append(made if sides[row] else refused[row][subject])
+    return found
+
+
+class Ratio(Record):
+    """A line of the speedup charts; those over the baseline share a panel."""
+
+    above: str
+    below: str
+    dash: str
+    over_baseline: bool
+    marked: str
+    """The side that its markers are of: the one in which the lines of its panel differ."""
+
+    @property
+    def key(self) -> str:
+        """The column of the ratio."""
+        return f"{self.above}/{self.below}"
+
+    @property
+    def title(self) -> str:
+        return f"{title_of(self.above)} / {title_of(self.below)}"
+
+    @property
+    def colour(self) -> str:
+        return colour_of(self.above)
+
+    @property
+    def symbol(self) -> str:
+        return symbol_of(self.marked)
+
+
+def baseline(study: Study) -> str:
+    """The strategy that all are held over: the first of the run that is not its subject."""
+    return next(name for name in study.names if name != study.subject)
+
+
+def ratios(study: Study) -> tuple[Ratio, ...]:
+    """The subject over each rival, the first of them first; then the others over the baseline."""
+    if not study.rivals:
+        return ()
+    base = baseline(study)
+    others = [name for name in study.rivals if name != base]
+    dashes = {base: "dash"} | {name: _DASHES[number % len(_DASHES)] for number, name in enumerate(others)}
+    return (
+        *(Ratio(study.subject, name, dashes[name], name == base, name) for name in study.rivals),
+        *(Ratio(name, base, "dot", True, name) for name in others),
+    )

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from ssdsim import strategies
 from ssdsim.reports.figure import DIGITS, rounded
+from ssdsim.reports.theme import fill
 
 PALETTE = ("#808080", "#2b82c9", "#d55e00", "#00875f", "#c06a9a", "#b87a00")
 # more than colours, and no multiple of them: where colours come again, symbols tell strategies apart
@@ -61,8 +62,7 @@ def title_of(name: str) -> str:
 
 def band(colour: str, strength: float = 0.18) -> str:
     """A colour as a translucent fill."""
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{strength})"
+    return f"{fill(colour)}{strength})"
 
 
 def log_ticks(values: Iterable[float]) -> list[float]:

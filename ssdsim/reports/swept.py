@@ -1,11 +1,16 @@
-"""The top of a sweep's report: the page of ``ssdsim explore`` over the sweep's own grid."""
+"""What a sweep's page lets its reader move: the explorer over the sweep's grid, and speedup charts redrawn from it."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
+import numpy as np
+
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
@@ -13,12 +18,13 @@ from ssdsim.reports.explorer.command import spelled_value, swept_words
 from ssdsim.reports.explorer.content import content
 from ssdsim.reports.explorer.explore import explored, most_points
 from ssdsim.reports.explorer.page import panel
-from ssdsim.reports.study import Study
+from ssdsim.reports.study import Study, ratios
 from ssdsim.runs.named_files import located
-from ssdsim.runs.report_folder import RunFolder
+from ssdsim.runs.report_folder import RunFolder, grid_key, grid_keys
 
 MOST_POINTS = 2_000  # each takes a millisecond: what is not known is drawn there, with hits known and not
 _WEIGHT = {"b": 2.0}  # of an axis's values: the page's figures are drawn over the batch
+NONE = 65535
 
 
 class Swept(Record):
@@ -75,3 +81,42 @@ def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tupl
     whole = prod(map(len, axes.values()))
     told = f"The sweep's {whole:,} points are thinned to {prod(map(len, kept.values())):,} for this page: "
     return kept, [told + ", ".join(said) + "."] if said else []
+
+
+def grid_json(study: Study) -> Mapping[str, Any] | None:
+    """Axes in order, and each speedup in thousandths at every point, :data:`NONE` where there is none.
+
+    In row-major order of the axes, as :func:`packed`. None where there are no results or only one axis, which its chart
+    shows already.
+    """
+    folder, drawn = study.folder, ratios(study)
+    if folder.results is None or len(folder.axes) < 2 or not drawn:
+        return None
+    keys = {name: [grid_key(value) for value in values] for name, values in folder.axes.items()}
+    places = np.zeros(len(folder.results))
+    for name, of in keys.items():
+        at = {key: number for number, key in enumerate(of)}
+        places = places * len(of) + grid_keys(folder.results[name]).map(at).to_numpy(float)
+    there = np.isfinite(places)
+    rates = {
+        name: folder.results[f"{name}_tokens_per_second"].to_numpy(float)
+        for name in {name for ratio in drawn for name in (ratio.above, ratio.below)}
+    }
+    encoded = {}
+    for ratio in drawn:
+        speedups = np.full(folder.points, np.nan)
+        speedups[places[there].astype(np.intp)] = (rates[ratio.above] / rates[ratio.below])[there]
+        encoded[ratio.key] = packed(speedups)
+    base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
+    titles = {name: ALL[name].axis for name in keys}
+    return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, "ratios": encoded}
+
+
+def packed(speedups: Array) -> str:
+    """Thousandths as what each is more than the one before, 16 bits that wrap around; base64 of gzip.
+
+    Neighbours are alike, so differences take half of the place.
+    """
+    thousandths = np.nan_to_num(np.round(1000 * speedups), nan=NONE).clip(0, NONE).astype("<u2")
+    differences = np.diff(thousandths, prepend=np.uint16(0)).astype("<u2")
+    return base64.b64encode(gzip.compress(differences.tobytes(), mtime=0)).decode()

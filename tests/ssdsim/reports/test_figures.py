@@ -1,31 +1,37 @@
 """One figure at a time: the same from a page, the command and Python, and in a form that a grey copy keeps."""
 
 from __future__ import annotations
-
-import json
-import re
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
+from ssdsim import figures
+from ssdsim.base.errors import InputError
+from ssdsim.reports.build import report
+from ssdsim.reports.drawers import drawers
+from ssdsim.reports.drawers import one_figure
+from ssdsim.reports.figure import KINDS
+from ssdsim.reports.serving import AUTO_COLOUR
+from ssdsim.reports.serving import mark_crossings
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import PALETTE
+from ssdsim.reports.style import log_ticks
+from ssdsim.reports.theme import DARK
+from ssdsim.reports.theme import LIGHT
+from ssdsim.reports.theme import Theme
+from ssdsim.reports.theme import for_print
+from ssdsim.reports.theme import height_for_print
+from ssdsim.runs.report_folder import RunFolder
+from ssdsim.runs.report_folder import read_run_folder
+from tests.ssdsim.cli.in_process import asked
+from tests.ssdsim.reports.run_folders import write_measurements
+from tests.ssdsim.reports.run_folders import write_run
 from typing import Any
-
+import json
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-
+import re
 import ssdsim
-from ssdsim import figures
-from ssdsim.base.errors import InputError
-from ssdsim.reports import picture
-from ssdsim.reports.build import report
-from ssdsim.reports.drawers import drawers, one_figure
-from ssdsim.reports.print_style import for_print, height_for_print
-from ssdsim.reports.serving import AUTO_COLOUR, mark_crossings
-from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, log_ticks
-from ssdsim.reports.theme import DARK, LIGHT, Theme
-from ssdsim.runs.report_folder import RunFolder, read_run_folder
-from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.reports.run_folders import write_measurements, write_run
 
 pytestmark = pytest.mark.long
 
@@ -191,7 +197,7 @@ def test_a_wrong_ending_is_refused(folder: Path, words: list[str], message: str)
 
 
 def test_what_a_file_needs_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(picture, "find_spec", lambda name: None)
+    monkeypatch.setattr("ssdsim.reports.figure.find_spec", lambda name: None)
     with pytest.raises(InputError, match=re.escape("pip install 'ssdsim[figures]'")) as caught:
         figures.save(go.Figure(layout={"height": 300}), tmp_path / "x.svg")
     assert "\n" not in str(caught.value)
@@ -275,9 +281,9 @@ def test_type_and_widths_are_those_of_a_paper(many: dict[str, go.Figure]) -> Non
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(not picture.find_spec("kaleido"), reason="no exporter here (pip install 'ssdsim[figures]')")
+@pytest.mark.skipif(not find_spec("kaleido"), reason="no exporter here (pip install 'ssdsim[figures]')")
 def test_svg_pdf_and_png_are_really_made(folder: Path, tmp_path: Path) -> None:
-    svg, pdf, png = (tmp_path / f"figure.{kind}" for kind in picture.KINDS)
+    svg, pdf, png = (tmp_path / f"figure.{kind}" for kind in KINDS)
     assert asked("report", str(folder), "--figure", "all-hit", "-o", str(svg)).returncode == 0
     text = svg.read_text()
     assert 'width="321' in text  # 85 mm

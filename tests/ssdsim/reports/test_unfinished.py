@@ -10,8 +10,8 @@ import pytest
 from ssdsim.answers.sweep.plan import plan_of
 from ssdsim.base.errors import InputError
 from ssdsim.reports.build import Report, report
-from ssdsim.reports.grid_points import NONE, grid_json
 from ssdsim.reports.study import Study
+from ssdsim.reports.swept import NONE, grid_json
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
 from tests.ssdsim.cli.in_process import asked

@@ -1,24 +1,29 @@
-"""The operations of the strategies' passes against the roofs of their devices."""
+"""Passes on their devices: operations against the roofs, and what verification costs over decoding."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from ssdsim.answers.roofline import BOUNDS, of_steps, summarise
+from ssdsim.base.record import replace
 from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
-from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE, curve, new_plot
-from ssdsim.transformer.operations import Gemm
+from ssdsim.reports.study import DRAWS, Study
+from ssdsim.reports.style import PALETTE, band, curve, interval, look_at, new_plot
+from ssdsim.transformer.operations import ExpertMlp, Gemm
 from ssdsim.transformer.precision import Precision
 
 _PASS_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 _COLOURS = tuple(PALETTE[place] for place in (3, 1, 4, 2, 5, 0))
-_TOLD = 3  # passes in the title
+_IN_TITLE = 3  # passes in the title
+_LOOKAHEADS = range(13)
+_BATCHES = (1, 4, 16, 64)
 
 
 def roofs(study: Study) -> list[Figure | LeftOut]:
@@ -26,7 +31,7 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
     site = study.configuration.site
     if site is None:
         return [LeftOut("roofline", "unit-free: no hardware, so no roofs")]
-    table = _table(study)
+    table = _operations(study)
     passes = list(dict.fromkeys(table["pass"]))
     arithmetic = table[table["flops"] > 0]
     plot = new_plot("intensity (FLOP/byte; log scale)", "achieved TFLOP/s of a device (log scale)", height=440)
@@ -43,7 +48,7 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
         Figure(
             key="roofline",
             section="Roofline",
-            title=_title(table),
+            title=_roofs_title(table),
             about="Filled markers are matrix products, open ones attention; larger ones take more of their pass. What "
             f"has no arithmetic (messages, element-wise kernels, host gaps) takes {others} and is in the table only. "
             f"At {study.setting('alpha', 'p_hit', 'backup')}.",
@@ -56,7 +61,7 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
     ]
 
 
-def _table(study: Study) -> pd.DataFrame:
+def _operations(study: Study) -> pd.DataFrame:
     """The passes of all rounds, the subject's first; one that differs from another's of its name says whose it is."""
     scenarios = study.configuration.scenarios.values()
     taken: dict[str, pd.DataFrame] = {}
@@ -125,9 +130,9 @@ def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scat
     )
 
 
-def _title(table: pd.DataFrame) -> str:
+def _roofs_title(table: pd.DataFrame) -> str:
     """The title: what binds most of each pass's time, of those that come first."""
-    shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_TOLD)
+    shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_IN_TITLE)
     parts, before = [], None
     for name, row in shares.iterrows():
         most = str(row.idxmax()).removesuffix("_share")
@@ -142,3 +147,50 @@ def _shown_table(table: pd.DataFrame) -> pd.DataFrame:
     shown = table[["pass", "operation", "shape", "count", "bound", "intensity"]].copy()
     shown["TFLOP/s"], shown["us a run"] = table["flops_per_second"] / 1e12, 1e6 * table["seconds"]
     return shown.assign(**{"share of roof": table["share_of_roof"], "share of pass": table["share_of_pass"]})
+
+
+def verification_cost(study: Study) -> list[Figure | LeftOut]:
+    """T_v over T_ar against K at several batches; nothing for dense targets, whose verification is almost free."""
+    site = study.configuration.site
+    if site is None or site.target.experts is None:
+        return []
+    table = _verification_table(site, study.seed)
+    plot = new_plot("lookahead K (tokens)", "verification of K + 1 tokens / decoding one (×)", height=360)
+    for number, batch in enumerate(sorted(set(table["b"].tolist()))):
+        plot.add_traces(_verification_line(batch, table[table["b"] == batch], *look_at(number)))
+    own = table[(table["b"] == table["b"].min()) & (table["K"] == 3)].iloc[0]
+    return [
+        Figure(
+            key="verification",
+            section="Verification",
+            title=f"Verifying 4 tokens takes {own['T_v/T_ar']:.2f}× the time of decoding one at batch {own['b']:.0f}",
+            about=f"Of {site.target.name} on {site.tp} {site.profile.name}. More tokens touch more of a layer's "
+            f"{site.target.experts.count} experts, until all are read anyway: the table says how many are touched.",
+            plot=plot,
+            table=table,
+            provenance=f"Passes as priced: {study.timings}.",
+            interval="Band: 95 % interval of the timings' errors, which move both passes together.",
+        )
+    ]
+
+
+def _verification_table(site: Site, seed: int) -> pd.DataFrame:
+    errors, rows = TimingErrors(DRAWS, seed), []
+    for batch in sorted({*_BATCHES, site.batch}):
+        here = replace(site, batch=batch)
+        passes = [here.target_pass("verify", k + 1) for k in _LOOKAHEADS]
+        one_s, one = passes[0].cost.seconds, passes[0].cost.sample(errors)
+        for k, work in zip(_LOOKAHEADS, passes, strict=True):
+            low, high = np.quantile(work.cost.sample(errors) / one, (0.025, 0.975))
+            touched = next(op.touched for op, _ in work.forward.counted() if isinstance(op, ExpertMlp))
+            ratio = work.cost.seconds / one_s
+            rows.append({"b": batch, "K": k, "T_v/T_ar": ratio, "low": low, "high": high, "experts touched": touched})
+    return pd.DataFrame(rows)
+
+
+def _verification_line(batch: int, rows: pd.DataFrame, colour: str, symbol: str) -> tuple[go.Scatter, go.Scatter]:
+    ks, name = rows["K"].tolist(), f"batch {batch}"
+    around = interval(ks, rows["low"].tolist(), rows["high"].tolist(), band(colour), name)
+    hover, look = f"{name}: %{{y:.3f}}×<extra>K = %{{x}}</extra>", {"line": {"width": 2.5}, "legendgroup": name}
+    marker = {"size": 7, "symbol": symbol}
+    return around, curve(ks, rows["T_v/T_ar"], name, colour, hover, marker=marker, **look)
