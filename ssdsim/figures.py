@@ -10,30 +10,25 @@
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
+
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.token_rates import TokenRates
 from ssdsim.base.checks import text
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.reports import theme
-from ssdsim.reports.answer_plots import miss_curves as _miss_curves
-from ssdsim.reports.answer_plots import saguaro as _saguaro
 from ssdsim.reports.answer_plots import window_plot
-from ssdsim.reports.drawers import drawers
-from ssdsim.reports.drawers import one_figure
+from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import save_picture
 from ssdsim.reports.study import Study
-from ssdsim.reports.token_rates import miss_curves
-from ssdsim.reports.token_rates import saguaro
-from ssdsim.runs.report_folder import RunFolder
-from ssdsim.runs.report_folder import checked_serving
-from ssdsim.runs.report_folder import read_run_folder
-from typing import Any
-import pandas as pd
-import plotly.graph_objects as go
+from ssdsim.reports.token_rates import miss_curves, saguaro
+from ssdsim.runs.report_folder import RunFolder, checked_serving, read_run_folder
 
 Answer = Prediction | str | Path | Mapping[str, Any] | pd.DataFrame | TokenRates
 _OF_TYPE: Mapping[type, Mapping[str, Callable[[Any], go.Figure]]] = {

@@ -1,30 +1,23 @@
 """The report of a run folder: every figure that it can show, on one page."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
+
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import Record
-from ssdsim.reports.figure import Figure
-from ssdsim.reports.figure import LeftOut
-from ssdsim.reports.page import Page
-from ssdsim.reports.page import origins
-from ssdsim.reports.page import strategies_table
-from ssdsim.reports.page import verdict_lines
+from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.page import Page, origins, strategies_table, verdict_lines
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE
-from ssdsim.reports.style import colour_of
-from ssdsim.reports.style import title_of
-from ssdsim.reports.swept import grid_json
-from ssdsim.reports.swept import made_by
-from ssdsim.reports.swept import swept
-from ssdsim.runs.report_folder import RunFolder
-from ssdsim.runs.report_folder import read_run_folder
-from typing import Any
+from ssdsim.reports.style import PALETTE, colour_of, title_of
+from ssdsim.reports.swept import grid_json, made_by, swept
+from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
 class Report(Record):

@@ -1,32 +1,25 @@
 """Drawers of an answer's figures, by name. A figure's key is the name, or begins with it."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.boundary import boundary
-from ssdsim.reports.figure import Figure
-from ssdsim.reports.figure import LeftOut
-from ssdsim.reports.hits import all_hit
-from ssdsim.reports.hits import cache_shapes
-from ssdsim.reports.hits import hit_rate
+from ssdsim.reports.figure import Figure, LeftOut
+from ssdsim.reports.hits import all_hit, cache_shapes, hit_rate
 from ssdsim.reports.pair import pair
 from ssdsim.reports.pareto import pareto
-from ssdsim.reports.passes import roofs
-from ssdsim.reports.passes import verification_cost
+from ssdsim.reports.passes import roofs, verification_cost
 from ssdsim.reports.serving import serving
 from ssdsim.reports.speedups import KEY as SPEEDUP
-from ssdsim.reports.speedups import speedup
-from ssdsim.reports.speedups import speedup_axes
+from ssdsim.reports.speedups import speedup, speedup_axes
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import title_of
 from ssdsim.reports.timeline import timeline
-from ssdsim.reports.validation import measured
-from ssdsim.reports.validation import validation
+from ssdsim.reports.validation import measured, validation
 
 Shown = Sequence[Figure | LeftOut]
 Drawers = Mapping[str, Callable[[], Shown]]

@@ -1,31 +1,31 @@
 """The report shows whatever strategies a run compares, a new one as well as none of the usual ones."""
 
 from __future__ import annotations
-from calibration.machine.executor.plan import Event
-from calibration.machine.executor.plan import Timeline
-from calibration.validation.bench import draw
+
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from calibration.machine.executor.plan import Event, Timeline
+from calibration.validation.bench import draw
 from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.errors import InputError
-from ssdsim.reports.build import Report
+from ssdsim.reports.build import Report, report
 from ssdsim.reports.build import figure as one_figure
-from ssdsim.reports.build import report
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import colour_of
-from ssdsim.reports.style import symbol_of
+from ssdsim.reports.style import colour_of, symbol_of
 from ssdsim.reports.swept import grid_json
 from ssdsim.runs.report_folder import read_run_folder
 from tests.ssdsim.reports.run_folders import write_run
 from tests.ssdsim.reports.sleepy import Sleepy
-import json
-import pandas as pd
-import pytest
-import re
 
 ALL_FOUR = ("ar", "sd", "ssd", "sleepy")
 OPTIONS = {"strategies": list(ALL_FOUR), "context": 512}

@@ -1,37 +1,31 @@
 """One figure at a time: the same from a page, the command and Python, and in a form that a grey copy keeps."""
 
 from __future__ import annotations
+
+import json
+import re
 from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
-from ssdsim import figures
-from ssdsim.base.errors import InputError
-from ssdsim.reports.build import report
-from ssdsim.reports.drawers import drawers
-from ssdsim.reports.drawers import one_figure
-from ssdsim.reports.figure import KINDS
-from ssdsim.reports.serving import AUTO_COLOUR
-from ssdsim.reports.serving import mark_crossings
-from ssdsim.reports.study import Study
-from ssdsim.reports.style import PALETTE
-from ssdsim.reports.style import log_ticks
-from ssdsim.reports.theme import DARK
-from ssdsim.reports.theme import LIGHT
-from ssdsim.reports.theme import Theme
-from ssdsim.reports.theme import for_print
-from ssdsim.reports.theme import height_for_print
-from ssdsim.runs.report_folder import RunFolder
-from ssdsim.runs.report_folder import read_run_folder
-from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.reports.run_folders import write_measurements
-from tests.ssdsim.reports.run_folders import write_run
 from typing import Any
-import json
+
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-import re
+
 import ssdsim
+from ssdsim import figures
+from ssdsim.base.errors import InputError
+from ssdsim.reports.build import report
+from ssdsim.reports.drawers import drawers, one_figure
+from ssdsim.reports.figure import KINDS
+from ssdsim.reports.serving import AUTO_COLOUR, mark_crossings
+from ssdsim.reports.study import Study
+from ssdsim.reports.style import PALETTE, log_ticks
+from ssdsim.reports.theme import DARK, LIGHT, Theme, for_print, height_for_print
+from ssdsim.runs.report_folder import RunFolder, read_run_folder
+from tests.ssdsim.cli.in_process import asked
+from tests.ssdsim.reports.run_folders import write_measurements, write_run
 
 pytestmark = pytest.mark.long
 

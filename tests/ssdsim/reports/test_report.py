@@ -1,13 +1,22 @@
 """The report's content: its numbers are the predictions', and what a folder cannot show is left out with a reason."""
 
 from __future__ import annotations
+
+import io
+import json
+import re
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
-from ssdsim.reports.build import Report
-from ssdsim.reports.build import report
+from ssdsim.reports.build import Report, report
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.frame import plotlyjs
 from ssdsim.reports.pareto import _points
@@ -18,16 +27,7 @@ from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.tokens.theory import critical_batch_size
 from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.reports.run_folders import thousandths
-from tests.ssdsim.reports.run_folders import write_measurements
-from tests.ssdsim.reports.run_folders import write_run
-from typing import Any
-import io
-import json
-import numpy as np
-import pandas as pd
-import pytest
-import re
+from tests.ssdsim.reports.run_folders import thousandths, write_measurements, write_run
 
 pytestmark = pytest.mark.long
 
