@@ -10,7 +10,7 @@ from calibration.bench.server import Server
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.readers.acceptance import llama_cpp, sglang, trtllm, vllm_counters
-from ssdsim.readers.acceptance.counts import Asked, Counts, Source, pooled
+from ssdsim.readers.acceptance.counts import Counts, ImportOptions, Source, pooled
 
 METRICS = "/metrics"
 
@@ -41,7 +41,7 @@ def _of_tensorrt(server: Server, seen: Seen) -> Counts | None:
     if seen.after is None or not seen.after.lstrip().startswith(("[", "{")):
         return None
     try:
-        return trtllm.read_one(Source(Path(METRICS), seen.after), Asked()).counts[0]
+        return trtllm.read_one(Source(Path(METRICS), seen.after), ImportOptions()).counts[0]
     except InputError:  # none of them drafted
         return None
 

@@ -79,7 +79,7 @@ def command(
     that; with --launch they are run.
     """
     from calibration.bench.run import Work
-    from ssdsim.readers.noise import repeated
+    from ssdsim.readers.row import repeated
 
     if (url is None) == (plan is None):
         raise InputError("give the server's URL, such as http://127.0.0.1:8000, or --plan ENGINE")

@@ -61,7 +61,7 @@ def runtime(
     """
     from calibration.runtimes.fit import fit_runtime
     from calibration.validation.measured import predict_aside
-    from ssdsim.readers.files import rows_of_files
+    from ssdsim.readers.result_files import rows_of_files
 
     every = rows_of_files(files, by_column(given))
     held = _put_aside(every, hold, within) if hold is not None else None

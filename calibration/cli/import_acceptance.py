@@ -17,8 +17,8 @@ from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.readers.acceptance.counts import Asked
-from ssdsim.readers.acceptance.read import Named, import_acceptance
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import Findings, Pair
 
 _ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target", "draft", "temperature")
@@ -46,7 +46,7 @@ def command(
 
     Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
     """
-    asked, models = Asked(*(said[each] for each in _ASKED)), Named(*(said[each] for each in _NAMED))
+    asked, models = ImportOptions(*(said[each] for each in _ASKED)), PairLabels(*(said[each] for each in _NAMED))
     with shown("import", "", quiet):
         pair = import_acceptance(engine, files, _named_sets(named), asked, models, date.today().isoformat())
     pair.save(output)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from calibration.bench.points import Point
     from calibration.bench.run import Work
     from calibration.bench.server import Server
-    from ssdsim.readers.noise import Repeated
+    from ssdsim.readers.row import Repeated
 
 
 def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
@@ -30,7 +30,7 @@ def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
 
 def print_settings(settings: Sequence[Repeated]) -> None:
     """A row a setting: its mean over repeats, how far they lie apart, and what else was seen."""
-    from ssdsim.readers.noise import noise_of
+    from ssdsim.readers.row import noise_of
 
     out = console()
     numbers = ("batch", "in", "out", "repeats", "TPOT ms", "95 % from", "to", "noise")

@@ -17,7 +17,7 @@ from ssdsim.transformer.card import Transformer
 _LEAST, _MOST = 1e-12, 1e12
 
 JsonObject = Mapping[str, Any]
-Given = Mapping[str, Any]
+RowDefaults = Mapping[str, Any]
 """Values of columns of a row, for what a file does not say."""
 
 
@@ -29,7 +29,7 @@ class Format(Record):
 
     name: str
     knows: Callable[[JsonObject], bool]
-    rows_of: Callable[[JsonObject, Given, str], Sequence[Row]]
+    rows_of: Callable[[JsonObject, RowDefaults, str], Sequence[Row]]
 
 
 def has(*keys: str) -> Callable[[JsonObject], bool]:
@@ -37,7 +37,9 @@ def has(*keys: str) -> Callable[[JsonObject], bool]:
     return lambda record: set(keys) <= record.keys()
 
 
-def one(row_of: Callable[[JsonObject, Given, str], Row]) -> Callable[[JsonObject, Given, str], Sequence[Row]]:
+def one(
+    row_of: Callable[[JsonObject, RowDefaults, str], Row],
+) -> Callable[[JsonObject, RowDefaults, str], Sequence[Row]]:
     """The reader of an engine whose records are one benchmark each."""
     return lambda record, given, where: (row_of(record, given, where),)
 
@@ -65,7 +67,7 @@ def mean_tokens(record: JsonObject, where: str) -> dict[str, float]:
     return {"input_tokens": inputs / requests, "output_tokens": max(1.0, outputs / requests)}
 
 
-def in_flight(record: JsonObject, given: Given, where: str) -> int:
+def in_flight(record: JsonObject, given: RowDefaults, where: str) -> int:
     """Sequences in flight: ``max_concurrency``, of which there are no more than requests, or what is given.
 
     Where requests came at a rate, or without a bound, the mean number of them follows from how long they took.
@@ -92,7 +94,7 @@ def _mean_in_flight(record: JsonObject, where: str) -> float | None:
     return number(record, "completed", where) / number(record, "duration", where) * seconds
 
 
-def model_in(said: object, given: Given, where: str) -> str:
+def model_in(said: object, given: RowDefaults, where: str) -> str:
     """The model's card: the one that the file names, or the given one where it names none or one that is not here.
 
     A folder tells only its own machine which model it holds: the given card stands for it.
@@ -124,7 +126,7 @@ def _check_shape(seen: Transformer, card: Transformer, where: str) -> None:
             raise InputError(f"{where}: the model that was loaded has {name} {one}, --model {card.name} has {other}")
 
 
-def speculation(own_k: int | None, own_length: float | None, given: Given, where: str) -> dict[str, Any]:
+def speculation(own_k: int | None, own_length: float | None, given: RowDefaults, where: str) -> dict[str, Any]:
     """``k``, ``acceptance_length``, ``draft`` and ``drafter`` of a run that speculated; empty of one that did not."""
     k = given.get("k") if own_k is None else own_k
     length = given.get("acceptance_length") if own_length is None else own_length
@@ -138,7 +140,12 @@ def speculation(own_k: int | None, own_length: float | None, given: Given, where
 
 
 def served_row(
-    record: JsonObject, given: Given, where: str, model: object, engine: str, said: tuple[int | None, float | None]
+    record: JsonObject,
+    given: RowDefaults,
+    where: str,
+    model: object,
+    engine: str,
+    said: tuple[int | None, float | None],
 ) -> Row:
     """The row of one run of a server's client: the mean time per output token at its concurrency.
 
@@ -156,7 +163,7 @@ def served_row(
     return bench_row(fields, given, where)
 
 
-def bench_row(fields: Mapping[str, Any], given: Given, where: str) -> Row:
+def bench_row(fields: Mapping[str, Any], given: RowDefaults, where: str) -> Row:
     """A row of what a file says (None counts as not said), and of what is given for the rest."""
     said = {name: value for name, value in fields.items() if value is not None}
     filled = {

@@ -26,7 +26,7 @@ PREFILL_CHUNK = 8192
 """Tokens of prompts that engines process in one pass."""
 
 
-class Work(Record):
+class PricedRow(Record):
     """Work that was done at ``site`` behind a row's value.
 
     ``steps``, of a round where it speculates, run ``rounds`` times in the time that the value speaks of, or in the
@@ -82,7 +82,7 @@ def options_of(row: Row) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
+def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
     """Work out what is done behind a row, with the draft where the runtime has it and the cache that it keeps."""
     # whoever ran the row had room for its batch and context: that is not asked again
     (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
@@ -108,7 +108,7 @@ def work_of(row: Row, runtime: Runtime = KERNELS) -> Work:
         often = {"verify": verified, "decode": 1.0 - verified}
     rounds, prompts = _counts(row, runtime.kernels.prompts)
     error = round_error(scenario.strategy, site)
-    return Work(site, steps, rounds, tuple(_prompts(site, row, prompts)), error, often)
+    return PricedRow(site, steps, rounds, tuple(_prompts(site, row, prompts)), error, often)
 
 
 def _counts(row: Row, waited_for: float) -> tuple[float, float]:
@@ -157,7 +157,7 @@ def name_of(number: int, row: Row) -> str:
 
 
 def seconds_of(row: Row) -> float:
-    """A row's value as the seconds of :attr:`Work.cost`: of a token and sequence, a step or a whole batch."""
+    """A row's value as the seconds of :attr:`PricedRow.cost`: of a token and sequence, a step or a whole batch."""
     match row.metric:
         case "latency_s":
             return row.value

@@ -55,9 +55,9 @@ def workload_of(
 
     Raises
     ------
-    InputError : as :func:`ssdsim.readers.request_logs.files.read_log` does; nothing is left.
+    InputError : as :func:`ssdsim.readers.request_logs.records.read_log` does; nothing is left.
     """
-    from ssdsim.readers.request_logs.files import read_log  # here, because most requests are made up
+    from ssdsim.readers.request_logs.records import read_log  # here, because most requests are made up
 
     cut, log = cut or Cut(), read_log(path, tokenizer)
     log = _part(log, cut, str(path))

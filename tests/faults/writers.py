@@ -17,10 +17,10 @@ from tests.calibration.importers import test_importer_aiconfigurator as aiconfig
 from tests.calibration.importers import test_importer_deepbench as deepbench
 from tests.calibration.importers import test_importer_more as more
 from tests.calibration.importers import test_importer_v100 as v100
-from tests.calibration.pairs import logs
 from tests.calibration.timings.process import PAIR
 from tests.mutations import engines, folders
 from tests.mutations.files import plain_table
+from tests.ssdsim.readers.acceptance import logs
 
 
 def writers() -> Iterator[str]:

@@ -11,12 +11,12 @@ from random import Random
 from typing import Any
 
 from ssdsim.readers.row import write_rows
-from tests.calibration.pairs import logs
-from tests.calibration.pairs.test_importers import SSD
 from tests.mutations.files import changed_csv, changed_json
 from tests.mutations.input import Input, command
 from tests.mutations.values import as_json, changed_bytes, changed_document, changed_log
 from tests.ssdsim.readers import test_readers as readers
+from tests.ssdsim.readers.acceptance import logs
+from tests.ssdsim.readers.acceptance.test_importers import SSD
 from tests.ssdsim.readers.engines import measured, served
 from tests.ssdsim.serving import test_logs as requests
 

@@ -61,7 +61,7 @@ class Source(Record):
         return ((f"{self.path}: {what} {number}", one) for number, one in enumerate(each, 1))
 
 
-class Asked(Record):
+class ImportOptions(Record):
     """Words of the user: tokens a round, the model of several, and that windows or a start are whole."""
 
     k: int | None = None
@@ -71,7 +71,7 @@ class Asked(Record):
     adaptive: bool = False
 
 
-class Log(Record):
+class EngineLog(Record):
     """Counts that an engine's files hold of one set of requests; ``how`` is the kind of log."""
 
     how: str
@@ -84,9 +84,9 @@ class Log(Record):
     notes: Sequence[str] = field(default=())
 
 
-def joined(logs: Sequence[Log]) -> Log:
+def joined(logs: Sequence[EngineLog]) -> EngineLog:
     """Join the logs of one set of requests, one a file."""
-    return Log(
+    return EngineLog(
         how=logs[0].how,
         counts=[counts for log in logs for counts in log.counts],
         target=next((log.target for log in logs if log.target), None),
@@ -96,7 +96,9 @@ def joined(logs: Sequence[Log]) -> Log:
     )
 
 
-def each_file(one: Callable[[Source, Asked], Log]) -> Callable[[Sequence[Source], Asked], Log]:
+def each_file(
+    one: Callable[[Source, ImportOptions], EngineLog],
+) -> Callable[[Sequence[Source], ImportOptions], EngineLog]:
     """The reader of an engine whose files tell of requests each for itself."""
     return lambda sources, asked: joined([one(source, asked) for source in sources])
 

@@ -41,13 +41,13 @@ Counted = Annotated[WrittenCount, BeforeValidator(_no_text)]
 Amount = Annotated[WrittenAmount, BeforeValidator(_no_text)]
 
 
-class Line(BaseModel):
+class LogLine(BaseModel):
     """The numbers of a line of text, as its groups have them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Printed(Line):
+class Printed(LogLine):
     """Fields of a line about rounds: drafted and accepted tokens, tokens a round, and shares by position."""
 
     drafted: WrittenCount

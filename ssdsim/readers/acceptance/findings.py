@@ -1,19 +1,24 @@
 """Findings from counts: rates by position, lengths, how requests differ, each with its interval."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Sequence
-
-import numpy as np
-
+from collections.abc import Collection
+from collections.abc import Sequence
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import bounds_95, wilson_interval
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.intervals import wilson_interval
 from ssdsim.base.record import Record
-from ssdsim.readers.acceptance.counts import Counts, total_of
+from ssdsim.readers.acceptance.counts import Counts
+from ssdsim.readers.acceptance.counts import total_of
 from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.pair_file import Findings, Length, Mean, RequestSpread, survival_of
-from ssdsim.tokens.request_spread import Resampled, fit_requests
+from ssdsim.tokens.pair_file import Findings
+from ssdsim.tokens.pair_file import Length
+from ssdsim.tokens.pair_file import Mean
+from ssdsim.tokens.pair_file import RequestSpread
+from ssdsim.tokens.pair_file import survival_of
+from ssdsim.tokens.request_spread import Resampled
+from ssdsim.tokens.request_spread import fit_requests
+import numpy as np
 
 _FEWEST_REQUESTS = 8  # of which an interval is drawn
 _DIFFER = 0.05  # of pooled and request-mean length that is worth saying
@@ -21,7 +26,7 @@ _FEW_TRIALS = 50
 _SEED = 0
 
 
-class Found(Record):
+class ImportFindings(Record):
     """Findings of a set of requests, the lookahead that they hold for, and what must be said about them."""
 
     findings: Findings
@@ -29,7 +34,7 @@ class Found(Record):
     warnings: tuple[str, ...]
 
 
-def findings_of(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool = False) -> Found:
+def findings_of(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool = False) -> ImportFindings:
     """Findings for a lookahead of ``k``, by default what the log has; a longer one is cut to ``k``, which is exact.
 
     A histogram or counts by position are preferred to lengths; from a length alone one rate for all positions follows.
@@ -41,7 +46,7 @@ def findings_of(counts: Sequence[Counts], where: str, k: int | None, adaptive: b
     return _by_length(counts, where, k, adaptive)
 
 
-def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
+def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> ImportFindings:
     longest = max(len(each.survived or ()) for each in counts)
     _check_longest(longest, where, k)
     k = longest if k is None else k
@@ -57,7 +62,7 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
             f"{where}: rounds drafted different numbers of tokens; rates by position are of the rounds that came so far"
         )
     warnings += _differ(counts, where)
-    return Found(
+    return ImportFindings(
         Findings(
             alpha=_mean(survived.sum(axis=1), tried.sum(axis=1), counts),
             alpha_k=tuple(alpha_k),
@@ -73,7 +78,7 @@ def _by_position(counts: Sequence[Counts], where: str, k: int | None) -> Found:
     )
 
 
-def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool) -> Found:
+def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bool) -> ImportFindings:
     """One rate for all positions: from the pooled length, under the assumption that positions are alike."""
     drafted, rounds = total_of(counts, "drafted"), total_of(counts, "rounds")
     said = {each.k for each in counts if each.k is not None}
@@ -97,7 +102,7 @@ def _by_length(counts: Sequence[Counts], where: str, k: int | None, adaptive: bo
     low, high = _length_bounds(counts)
     undrafted = _undrafted(counts)
     asked = k if k is not None else max(1, int(lookahead))
-    return Found(
+    return ImportFindings(
         Findings(
             alpha=Mean(
                 mean=alpha,
@@ -133,7 +138,7 @@ def _alike(said: Collection[int], where: str, k: int | None, varied: bool) -> fl
     return None if k is None else float(k)
 
 
-def _of_length_alone(counts: Sequence[Counts], rounds: float | None, where: str, warnings: list[str]) -> Found:
+def _of_length_alone(counts: Sequence[Counts], rounds: float | None, where: str, warnings: list[str]) -> ImportFindings:
     mean, undrafted = _mean_of_requests([each.length for each in counts], counts), _undrafted(counts)
     length = Length(
         pooled=_over_all(_pooled(counts, rounds), rounds, undrafted),
@@ -141,7 +146,7 @@ def _of_length_alone(counts: Sequence[Counts], rounds: float | None, where: str,
         rounds=None if rounds is None else round(rounds),
         undrafted=undrafted,
     )
-    return Found(Findings(length=length, count=_requests(counts)), None, (*warnings, *_differ(counts, where)))
+    return ImportFindings(Findings(length=length, count=_requests(counts)), None, (*warnings, *_differ(counts, where)))
 
 
 def _check_longest(longest: int, where: str, k: int | None) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked, Counts, Log, Source, of_positions, of_totals
+from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_positions, of_totals
 from ssdsim.readers.acceptance.fields import (
     JsonObject,
-    Line,
+    LogLine,
     Printed,
     WrittenCount,
     WrittenTokens,
@@ -35,7 +35,7 @@ _EXAMPLE = {
 }
 
 
-class _Example(Line):
+class _Example(LogLine):
     """Counts that ``llama-speculative`` prints."""
 
     n_drafted: WrittenCount
@@ -44,21 +44,21 @@ class _Example(Line):
     n_draft: WrittenTokens | None = None
 
 
-def read_one(source: Source, asked: Asked) -> Log:
+def read_one(source: Source, asked: ImportOptions) -> EngineLog:
     """The requests of a file."""
     if source.text.lstrip().startswith(("{", "[", "data:")):
-        return Log("llama-cpp-timings", _timings(source, asked))
+        return EngineLog("llama-cpp-timings", _timings(source, asked))
     if _LINE.search(source.text):
-        return Log("llama-cpp-log", _log(source, asked))
+        return EngineLog("llama-cpp-log", _log(source, asked))
     if all(pattern.search(source.text) for pattern in (_EXAMPLE["n_drafted"], _EXAMPLE["n_accept"])):
-        return Log("llama-cpp-example", [_example(source, asked)])
+        return EngineLog("llama-cpp-example", [_example(source, asked)])
     raise InputError(
         f"{source.path}: nothing of llama.cpp's speculation in it: neither timings with draft_n, nor a line "
         "'draft acceptance = ...'"
     )
 
 
-def _timings(source: Source, asked: Asked) -> list[Counts]:
+def _timings(source: Source, asked: ImportOptions) -> list[Counts]:
     counts = []
     for where, own in source.numbered("request", found_with(parse_records(source.text, source.path), ("predicted_n",))):
         drafted, accepted = count(own, ("draft_n",), where), count(own, ("draft_n_accepted",), where)
@@ -83,14 +83,14 @@ def of_all_timings(timings: Sequence[JsonObject], where: str) -> Counts | None:
     return of_totals(where, rounds, accepted, drafted)
 
 
-def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: Asked) -> Counts:
+def _of_tokens(where: str, tokens: int, accepted: int, drafted: int, asked: ImportOptions) -> Counts:
     rounds = tokens - 1 - accepted
     if rounds <= 0:
         raise InputError(f"{where}: {accepted} accepted of {tokens} tokens leave no round a bonus token")
     return of_totals(where, rounds, accepted, drafted, asked.k, is_request=True)
 
 
-def _log(source: Source, asked: Asked) -> list[Counts]:
+def _log(source: Source, asked: ImportOptions) -> list[Counts]:
     """A count a line, which is of one request."""
     counts: list[Counts] = []
     tokens: dict[str, int] = {}
@@ -136,7 +136,7 @@ def _measured(where: str, accepted: int, drafted: int, length: float, shares: Se
     return of_positions(where, rounds, accepted, drafted, [share * rounds for share in shares], is_request=True)
 
 
-def _example(source: Source, asked: Asked) -> Counts:
+def _example(source: Source, asked: ImportOptions) -> Counts:
     """``llama-speculative`` prints its share as percent, and the numbers that it is of."""
     where = str(source.path)
     written = {name: match[1] for name, pattern in _EXAMPLE.items() if (match := pattern.search(source.text))}

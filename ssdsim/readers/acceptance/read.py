@@ -1,37 +1,54 @@
 """Files of an engine -> a pair: one set of requests a file, or the sets that are named."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-
 from ssdsim import __version__
 from ssdsim.base.documents import read_text
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import has_transformer
-from ssdsim.readers.acceptance import aiperf, llama_cpp, sglang, ssd_engine, traces, trtllm, vllm, vllm_counters
-from ssdsim.readers.acceptance.counts import Asked, Log, Source, each_file
-from ssdsim.readers.acceptance.findings import Found, findings_of
-from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
+from ssdsim.readers.acceptance import llama_cpp
+from ssdsim.readers.acceptance import sglang
+from ssdsim.readers.acceptance import ssd_engine
+from ssdsim.readers.acceptance import trtllm
+from ssdsim.readers.acceptance import vllm
+from ssdsim.readers.acceptance import vllm_counters
+from ssdsim.readers.acceptance.counts import EngineLog
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.counts import Source
+from ssdsim.readers.acceptance.counts import each_file
+from ssdsim.readers.acceptance.findings import ImportFindings
+from ssdsim.readers.acceptance.findings import findings_of
+from ssdsim.readers.acceptance.statistics import read_aiperf
+from ssdsim.readers.acceptance.traces import read_traces
+from ssdsim.tokens.pair_file import AtTemperature
+from ssdsim.tokens.pair_file import Pair
+from ssdsim.tokens.pair_file import PairProvenance
+from ssdsim.tokens.pair_file import PairSettings
+from ssdsim.tokens.pair_file import Participant
 
 
-class Engine(Record):
+class LogReader(Record):
     """``read`` makes a log of the files of one set; files that are ``together`` are never sets of their own."""
 
     title: str
-    read: Callable[[Sequence[Source], Asked], Log]
+    read: Callable[[Sequence[Source], ImportOptions], EngineLog]
     together: Callable[[str], bool] = lambda text: False
 
 
-ENGINES: Mapping[str, Engine] = {
-    "vllm": Engine("vLLM", vllm.read, vllm_counters.is_snapshot),
-    "sglang": Engine("SGLang", each_file(sglang.read_one)),
-    "aiperf": Engine("AIPerf", aiperf.read),
-    "ssd": Engine("the SSD engine", ssd_engine.read),
-    "trtllm": Engine("TensorRT-LLM", each_file(trtllm.read_one)),
-    "llama-cpp": Engine("llama.cpp", each_file(llama_cpp.read_one)),
-    "transformers": Engine("transformers", traces.read),
+ENGINES: Mapping[str, LogReader] = {
+    "vllm": LogReader("vLLM", vllm.read, vllm_counters.is_snapshot),
+    "sglang": LogReader("SGLang", each_file(sglang.read_one)),
+    "aiperf": LogReader("AIPerf", read_aiperf),
+    "ssd": LogReader("the SSD engine", ssd_engine.read),
+    "trtllm": LogReader("TensorRT-LLM", each_file(trtllm.read_one)),
+    "llama-cpp": LogReader("llama.cpp", each_file(llama_cpp.read_one)),
+    "transformers": LogReader("transformers", read_traces),
 }
 _ALSO = {"llama.cpp": "llama-cpp", "llamacpp": "llama-cpp", "hf": "transformers", "tensorrt-llm": "trtllm"}
 _ALSO |= {"trace": "transformers", "ssd-engine": "ssd"}
@@ -39,7 +56,7 @@ _ALSO |= {"trace": "transformers", "ssd-engine": "ssd"}
 NO_HITS = "hit rates stay unknown: an engine without a speculation cache cannot log them (ssdsim measure can)"
 
 
-class Named(Record):
+class PairLabels(Record):
     """Words of the user about the pair that its files lack; None where they do."""
 
     target: str | None = None
@@ -47,7 +64,7 @@ class Named(Record):
     temperature: float | None = None
 
 
-def engine_named(name: str) -> Engine:
+def engine_named(name: str) -> LogReader:
     """The engine of that name or of another spelling of it."""
     engine = ENGINES.get(_ALSO.get(name.lower(), name.lower()))
     if engine is None:
@@ -59,8 +76,8 @@ def import_acceptance(
     engine: str,
     files: Sequence[Path],
     sets: Mapping[str, Sequence[Path]],
-    asked: Asked,
-    named: Named,
+    asked: ImportOptions,
+    named: PairLabels,
     created: str | None = None,
 ) -> Pair:
     """The pair that an engine's files tell of.
@@ -125,7 +142,7 @@ def _without_folders(text: str, paths: Iterable[Path]) -> str:
     return text
 
 
-def _sets(reader: Engine, files: Sequence[Path], sets: Mapping[str, Sequence[Path]]) -> dict[str, list[Source]]:
+def _sets(reader: LogReader, files: Sequence[Path], sets: Mapping[str, Sequence[Path]]) -> dict[str, list[Source]]:
     """The files of each set, read."""
     sources: dict[str, list[Source]] = {}
     alone = [_source(path) for path in files]
@@ -150,11 +167,13 @@ def _source(path: Path) -> Source:
     return Source(path, read_text(path, "log of an engine"))
 
 
-def _whole(logs: Mapping[str, Log], by_name: Mapping[str, Found], asked: Asked) -> Found:
+def _whole(
+    logs: Mapping[str, EngineLog], by_name: Mapping[str, ImportFindings], asked: ImportOptions
+) -> ImportFindings:
     """All sets together, for the smallest lookahead of theirs."""
     if len(by_name) == 1:
         return next(iter(by_name.values()))
     k = min((each.k for each in by_name.values() if each.k is not None), default=None)
     counts = [counts for log in logs.values() for counts in log.counts]
     together = findings_of(counts, "all sets", k, asked.adaptive)
-    return Found(together.findings, k, together.warnings)
+    return ImportFindings(together.findings, k, together.warnings)

@@ -17,9 +17,9 @@ from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.readers.acceptance.counts import (
-    Asked,
     Counts,
-    Log,
+    EngineLog,
+    ImportOptions,
     Source,
     check_accepted,
     of_histogram,
@@ -28,7 +28,7 @@ from ssdsim.readers.acceptance.counts import (
 )
 from ssdsim.readers.acceptance.fields import (
     JsonObject,
-    Line,
+    LogLine,
     WrittenAmount,
     WrittenCount,
     count,
@@ -66,14 +66,14 @@ _BATCH = "Decode batch"
 _RUNNING, _ACCEPT = re.compile(r"#running-req: (\d+)"), re.compile(r"accept(?:ed)? len: ([\d.]+)")
 
 
-class _Window(Line):
+class _Window(LogLine):
     """A line of the log."""
 
     running: WrittenCount
     length: WrittenAmount
 
 
-def read_one(source: Source, asked: Asked) -> Log:
+def read_one(source: Source, asked: ImportOptions) -> EngineLog:
     """The requests of a file."""
     if any(True for _ in _logged(source)) or not source.text.lstrip().startswith(("{", "[", "data:")):
         return _windows(source, asked)
@@ -95,7 +95,7 @@ def read_one(source: Source, asked: Asked) -> Log:
 # answers
 
 
-def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
+def _requests(records: Sequence[Any], source: Source, asked: ImportOptions) -> EngineLog:
     counts, silent = [], 0
     for where, record in source.numbered("request", records):
         for own in found_with(record, _REQUEST):
@@ -107,15 +107,15 @@ def _requests(records: Sequence[Any], source: Source, asked: Asked) -> Log:
         raise InputError(f"{source.path}: no request in it was decoded by speculation (spec_verify_ct is 0)")
     notes = [f"{silent} requests without a round of speculation are left out"] if silent else []
     counts, warnings = _with_one_lookahead(counts, str(source.path))
-    return Log("sglang-requests", counts, warnings=warnings, notes=notes)
+    return EngineLog("sglang-requests", counts, warnings=warnings, notes=notes)
 
 
 def of_request(own: JsonObject, where: str, k: int | None = None) -> Counts | None:
     """The rounds of one request, of its ``meta_info``; None where it had none."""
-    return _request(own, where, Asked(k)) if count(own, _ROUNDS, where) else None
+    return _request(own, where, ImportOptions(k)) if count(own, _ROUNDS, where) else None
 
 
-def _request(own: JsonObject, where: str, asked: Asked) -> Counts:
+def _request(own: JsonObject, where: str, asked: ImportOptions) -> Counts:
     rounds, accepted = count(own, _ROUNDS, where), count(own, _ACCEPTED, where)
     drafted, histogram = count(own, _DRAFTED, where), counts_by_index(own, _HISTOGRAM, where)
     if histogram is not None and any(histogram):
@@ -175,7 +175,7 @@ def _again(counts: Counts, k: int) -> Counts:
 # the server's mean
 
 
-def _server(records: Sequence[Any], source: Source, asked: Asked) -> Log:
+def _server(records: Sequence[Any], source: Source, asked: ImportOptions) -> EngineLog:
     """``/server_info``: the mean since the start, of each scheduler; with a disaggregated prefill under ``decode``."""
     means = [
         mean
@@ -193,7 +193,7 @@ def _server(records: Sequence[Any], source: Source, asked: Asked) -> Log:
         warnings.append(f"{source.path}: a tree of drafts (top-k {topk}): a rate holds for levels, not for a chain")
     counts = of_length(str(source.path), float(np.mean(means)), k)
     target, draft = settings.get("model_path"), settings.get("speculative_draft_model_path")
-    return Log("sglang-server", [counts], target=text_in(target), draft=text_in(draft), warnings=warnings)
+    return EngineLog("sglang-server", [counts], target=text_in(target), draft=text_in(draft), warnings=warnings)
 
 
 def _arguments(value: Any) -> JsonObject:
@@ -221,7 +221,7 @@ def _lookahead(settings: JsonObject, source: Source) -> int | None:
 # bench_serving
 
 
-def _bench(records: Sequence[JsonObject], source: Source, asked: Asked) -> Log:
+def _bench(records: Sequence[JsonObject], source: Source, asked: ImportOptions) -> EngineLog:
     counts = []
     for where, record in source.numbered("result", records):
         length = number(record, _BENCH, where)
@@ -231,10 +231,10 @@ def _bench(records: Sequence[JsonObject], source: Source, asked: Asked) -> Log:
         counts.append(of_length(where, length, _lookahead(settings, source) or asked.k))
     warnings = [f"{source.path}: accept_length is the mean since the server's start, not of the run"]
     last = counts[-1:]  # cumulative: the last has seen all that those before it saw
-    return Log("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
+    return EngineLog("sglang-bench", last, target=text_in(first(records[-1], ("model_id", "model"))), warnings=warnings)
 
 
-def speculation_of(record: JsonObject, where: str) -> float | None:
+def sglang_speculation(record: JsonObject, where: str) -> float | None:
     """Tokens that a round yielded, of a result of ``bench_serving``; None where it did not speculate."""
     return number(record, _BENCH, where) or None
 
@@ -242,7 +242,7 @@ def speculation_of(record: JsonObject, where: str) -> float | None:
 # windows
 
 
-def _windows(source: Source, asked: Asked) -> Log:
+def _windows(source: Source, asked: ImportOptions) -> EngineLog:
     """Gauges and log lines, which are of the last window: only as samples of the whole."""
     samples = list(_sampled(source))
     if not samples:
@@ -259,7 +259,7 @@ def _windows(source: Source, asked: Asked) -> Log:
     lengths = np.array([length for _, length in samples])
     mean = float(running @ lengths / running.sum())
     warning = f"{source.path}: the mean of {len(samples)} windows, by their running requests"
-    return Log("sglang-windows", [of_length(str(source.path), mean, asked.k)], warnings=[warning])
+    return EngineLog("sglang-windows", [of_length(str(source.path), mean, asked.k)], warnings=[warning])
 
 
 def _sampled(source: Source) -> Iterator[tuple[float, float]]:

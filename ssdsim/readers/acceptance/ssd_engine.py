@@ -13,8 +13,8 @@ from typing import Any
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked, Counts, Log, Source, of_length
-from ssdsim.readers.acceptance.fields import Index, Line, WrittenAmount, WrittenCount, WrittenTokens
+from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_length
+from ssdsim.readers.acceptance.fields import Index, LogLine, WrittenAmount, WrittenCount, WrittenTokens
 from ssdsim.tokens.pair_file import Cache
 
 _NUMBER = r":\s*([\d.]+|N/A)"
@@ -31,7 +31,7 @@ _TEMPERATURE = re.compile(r"\btemp=([\d.]+) b=|--temp[ =]([\d.]+)")
 _TARGET = re.compile(r"^[ \t]*Model: ([^,\s]+)", re.M)
 
 
-class _Block(Line):
+class _Block(LogLine):
     """Output of a run: its last block of metrics, its mode and its command line."""
 
     length: WrittenAmount
@@ -50,7 +50,7 @@ class _Block(Line):
         return [self.frequencies.get(j, 0.0) for j in range(max(self.frequencies, default=-1) + 1)]
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
+def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     """One run: its last block of metrics."""
     if len(sources) > 1:
         raise InputError(f"{sources[1].path}: a run is a set of its own; name several by --set NAME=FILE")
@@ -63,7 +63,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
     k = _lookahead(run, asked, where)
     counts = of_length(where, run.length, k) if run.p_hit is None else _of_hits(where, run, k)
     target = _TARGET.findall(text)
-    return Log(
+    return EngineLog(
         "ssd-stdout",
         [counts],
         target=target[-1] if target else None,
@@ -116,7 +116,7 @@ def _of_hits(where: str, run: _Block, k: int | None) -> Counts:
     return Counts(where, None, None, mean, k, None, survived, (1.0, *survived[:-1]))
 
 
-def _lookahead(run: _Block, asked: Asked, where: str) -> int | None:
+def _lookahead(run: _Block, asked: ImportOptions, where: str) -> int | None:
     """The K that the mode or the command line says; else the accepted tokens over their share."""
     if run.k is not None:
         return run.k

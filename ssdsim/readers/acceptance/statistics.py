@@ -1,4 +1,8 @@
-"""A request's statistics as vLLM writes them (0.29 on, ``--per-request-spec-decode-metrics``) and AIPerf keeps them."""
+"""A request's statistics of speculation, as vLLM writes them (0.29 on) and AIPerf keeps them.
+
+vLLM writes them with ``--per-request-spec-decode-metrics``; AIPerf in ``profile_export.jsonl`` (``--export-level
+records``), and in its summary as one histogram of all requests.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,33 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ssdsim.base.documents import as_record
+from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import (
     WHOLE_DRAFTS,
     Counts,
+    EngineLog,
+    ImportOptions,
+    Source,
     check_accepted,
     of_each_round,
     of_histogram,
     of_steps,
     of_totals,
 )
-from ssdsim.readers.acceptance.fields import Index, JsonObject, count, counts_by_index, number, tokens, tokens_by_round
+from ssdsim.readers.acceptance.fields import (
+    Index,
+    JsonObject,
+    count,
+    counts_by_index,
+    first,
+    found_with,
+    number,
+    tokens,
+    tokens_by_round,
+)
 
-NAMES = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
+STATISTICS = ("acceptance_histogram", "num_spec_steps", "mean_acceptance_length")
 _BY_DRAFTED = "acceptance_histogram_by_draft_length"
 
 
@@ -87,3 +104,50 @@ def _by_drafted(record: JsonObject, where: str) -> Counts | None:
         for accepted, number_of in enumerate(counts_by_index({name: own}, (name,), f"{where}: {_BY_DRAFTED}") or ()):
             rounds[drafted, accepted] += number_of
     return of_steps(where, rounds) if any(drafted for (drafted, _), n in rounds.items() if n) else None
+
+
+_RECORD = "spec_decode_acceptance"
+_POOLED = "pooled_spec_decode_acceptance_histogram"
+
+
+def read_aiperf(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
+    """One set of requests."""
+    counts: list[Counts] = []
+    notes: list[str] = []
+    engines: list[str] = []
+    for source in sources:
+        records = parse_records(source.text, source.path)
+        pooled = list(found_with(records, (_POOLED,)))
+        if pooled:
+            counts.append(_pooled(pooled[0], source, asked))
+            continue
+        numbered, silent = [], 0
+        for where, record in source.numbered("record", records):
+            own = next(iter(found_with(record, (_RECORD,))), None)
+            statistic = None if own is None else first(own, (_RECORD,))
+            if isinstance(statistic, dict):
+                engines.append(str(statistic.get("engine") or ""))
+                numbered.append((statistic, where))
+            else:
+                silent += 1
+        own_counts = counts_of_all(numbered)
+        if not own_counts:
+            raise InputError(
+                f"{source.path}: no {_RECORD} in it: run aiperf with --export-level records against a server that "
+                "reports it (vLLM: --per-request-spec-decode-metrics summary; Dynamo strips it)"
+            )
+        counts += own_counts
+        notes += [f"{silent} records without statistics are left out"] if silent else []
+    engine = next((each for each in engines if each), None)
+    notes += [f"the engine was {engine}"] if engine else []
+    return EngineLog("aiperf", counts, notes=notes)
+
+
+def _pooled(record: object, source: Source, asked: ImportOptions) -> Counts:
+    """The counts of all requests together: how they differ is lost."""
+    assert isinstance(record, dict)
+    where = str(source.path)
+    histogram = counts_by_index(record, (_POOLED,), where)
+    if histogram is None or not any(histogram):
+        raise InputError(f"{where}: {_POOLED} counts no round")
+    return of_histogram(where, histogram, asked.k, None, is_request=False)

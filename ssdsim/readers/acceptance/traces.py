@@ -13,21 +13,21 @@ import numpy as np
 
 from ssdsim.base.documents import as_record, parse_csv, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked, Counts, Log, Source, of_each_round, of_histogram
-from ssdsim.readers.acceptance.fields import Line, WrittenTokens, tokens_by_round
+from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_each_round, of_histogram
+from ssdsim.readers.acceptance.fields import LogLine, WrittenTokens, tokens_by_round
 
 _ACCEPTED = ("accepted", "num_matches", "per_step_accepted")
 _DRAFTED = ("drafted", "num_candidates", "per_step_drafted")
 
 
-class _Round(Line):
+class _Round(LogLine):
     """A row of CSV."""
 
     accepted: WrittenTokens
     drafted: WrittenTokens | None = None
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
+def read_traces(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     """One set of requests: JSON lines, each a list of accepted tokens a round or an object with it; or CSV."""
     counts = []
     for source in sources:
@@ -39,7 +39,7 @@ def read(sources: Sequence[Source], asked: Asked) -> Log:
                 counts.append(of_histogram(where, histogram, None, None))
         if not counts:
             raise InputError(f"{source.path}: no accepted lengths in it")
-    return Log("trace", _of_one_lookahead(counts))
+    return EngineLog("trace", _of_one_lookahead(counts))
 
 
 def _of_one_lookahead(counts: Sequence[Counts]) -> list[Counts]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ssdsim.base.documents import parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked, Counts, Log, Source, of_length, of_totals
+from ssdsim.readers.acceptance.counts import Counts, EngineLog, ImportOptions, Source, of_length, of_totals
 from ssdsim.readers.acceptance.fields import JsonObject, count, first, found_with, number
 
 _STATISTICS = ("specDecodingStats", "spec_decoding_stats", "specDecStats", "spec_dec_stats")
@@ -24,22 +24,22 @@ _ITERATIONS = ("decodingIter", "decoding_iter")
 _REPORT = ("acceptance_length_percentiles",)
 
 
-def read_one(source: Source, asked: Asked) -> Log:
+def read_one(source: Source, asked: ImportOptions) -> EngineLog:
     """The requests of a file."""
     records, where = parse_records(source.text, source.path), str(source.path)
     if any(True for _ in found_with(records, _STATISTICS)):
-        return Log("trtllm-iterations", [_iterations(records, where, asked)])
+        return EngineLog("trtllm-iterations", [_iterations(records, where, asked)])
     if any(True for _ in found_with(records, _TOKENS)):
         first_token = f"{where}: iterations of an answer include the one of its first token"
-        return Log("trtllm-requests", _requests(records, where, asked), warnings=[first_token])
+        return EngineLog("trtllm-requests", _requests(records, where, asked), warnings=[first_token])
     for report in found_with(records, _REPORT):
-        return Log("trtllm-bench", [of_length(where, _length_of(report, where), asked.k)])
+        return EngineLog("trtllm-bench", [of_length(where, _length_of(report, where), asked.k)])
     raise InputError(
         f"{where}: no specDecodingStats in it: serve with enable_iter_perf_stats, and save /metrics meanwhile"
     )
 
 
-def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
+def _iterations(records: Sequence[Any], where: str, asked: ImportOptions) -> Counts:
     drafted = accepted = rounds = 0
     for number_of, record in enumerate(found_with(records, _STATISTICS), 1):
         own = first(record, _STATISTICS)
@@ -56,7 +56,7 @@ def _iterations(records: Sequence[Any], where: str, asked: Asked) -> Counts:
     return of_totals(where, rounds, accepted, drafted, asked.k)
 
 
-def _requests(records: Sequence[Any], where: str, asked: Asked) -> list[Counts]:
+def _requests(records: Sequence[Any], where: str, asked: ImportOptions) -> list[Counts]:
     counts = []
     for number_of, own in enumerate(found_with(records, _TOKENS), 1):
         line = f"{where}: request {number_of}"
@@ -78,6 +78,6 @@ def _length_of(report: JsonObject, where: str) -> float:
     return length
 
 
-def speculation_of(statistics: JsonObject, where: str) -> float | None:
+def trtllm_speculation(statistics: JsonObject, where: str) -> float | None:
     """Tokens that a round yielded, of ``decoding_stats`` in a report of ``trtllm-bench``; None where it has none."""
     return _length_of(statistics, where) if isinstance(statistics.get("acceptance_length_percentiles"), dict) else None

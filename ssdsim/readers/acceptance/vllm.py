@@ -14,11 +14,10 @@ from typing import Any
 
 from ssdsim.base.documents import as_record, parse_records
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance import statistics
 from ssdsim.readers.acceptance.counts import (
-    Asked,
     Counts,
-    Log,
+    EngineLog,
+    ImportOptions,
     Source,
     joined,
     of_length,
@@ -28,7 +27,7 @@ from ssdsim.readers.acceptance.counts import (
 )
 from ssdsim.readers.acceptance.fields import (
     JsonObject,
-    Line,
+    LogLine,
     Printed,
     WrittenCount,
     WrittenTokens,
@@ -38,6 +37,7 @@ from ssdsim.readers.acceptance.fields import (
     number,
     text_in,
 )
+from ssdsim.readers.acceptance.statistics import STATISTICS, counts_of_all
 from ssdsim.readers.acceptance.vllm_counters import is_snapshot, of_snapshots
 
 _LINE = re.compile(r"SpecDecoding metrics:\s*(.*)")
@@ -46,18 +46,18 @@ _BENCH = "spec_decode_num_drafts"
 _OF_BENCH = {_BENCH, "spec_decode_acceptance_length"}
 
 
-def read(sources: Sequence[Source], asked: Asked) -> Log:
+def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     """One set of requests."""
     if all(is_snapshot(source.text) for source in sources):
         return of_snapshots(sources, asked)
     return joined([_one(source, asked) for source in sources])
 
 
-def _one(source: Source, asked: Asked) -> Log:
+def _one(source: Source, asked: ImportOptions) -> EngineLog:
     if _LINE.search(source.text):
-        return Log("vllm-log", [_log(source)])
+        return EngineLog("vllm-log", [_log(source)])
     if _OLD_LINE.search(source.text):
-        return Log("vllm-log", [_old_log(source)])
+        return EngineLog("vllm-log", [_old_log(source)])
     if not source.text.lstrip().startswith(("{", "[", "data:")):
         raise InputError(
             f"{source.path}: nothing of vLLM's speculation in it: neither counters (vllm:spec_decode_...), a log line "
@@ -67,31 +67,31 @@ def _one(source: Source, asked: Asked) -> Log:
     bench = [record for record in records if isinstance(record, dict) and _OF_BENCH & record.keys()]
     if bench:
         counts = [_bench(record, str(source.path), asked) for record in bench]
-        return Log("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
+        return EngineLog("vllm-bench", counts, target=text_in(first(bench[0], ("model_id", "model"))))
     return _requests(records, source)
 
 
 # requests
 
 
-def _requests(records: Sequence[object], source: Source) -> Log:
+def _requests(records: Sequence[object], source: Source) -> EngineLog:
     answers: list[tuple[JsonObject, str]] = []
     silent, target = 0, None
     for where, request in source.numbered("request", records):
-        own = list(found_with(request, ("speculative_decoding", *statistics.NAMES)))
+        own = list(found_with(request, ("speculative_decoding", *STATISTICS)))
         if isinstance(request, dict):
             target = target or text_in(request.get("model"))
         statistic = [each.get("speculative_decoding", each) for each in own]
         answers += [(each, where) for each in statistic if isinstance(each, Mapping)]
         silent += bool(own) and not any(isinstance(each, Mapping) for each in statistic)
-    counts = statistics.counts_of_all(answers)
+    counts = counts_of_all(answers)
     if not counts:
         raise InputError(
             f"{source.path}: no statistics of speculation in it (metrics.speculative_decoding); start vLLM with "
             "--per-request-spec-decode-metrics summary, and ask for one answer a request (n = 1)"
         )
     notes = [f"{silent} records without statistics (n above 1, or no drafts) are left out"] if silent else []
-    return Log("vllm-requests", counts, target=target, notes=notes)
+    return EngineLog("vllm-requests", counts, target=target, notes=notes)
 
 
 # the log
@@ -147,7 +147,7 @@ def _interval(line: str, where: str) -> tuple[float, int, int, list[float]] | No
     return rounds, drafted, accepted, [share * rounds for share in positions]
 
 
-class _OldPrinted(Line):
+class _OldPrinted(LogLine):
     """Fields of a line of metrics of the old engine."""
 
     k: WrittenTokens | None = None
@@ -185,7 +185,7 @@ def _old_log(source: Source) -> Counts:
 # vllm bench serve
 
 
-def _bench(record: JsonObject, where: str, asked: Asked) -> Counts:
+def _bench(record: JsonObject, where: str, asked: ImportOptions) -> Counts:
     rounds, drafted = count(record, (_BENCH,), where), count(record, ("spec_decode_draft_tokens",), where)
     accepted = count(record, ("spec_decode_accepted_tokens",), where)
     shares = first(record, ("spec_decode_per_position_acceptance_rates",))
@@ -227,14 +227,14 @@ def _steps_of_bench(record: JsonObject, accepted: float, where: str) -> float | 
     return max(generated - completed - accepted, messages)
 
 
-def speculation_of(record: JsonObject, where: str) -> tuple[int | None, float | None]:
+def vllm_speculation(record: JsonObject, where: str) -> tuple[int | None, float | None]:
     """Tokens drafted a round and tokens that a step yielded, of ``vllm bench serve``; None where it has none.
 
     Steps that drafted nothing count, and tokens that were cut at the ends of answers do not: they took no time.
     """
     if not record.get(_BENCH):
         return None, None
-    counts = _bench(record, where, Asked())
+    counts = _bench(record, where, ImportOptions())
     mean = (counts.drafted or 0.0) / (counts.rounds or 1.0)
     k = counts.k or max(1, round(mean))
     if counts.undrafted is None or counts.rounds is None:

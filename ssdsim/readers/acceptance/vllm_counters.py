@@ -12,7 +12,16 @@ from pydantic import BaseModel, Field
 
 from ssdsim.base.documents import as_record, parse_json
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.readers.acceptance.counts import Asked, Counts, Log, Source, of_length, of_positions, of_totals, with_steps
+from ssdsim.readers.acceptance.counts import (
+    Counts,
+    EngineLog,
+    ImportOptions,
+    Source,
+    of_length,
+    of_positions,
+    of_totals,
+    with_steps,
+)
 from ssdsim.readers.acceptance.fields import MOST_TOKENS, Index, Sample, WrittenAmount, found_with, prometheus
 
 _PREFIX = "vllm:spec_decode_num_"
@@ -68,7 +77,7 @@ class _Counters:
         return [self.total(f"{_PER_POSITION}:{place}") or 0.0 for place in range(max(places, default=-1) + 1)]
 
 
-def of_snapshots(sources: Sequence[Source], asked: Asked) -> Log:
+def of_snapshots(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
     if len(sources) == 1 and not asked.since_start:
         raise InputError(
             f"{sources[0].path}: one snapshot of counters that grow since the server's start: give one from before the "
@@ -86,7 +95,7 @@ def of_snapshots(sources: Sequence[Source], asked: Asked) -> Log:
         _check_rising(earlier, later, before, after)
     difference = taken[-1] if len(taken) == 1 else _difference(taken[0], taken[-1])
     where = " - ".join(str(source.path) for source in (sources[-1], sources[0])[: len(sources)])
-    return Log("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
+    return EngineLog("vllm-metrics", [_of_counters(difference, where, asked)], target=model or None)
 
 
 def between(before: Source, after: Source, served: str) -> Counts | None:
@@ -98,7 +107,7 @@ def between(before: Source, after: Source, served: str) -> Counts | None:
     earlier = earlier or _Counters()
     _check_rising(earlier, later, before, after)
     moved = _difference(earlier, later)
-    return _of_counters(moved, str(after.path), Asked()) if moved.total("drafts") else None
+    return _of_counters(moved, str(after.path), ImportOptions()) if moved.total("drafts") else None
 
 
 def _by_model(samples: Sequence[Sample]) -> dict[str, _Counters]:
@@ -182,7 +191,7 @@ def _difference(earlier: _Counters, later: _Counters) -> _Counters:
     return _Counters({place: value - earlier.by_engine.get(place, 0.0) for place, value in later.by_engine.items()})
 
 
-def _of_counters(counters: _Counters, where: str, asked: Asked) -> Counts:
+def _of_counters(counters: _Counters, where: str, asked: ImportOptions) -> Counts:
     drafted, accepted = counters.total("draft_tokens"), counters.total("accepted_tokens")
     emitted, rounds = counters.total("emitted_tokens"), counters.total("drafts")
     if not drafted or accepted is None:

@@ -1,16 +1,22 @@
-"""Log of requests, whatever tool wrote it."""
+"""Log of requests, whatever tool wrote it, and its plainest sources: CSV tables of traces, and conversations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from pydantic import AliasChoices, BaseModel, Field, field_validator
 
 from ssdsim.base.checks import Array
+from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_TOKENS = 10**8
 """The most tokens of a prompt or of an answer."""
@@ -45,3 +51,124 @@ class RequestLog(Record):
         for name, (values, most) in columns.items():
             if values is not None and (beyond := values[np.abs(values) > most]).size:
                 raise InputError(f"{self.form}: {name} must be at most {most:g}, got {beyond[0]:g}")
+
+
+class _Form(Record):
+    """Columns of a trace: of arrivals, which must be there where they are ``timed``, of prompts and of answers."""
+
+    name: str
+    arrivals: str
+    inputs: str
+    outputs: str
+    timed: bool = False
+
+    @property
+    def needed(self) -> frozenset[str]:
+        return frozenset({self.inputs, self.outputs, *([self.arrivals] if self.timed else [])})
+
+
+_AZURE = _Form("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", timed=True)
+_FORMS = (
+    _AZURE,
+    _Form("BurstGPT", "Timestamp", "Request tokens", "Response tokens", timed=True),
+    _Form("Vidur", "arrived_at", "num_prefill_tokens", "num_decode_tokens"),
+    _Form("plain", "arrival_s", "input_tokens", "output_tokens"),
+)
+
+
+def read_table(path: Path) -> RequestLog:
+    """A CSV file whose header is known."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, skipinitialspace=True)
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a CSV file ({error})") from None
+    columns = {str(name).strip(): frame[name] for name in frame.columns}
+    for form in _FORMS:
+        if form.needed <= columns.keys():
+            at = form.arrivals
+            times = _arrivals(columns[at], at, str(path)) if at in columns else None
+            inputs, outputs = (_numbers(columns[name], name, str(path)) for name in (form.inputs, form.outputs))
+            return RequestLog(form.name, times, inputs, outputs)
+    known = "; ".join(f"{form.name}: {', '.join(sorted(form.needed))}" for form in _FORMS)
+    raise InputError(f"{path}: no known columns ({', '.join(columns)}). Known: {known}")
+
+
+def _arrivals(column: pd.Series[str], name: str, where: str) -> Array:
+    """Seconds of each request; of dates since the first of them."""
+    import pandas as pd
+
+    if name != _AZURE.arrivals:
+        return _numbers(column, name, where)
+    try:
+        times = pd.to_datetime(column, format="ISO8601", utc=True)
+    except ValueError as error:
+        raise InputError(f"{where}: {name}: {error}") from None
+    return np.asarray((times - times.min()).dt.total_seconds(), dtype=np.float64)
+
+
+def _numbers(column: pd.Series[str], name: str, where: str) -> Array:
+    """A column of numbers; an empty cell is NaN."""
+    import pandas as pd
+
+    numbers = pd.to_numeric(column, errors="coerce").to_numpy(float)
+    wrong = np.flatnonzero(np.isnan(numbers) & (column.str.strip() != "").to_numpy())
+    if wrong.size:
+        line = int(wrong[0])
+        raise InputError(f"{where} line {line + 2}: {name} must be a number, got '{column.iloc[line]}'")
+    return numbers
+
+
+LEAST, MOST_PROMPT, MOST = 4, 1024, 2048
+"""Tokens of a prompt and of an answer at least, of a prompt at most, of both at most: vLLM's filter."""
+
+
+def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokenizer: Path | None) -> RequestLog:
+    """A request a conversation: its first turn is the prompt, the second one the answer. They have no arrivals."""
+    read = as_records(_Conversation, dict(enumerate(records, 1)), where, "conversation")
+    texts = [turn.text for each in read if len(each.conversations) == 2 for turn in each.conversations]
+    if not texts:
+        raise InputError(f"{where}: no conversation of two turns in it")
+    lengths = np.array(_counted(texts, where, tokenizer), dtype=float).reshape(-1, 2)
+    prompts, answers = lengths.T
+    keep = (prompts >= LEAST) & (answers >= LEAST) & (prompts <= MOST_PROMPT) & (prompts + answers <= MOST)
+    if not keep.any():
+        raise InputError(f"{where}: every conversation is shorter or longer than vLLM's benchmark takes")
+    out = len(records) - int(keep.sum())
+    notes = [f"{out} of {len(records)} conversations are too short or too long: left out, as vLLM does"] if out else []
+    return RequestLog("ShareGPT", None, prompts[keep], answers[keep], notes=tuple(notes))
+
+
+class _Turn(BaseModel, frozen=True):
+    """Turn of one of the two, under one of two names."""
+
+    text: Annotated[str, Field(validation_alias=AliasChoices("value", "content"))]
+
+
+class _Conversation(BaseModel, frozen=True):
+    conversations: tuple[_Turn, ...] = ()
+
+    @field_validator("conversations", mode="before")
+    @classmethod
+    def _prompt_and_answer(cls, value: Any) -> Any:
+        return value[:2] if isinstance(value, list) else value or ()
+
+
+def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[int]:
+    if tokenizer is None:
+        raise InputError(f"{where}: conversations are text; give the model's --tokenizer tokenizer.json")
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise InputError("--tokenizer needs tokenizers: pip install 'ssdsim[measure]'") from None
+    data = read_json(tokenizer, "tokenizer")
+    if not isinstance(data, dict) or not isinstance(data.get("model"), dict):
+        raise InputError(f"--tokenizer {tokenizer}: no tokenizer.json of Hugging Face (it has no model)")
+    try:
+        encoder = Tokenizer.from_str(json.dumps(data))
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(f"--tokenizer {tokenizer}: no tokenizer that can be read ({error})") from None
+    return [len(each.ids) for each in encoder.encode_batch(list(texts))]

@@ -1,4 +1,4 @@
-"""Logs in JSON: Mooncake's traces, and the benchmarks of vLLM, SGLang and AIPerf that kept a line a request."""
+"""Files of request logs, told by what is in them; those in JSON: traces, and benchmarks that kept a line a request."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from ssdsim.base.checks import Array
-from ssdsim.base.documents import as_record, as_records, within
+from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
 from ssdsim.base.errors import InputError, told
-from ssdsim.readers import aiperf, guidellm, sglang_bench, vllm_bench
 from ssdsim.readers.acceptance.fields import text_in
 from ssdsim.readers.bench import JsonObject, has
-from ssdsim.readers.guidellm import benchmarks, model_of
-from ssdsim.readers.request_logs.conversations import read_conversations
-from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens
+from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens, read_conversations, read_table
+from ssdsim.readers.result_files import AIPERF, GUIDELLM, SGLANG_BENCH, VLLM_BENCH, guidellm_benchmarks, guidellm_model
 
 _BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
@@ -169,7 +167,7 @@ class _GuidedRequest(BaseModel, frozen=True):
 def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
     """The requests of a report that succeeded, in all of its benchmarks."""
     (record,) = records
-    lists = [within(one, "requests", "successful") for one in benchmarks(record)]
+    lists = [within(one, "requests", "successful") for one in guidellm_benchmarks(record)]
     requests = [each for one in lists if isinstance(one, list) for each in one]
     if not requests:
         raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
@@ -183,7 +181,7 @@ def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
     whole = 1e3 * of("request_latency")
     measured = {"ttft": of("time_to_first_token_ms"), "tpot": of("inter_token_latency_ms"), "e2el": whole}
     start, inputs, outputs = (of(name) for name in ("request_start_time", "prompt_tokens", "output_tokens"))
-    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(model_of(record)))
+    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(guidellm_model(record)))
 
 
 def _summary(needs: str) -> Read:
@@ -227,11 +225,25 @@ def _numbers(records: Sequence[JsonObject], first: int, where: str) -> Array:
 _FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (
     (_SGLANG, has("input_lens", "output_lens", "accept_length"), partial(_benchmark, _SGLANG)),
     (_VLLM, has("input_lens", "output_lens"), partial(_benchmark, _VLLM)),
-    (_SGLANG, sglang_bench.FORMAT.knows, _summary("run bench_serving with --output-details")),
-    (_VLLM, vllm_bench.FORMAT.knows, _summary("run vllm bench serve with --save-detailed")),
-    ("guidellm", guidellm.FORMAT.knows, _guidellm),
-    ("AIPerf", aiperf.FORMAT.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
+    (_SGLANG, SGLANG_BENCH.knows, _summary("run bench_serving with --output-details")),
+    (_VLLM, VLLM_BENCH.knows, _summary("run vllm bench serve with --save-detailed")),
+    ("guidellm", GUIDELLM.knows, _guidellm),
+    ("AIPerf", AIPERF.knows, _summary("run aiperf with --export-level records, and give profile_export.jsonl")),
     ("AIPerf", has("metrics", "metadata"), _aiperf),
     ("Mooncake", has("input_length", "output_length"), _mooncake),
     ("Mooncake's aliases", has("input_tokens", "output_tokens"), _mooncake),
 )
+
+
+def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
+    """CSV by its header (Azure, BurstGPT, Vidur, plain), JSON by its keys (Mooncake, vLLM, SGLang, AIPerf, ShareGPT).
+
+    Raises
+    ------
+    InputError : no such file, one of no known kind, or something in it is not what it must be.
+    """
+    path = Path(path)
+    text = read_text(path, "log of requests")
+    if not text.lstrip().startswith(("{", "[")):
+        return read_table(path)
+    return read_records(parse_records(text, path), str(path), tokenizer)

@@ -13,8 +13,7 @@ import pytest
 
 from calibration.bench.points import Point, shuffled
 from site_generator.json_reference import undescribed
-from ssdsim.readers.noise import repeated
-from ssdsim.readers.row import Row, read_rows
+from ssdsim.readers.row import Row, read_rows, repeated
 from ssdsim.tokens.pair_file import load_pair
 from tests.calibration.bench.server import Law, Misdeeds, Server, serving
 from tests.ssdsim.cli.in_process import asked

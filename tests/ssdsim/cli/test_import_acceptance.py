@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from site_generator.json_reference import undescribed
-from tests.calibration.pairs import logs
 from tests.ssdsim.cli.in_process import asked as run
+from tests.ssdsim.readers.acceptance import logs
 
 MADE = logs.requests(count=12)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.files import read_measured
+from ssdsim.readers.result_files import read_measured
 from ssdsim.readers.row import Row
 from tests.ssdsim.readers.engines import measured, served, vllm_result
 

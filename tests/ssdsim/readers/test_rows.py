@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.files import read_measured
+from ssdsim.readers.result_files import read_measured
 from ssdsim.readers.row import METRICS, REQUIRED, Row, read_rows, write_rows
 
 NAMES = st.text("abcxyzé,\"' -.09/", min_size=1, max_size=12).map(str.strip).filter(bool)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.files import read_measured
+from ssdsim.readers.result_files import read_measured
 
 SERVED = Path(__file__).parent / "served"
 GIVEN: dict[str, Any] = {"hardware": "h100-sxm", "model": "transformer-shaped-576x30"}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.request_logs.files import read_log
+from ssdsim.readers.request_logs.records import read_log
 from ssdsim.serving.from_log import Cut, workload_of
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens

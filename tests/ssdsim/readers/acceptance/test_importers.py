@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked
-from ssdsim.readers.acceptance.read import ENGINES, Named, import_acceptance
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.read import ENGINES, PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import AtTemperature, Pair, load_pair
-from tests.calibration.pairs import logs
+from tests.ssdsim.readers.acceptance import logs
 
 MADE = logs.requests()
 ROUNDS, ACCEPTED = sum(map(len, MADE)), sum(map(sum, MADE))
-NOBODY = Named()
+NOBODY = PairLabels()
 LENGTH = 1.0 + ACCEPTED / ROUNDS
 
 
@@ -28,12 +28,12 @@ class Logs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def pair(self, engine: str, *texts: str, named: Named = NOBODY, **asked: Any) -> Pair:
+    def pair(self, engine: str, *texts: str, named: PairLabels = NOBODY, **asked: Any) -> Pair:
         paths = []
         for number, text in enumerate(texts):
             paths.append(self.folder / f"log{number}.txt")
             paths[-1].write_text(text)
-        pair = import_acceptance(engine, paths, {}, Asked(**asked), named)
+        pair = import_acceptance(engine, paths, {}, ImportOptions(**asked), named)
         pair.save(self.folder / "pair.json")
         assert load_pair(self.folder / "pair.json") == pair
         return pair
@@ -533,11 +533,11 @@ def test_several_files_are_several_sets(tmp_path: Path) -> None:
     for name, made in (("code", code), ("prose", prose)):
         (tmp_path / f"{name}.jsonl").write_text(logs.lines_of(map(logs.vllm_response, made)))
     files = [tmp_path / "code.jsonl", tmp_path / "prose.jsonl"]
-    findings = import_acceptance("vllm", files, {}, Asked(), Named()).by_temperature[0]
+    findings = import_acceptance("vllm", files, {}, ImportOptions(), PairLabels()).by_temperature[0]
     assert set(findings.sets) == {"code", "prose"}
     assert findings.sets["code"].alpha_k == pytest.approx(logs.rates(code))
     assert findings.alpha_k == pytest.approx(logs.rates([*code, *prose]))
-    named = import_acceptance("vllm", [], {"a": files[:1], "b": files[1:]}, Asked(), Named())
+    named = import_acceptance("vllm", [], {"a": files[:1], "b": files[1:]}, ImportOptions(), PairLabels())
     assert set(named.by_temperature[0].sets) == {"a", "b"}
 
 
@@ -564,7 +564,7 @@ def test_what_no_file_says_stays_unknown_and_can_be_given(log: Logs) -> None:
     pair = log.pair("vllm", text)
     assert (pair.settings.temperature, pair.by_temperature[0].temperature, pair.draft.id) == (None, None, None)
     assert any("temperature" in warning for warning in pair.provenance.warnings)
-    given = log.pair("vllm", text, named=Named("t", "d", 0.7))
+    given = log.pair("vllm", text, named=PairLabels("t", "d", 0.7))
     assert (given.target.id, given.draft.id, given.temperatures) == ("t", "d", (0.7,))
 
 
@@ -576,11 +576,11 @@ def test_a_file_of_another_kind_is_refused_in_one_line(log: Logs, engine: str) -
 
 def test_an_unknown_engine_and_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown engine 'vlm'; did you mean 'vllm'"):
-        import_acceptance("vlm", [tmp_path / "a"], {}, Asked(), Named())
+        import_acceptance("vlm", [tmp_path / "a"], {}, ImportOptions(), PairLabels())
     with pytest.raises(InputError, match="not a readable log"):
-        import_acceptance("vllm", [tmp_path / "a"], {}, Asked(), Named())
+        import_acceptance("vllm", [tmp_path / "a"], {}, ImportOptions(), PairLabels())
     with pytest.raises(InputError, match="nothing to import"):
-        import_acceptance("vllm", [], {}, Asked(), Named())
+        import_acceptance("vllm", [], {}, ImportOptions(), PairLabels())
 
 
 def test_a_pair_does_not_say_where_its_logs_lay(log: Logs) -> None:

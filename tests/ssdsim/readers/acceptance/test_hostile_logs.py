@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ssdsim.base.errors import InputError
-from ssdsim.readers.acceptance.counts import Asked
-from ssdsim.readers.acceptance.read import Named, import_acceptance
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
 
 POSITION = 'vllm:spec_decode_num_accepted_tokens_per_pos{position="%s"} 1\n'
 COUNTERS = (
@@ -31,7 +31,7 @@ DIGITS = "9" * 5000
 def read(engine: str, text: str, folder: Path) -> None:
     path = folder / "log.txt"
     path.write_text(text)
-    import_acceptance(engine, [path], {}, Asked(since_start=True, sampled=True), Named())
+    import_acceptance(engine, [path], {}, ImportOptions(since_start=True, sampled=True), PairLabels())
 
 
 @pytest.mark.parametrize(

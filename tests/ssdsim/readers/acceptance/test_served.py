@@ -7,15 +7,17 @@ from pathlib import Path
 import pytest
 
 from ssdsim.question.configuration import configure
-from ssdsim.readers.acceptance.counts import Asked
-from ssdsim.readers.acceptance.read import Named, import_acceptance
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import Findings
 
 SERVED = Path(__file__).parent / "served"
 
 
 def read(engine: str, *names: str) -> Findings:
-    return import_acceptance(engine, [SERVED / name for name in names], {}, Asked(), Named()).by_temperature[0]
+    return import_acceptance(
+        engine, [SERVED / name for name in names], {}, ImportOptions(), PairLabels()
+    ).by_temperature[0]
 
 
 def counters(name: str) -> Findings:
@@ -51,12 +53,12 @@ def test_without_times_between_tokens_steps_follow_from_tokens(tmp_path: Path) -
         lines = (SERVED / name).read_text().splitlines()
         paths.append(tmp_path / name)
         paths[-1].write_text("\n".join(line for line in lines if "inter_token" not in line))
-    length = import_acceptance("vllm", paths, {}, Asked(), Named()).by_temperature[0].length
+    length = import_acceptance("vllm", paths, {}, ImportOptions(), PairLabels()).by_temperature[0].length
     assert length.undrafted == 100
 
 
 def test_a_pair_says_in_which_share_of_rounds_anything_is_drafted(tmp_path: Path) -> None:
-    pair = import_acceptance("vllm", [SERVED / f"ng-c4-{i}.txt" for i in (0, 1)], {}, Asked(), Named())
+    pair = import_acceptance("vllm", [SERVED / f"ng-c4-{i}.txt" for i in (0, 1)], {}, ImportOptions(), PairLabels())
     pair.save(tmp_path / "pair.json")
     asked = configure(strategies=("sd",), drafter="ngram", k=7, pair=str(tmp_path / "pair.json"), b=4)
     assert asked.settings["found"] == pytest.approx(63 / 193)
@@ -83,15 +85,15 @@ def test_drafts_of_different_lengths_may_have_a_whole_mean(tmp_path: Path) -> No
         "vllm:spec_decode_num_{} 504.0", 'vllm:spec_decode_num_draft_tokens_total{model_name="m"} 504.0'
     )
     (tmp_path / "once.txt").write_text(lines)
-    findings = import_acceptance("vllm", [tmp_path / "once.txt"], {}, Asked(since_start=True), Named()).by_temperature[
-        0
-    ]
+    findings = import_acceptance(
+        "vllm", [tmp_path / "once.txt"], {}, ImportOptions(since_start=True), PairLabels()
+    ).by_temperature[0]
     assert (findings.length.k, findings.alpha_k, findings.length.drafted) == (None, None, 504)
 
 
 def test_a_served_name_without_a_card_is_said() -> None:
     files = [SERVED / f"sd3-c2-{i}.txt" for i in (0, 1)]
-    pair = import_acceptance("vllm", files, {}, Asked(), Named())
+    pair = import_acceptance("vllm", files, {}, ImportOptions(), PairLabels())
     assert any("no card is called 'm'" in warning for warning in pair.provenance.warnings)
-    named = import_acceptance("vllm", files, {}, Asked(), Named(target="llama-3.1-8b"))
+    named = import_acceptance("vllm", files, {}, ImportOptions(), PairLabels(target="llama-3.1-8b"))
     assert not any("no card" in warning for warning in named.provenance.warnings)
