@@ -1,24 +1,19 @@
 """Findings from counts: rates by position, lengths, how requests differ, each with its interval."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Sequence
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import bounds_95
-from ssdsim.base.intervals import wilson_interval
+from ssdsim.base.intervals import bounds_95, wilson_interval
 from ssdsim.base.record import Record
-from ssdsim.readers.acceptance.counts import Counts
-from ssdsim.readers.acceptance.counts import total_of
+from ssdsim.readers.acceptance.counts import Counts, total_of
 from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.pair_file import Findings
-from ssdsim.tokens.pair_file import Length
-from ssdsim.tokens.pair_file import Mean
-from ssdsim.tokens.pair_file import RequestSpread
-from ssdsim.tokens.pair_file import survival_of
-from ssdsim.tokens.request_spread import Resampled
-from ssdsim.tokens.request_spread import fit_requests
-import numpy as np
+from ssdsim.tokens.pair_file import Findings, Length, Mean, RequestSpread, survival_of
+from ssdsim.tokens.request_spread import Resampled, fit_requests
 
 _FEWEST_REQUESTS = 8  # of which an interval is drawn
 _DIFFER = 0.05  # of pooled and request-mean length that is worth saying

@@ -1,36 +1,21 @@
 """Files of an engine -> a pair: one set of requests a file, or the sets that are named."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+
 from ssdsim import __version__
 from ssdsim.base.documents import read_text
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import has_transformer
-from ssdsim.readers.acceptance import llama_cpp
-from ssdsim.readers.acceptance import sglang
-from ssdsim.readers.acceptance import ssd_engine
-from ssdsim.readers.acceptance import trtllm
-from ssdsim.readers.acceptance import vllm
-from ssdsim.readers.acceptance import vllm_counters
-from ssdsim.readers.acceptance.counts import EngineLog
-from ssdsim.readers.acceptance.counts import ImportOptions
-from ssdsim.readers.acceptance.counts import Source
-from ssdsim.readers.acceptance.counts import each_file
-from ssdsim.readers.acceptance.findings import ImportFindings
-from ssdsim.readers.acceptance.findings import findings_of
+from ssdsim.readers.acceptance import llama_cpp, sglang, ssd_engine, trtllm, vllm, vllm_counters
+from ssdsim.readers.acceptance.counts import EngineLog, ImportOptions, Source, each_file
+from ssdsim.readers.acceptance.findings import ImportFindings, findings_of
 from ssdsim.readers.acceptance.statistics import read_aiperf
 from ssdsim.readers.acceptance.traces import read_traces
-from ssdsim.tokens.pair_file import AtTemperature
-from ssdsim.tokens.pair_file import Pair
-from ssdsim.tokens.pair_file import PairProvenance
-from ssdsim.tokens.pair_file import PairSettings
-from ssdsim.tokens.pair_file import Participant
+from ssdsim.tokens.pair_file import AtTemperature, Pair, PairProvenance, PairSettings, Participant
 
 
 class LogReader(Record):
