@@ -4,14 +4,13 @@
 """
 
 from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 
 __version__ = "0.3.0"
 
 _HOME = {
-    "Comparison": "ssdsim.advise.compare.compare",
+    "Comparison": "ssdsim.advise.compare",
     "Calibration": "calibration.timings.answer",
     "Configuration": "ssdsim.question.configuration",
     "Explorer": "ssdsim.reports.explorer.build",
@@ -21,7 +20,7 @@ _HOME = {
     "InputError": "ssdsim.base.errors",
     "PowerLawFit": "ssdsim.answers.token_model",
     "Prediction": "ssdsim.answers.predict",
-    "Recommendation": "ssdsim.advise.recommend.answer",
+    "Recommendation": "ssdsim.advise.recommend.recommendation",
     "Report": "ssdsim.reports.build",
     "Schedule": "ssdsim.serving.schedule_file",
     "TokenModel": "ssdsim.answers.token_model",
@@ -30,7 +29,7 @@ _HOME = {
     "TokenRounds": "ssdsim.answers.token_model",
     "Transformer": "ssdsim.transformer.card",
     "calibrate": "calibration.timings.answer",
-    "compare": "ssdsim.advise.compare.compare",
+    "compare": "ssdsim.advise.compare",
     "configure": "ssdsim.question.configuration",
     "evaluate": "ssdsim.answers.grid",
     "explore": "ssdsim.reports.explorer.build",
@@ -41,13 +40,13 @@ _HOME = {
     "fit_token_model": "ssdsim.answers.token_model",
     "forward_pass": "ssdsim.transformer.forward",
     "predict": "ssdsim.answers.predict",
-    "recommend": "ssdsim.advise.recommend.answer",
+    "recommend": "ssdsim.advise.recommend.recommendation",
     "report": "ssdsim.reports.build",
     "roofline": "ssdsim.answers.roofline",
-    "schedule": "ssdsim.advise.schedule.schedule",
+    "schedule": "ssdsim.advise.schedule",
     "serve": "ssdsim.serving.serve",
     "simulate": "ssdsim.answers.simulation.simulate",
-    "sweep": "ssdsim.answers.sweep.sweep",
+    "sweep": "ssdsim.answers.sweep",
     "validate": "calibration.validation.run",
     "validate_pair": "calibration.validation.tokens.run",
     "validate_paper": "calibration.validation.replay",

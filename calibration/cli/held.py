@@ -1,19 +1,22 @@
 """``ssdsim fit runtime --hold``: what was put aside, predicted, and what to do on this engine."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
+from ssdsim.cli.console import console
+from ssdsim.cli.console import echo
+from ssdsim.cli.console import print_labelled
+from ssdsim.cli.tables import Table
+from ssdsim.tokens.acceptance import rate_of
+from ssdsim.tokens.acceptance import rates_of_survival
+from typing import Any
+from typing import TYPE_CHECKING
 import numpy as np
 
-from ssdsim.cli.console import console, echo, print_labelled
-from ssdsim.cli.tables import Table
-from ssdsim.tokens.acceptance import rate_of, rates_of_survival
-
 if TYPE_CHECKING:
-    from calibration.validation.measured import Checked, HoldOut
+    from calibration.validation.measured import Checked
+    from calibration.validation.measured import HoldOut
     from ssdsim.readers.row import Row
 
 _LOOKAHEADS = tuple(range(1, 9))
@@ -66,7 +69,7 @@ def refused(checked: Sequence[Checked], within: float, output: Path) -> str | No
 
 def print_decision(rows: Sequence[Row], card: Path) -> None:
     """The best of AR and SD on this engine at each batch that was measured, with what these rows accepted."""
-    from ssdsim.advise.schedule.candidates import candidates
+    from ssdsim.advise.candidates import candidates
 
     out, drafting = console(), [row for row in rows if row.k is not None and row.rounds]
     if not drafting:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from ssdsim.advise.compare.as_json import as_json as comparison_json
-from ssdsim.advise.compare.compare import compare
+from ssdsim.advise.compare import as_json as comparison_json
+from ssdsim.advise.compare import compare
 from ssdsim.advise.recommend.request import workload
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
 from ssdsim.cli.progress import shown

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from ssdsim.advise.candidates import CELLS, choices, fixed_options
 from ssdsim.advise.export.export import FORMATS, export
-from ssdsim.advise.schedule.candidates import CELLS, choices, fixed_options
 from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked

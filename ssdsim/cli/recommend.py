@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from ssdsim.advise.recommend.answer import Recommendation
-from ssdsim.advise.recommend.as_json import as_json as recommendation_json
-from ssdsim.advise.recommend.door import Door, base_point, pasted, recommended_with_door
+from ssdsim.advise.recommend.launch_plan import Door, base_point, pasted, recommended_with_door
+from ssdsim.advise.recommend.launch_plan import as_json as recommendation_json
+from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import MOST_VALUES, Several

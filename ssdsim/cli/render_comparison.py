@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from ssdsim import strategies
-from ssdsim.advise.compare.compare import Comparison
+from ssdsim.advise.compare import Comparison
 from ssdsim.answers.evidence import range_told, standing_told, value_told
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins

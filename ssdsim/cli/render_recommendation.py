@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.text import Text
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.answer import Answer, Recommendation
 from ssdsim.advise.recommend.break_even import BreakEven
 from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.door import ATTAINMENT, NO_ENGINE, Door
 from ssdsim.advise.recommend.equal_count import EqualCount
+from ssdsim.advise.recommend.launch_plan import ATTAINMENT, NO_ENGINE, Door
+from ssdsim.advise.recommend.recommendation import TITLE, Answer, Recommendation
 from ssdsim.advise.recommend.request import Request
-from ssdsim.advise.recommend.table import TITLE
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.evidence import inputs_told
 from ssdsim.base.settings import GIVEN

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.columns import over, own, own_columns
-from ssdsim.answers.sweep.plan import MOST_DRAWS, PRESETS, Plan, effective, number_columns, plan_of
-from ssdsim.answers.sweep.sweep import frame, swept
+from ssdsim.answers.sweep import frame, swept
+from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, Plan, effective, number_columns, plan_of
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest

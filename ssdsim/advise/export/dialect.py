@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.advise.schedule.candidates import Candidates
+from ssdsim.advise.candidates import Candidates
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer

@@ -1,7 +1,4 @@
-"""A schedule as a file, or in the words of an engine.
-
-Where an engine cannot say what the schedule says, the nearest that it can is exported, and a note tells.
-"""
+"""A schedule as a file, or in the words of an engine, with notes on what the engine cannot say."""
 
 from __future__ import annotations
 
@@ -9,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
+from ssdsim.advise.candidates import Candidates, candidates
 from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.export.standing import standing_notes
-from ssdsim.advise.schedule.candidates import candidates
-from ssdsim.advise.schedule.schedule import inputs_behind, of_candidates
+from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
+from ssdsim.answers.contest import contest
+from ssdsim.answers.evidence import Basis
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
+from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import titles
+from ssdsim.question.many import Drawn
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.k_table import KTable
@@ -28,8 +28,8 @@ from ssdsim.serving.schedule_file import Schedule
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
-    from ssdsim.advise.schedule.by_policy import PolicyOfK
     from ssdsim.question.typed_options import Axes
+
 
 _FILES: Mapping[str, Callable[[Schedule], str]] = {"json": Schedule.to_json, "csv": Schedule.to_csv}
 _ENGINES: Mapping[str, Dialect] = {
@@ -79,7 +79,7 @@ def export(
         context.
     seed : of the draws behind the intervals.
     k_table : of a schedule, that of a table or a policy of K in place of the best (:func:`ssdsim.schedule`).
-    options : those of :func:`ssdsim.advise.schedule.candidates.candidates`.
+    options : those of :func:`ssdsim.advise.candidates.candidates`.
 
     Returns
     -------
@@ -101,8 +101,6 @@ def export(
     if k_table is not None:
         if engine is not None:
             raise InputError(f"--k-table is for --format {' and '.join(_FILES)}: {format} is told the best table of K")
-        from ssdsim.advise.schedule.by_policy import policy_of_k  # here, since it stands on serving, and few ask
-
         return _of_policy(_FILES[format], policy_of_k(k_table, **options), seed)
     given: dict[str, Any] = {**options}
     notes: list[str] = []
@@ -174,3 +172,37 @@ def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dic
             fixed[name] = value
             notes.append(note)
     return fixed
+
+
+def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
+    """Notes on what ``names`` assume of tokens, and in how many cells the one rule leaves open which is best."""
+    condition = Basis(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
+    notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
+    cells = candidates.best(names).to_dict("records")
+    said = [sentence for cell in cells if (sentence := _undecided(candidates, cell, names, seed))]
+    if said:
+        notes.append(f"at {len(said)} of {len(cells)} cells another strategy may be as good. {said[0]}")
+    return notes
+
+
+def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
+    """The sentence on the cell's best of another strategy; empty where that is decided, or nothing else fits."""
+    others = [name for name in names if name != best["strategy"]]
+    rivals = candidates.best(others).to_dict("records") if others else []
+    same = [row for row in rivals if (row["b"], row["context"]) == (best["b"], best["context"])]
+    if not same:
+        return ""
+    sides = {row["strategy"]: scenario_of(candidates.points[row["point"]]) for row in (best, *same)}
+    errors = TimingErrors(DRAWS, seed)
+    rates = {name: float(each.estimate.tokens_per_second) for name, each in sides.items()}
+    drawn = {name: Drawn.of(each, errors) for name, each in sides.items()}
+    first, (other,) = best["strategy"], [row["strategy"] for row in same]
+    held = contest(first, [other], rates, drawn)
+    if held.decided:
+        return ""
+    versus = held.over[other]
+    basis = Basis.of(sides[first], sides[other], versus.timings)
+    titles = {name: each.strategy.title for name, each in sides.items()}
+    clause = f"{titles[first]} is {versus.ratio:.2f}x {titles[other]} (95 %: {versus.low:.2f}-{versus.high:.2f})"
+    where = f" at batch {best['b']}, context {best['context']}"
+    return basis.sentence(held, [other], (titles[first], ""), clause, where)

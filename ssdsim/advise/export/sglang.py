@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ssdsim.advise.candidates import Candidates
 from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, lookahead
-from ssdsim.advise.schedule.candidates import Candidates
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import configure
 from ssdsim.question.options import DEFAULTS

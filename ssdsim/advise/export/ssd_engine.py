@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.advise.candidates import Candidates
 from ssdsim.advise.export.dialect import Dialect, card
-from ssdsim.advise.schedule.candidates import Candidates
-from ssdsim.advise.schedule.schedule import of_candidates
+from ssdsim.advise.schedule import of_candidates
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import DEFAULTS

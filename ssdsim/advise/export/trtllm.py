@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ssdsim.advise.candidates import Candidates
 from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
-from ssdsim.advise.schedule.candidates import Candidates
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
 

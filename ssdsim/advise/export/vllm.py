@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ssdsim.advise.candidates import Candidates
 from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
-from ssdsim.advise.schedule.candidates import Candidates
 from ssdsim.base.record import Record, field, replace
 from ssdsim.question.configuration import configure
 from ssdsim.question.options import DEFAULTS

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.choice import best
-from ssdsim.advise.recommend.deployment import Deployment, Shape
+from ssdsim.advise.recommend.deployment import Deployment, Shape, best
 from ssdsim.advise.recommend.search import (
     STEPS,
     Search,

@@ -1,13 +1,15 @@
-"""Deployments on a number of GPUs: a strategy with its placement and settings, in one copy or several."""
+"""Deployments: a strategy with its placement, settings and copies; the best of them, and their Pareto frontier."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.grid import OfPoint
+from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.room import Devices
 from ssdsim.question.options import ALL, DEFAULTS, beside
@@ -15,6 +17,7 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
+INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 Setting = tuple[str, Any]
 
 
@@ -159,3 +162,51 @@ class Deployment(Record):
         chosen = dict(self.shape.speculation)
         axes = [axis for axis in strategies.ALL.named(self.shape.strategy).searched if axis.option in chosen]
         return ", ".join(axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes)
+
+
+def score(deployment: Deployment, rank: Rank) -> float:
+    """Number that ``rank`` maximises; the cost of a token falls as tokens/s per GPU rise, whatever a GPU costs."""
+    return deployment.per_user if rank == "user" else deployment.per_gpu
+
+
+def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
+    """The highest score among those of at least ``at_least`` tokens/s per user, None if there are none.
+
+    Among equals (within a thousandth) the one that takes the fewest GPUs; then the strategy that is listed first, with
+    the fewest cached outcomes and draft steps.
+    """
+    allowed = [d for d in deployments if d.per_user >= at_least]
+    if not allowed:
+        return None
+    top = max(score(d, rank) for d in allowed)
+    equals = [d for d in allowed if score(d, rank) >= (1.0 - INDIFFERENT) * top]
+    listed = strategies.ALL.names
+    return min(equals, key=lambda d: (d.gpus, listed.index(d.shape.strategy), d.shape.work, -score(d, rank)))
+
+
+def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:
+    """Deployments that no other beats in tokens/s per user and per GPU, from the fastest to the most economical.
+
+    Nearly equal ones (within a thousandth) are shown once.
+    """
+    frontier: list[Deployment] = []
+    for d in sorted(deployments, key=lambda d: (-d.per_user, -d.per_gpu)):
+        if not frontier or d.per_gpu > (1.0 + INDIFFERENT) * frontier[-1].per_gpu:
+            frontier.append(d)
+    return frontier
+
+
+def deployment_json(d: Deployment, gpu_hour: float | None = None) -> dict[str, Any]:
+    """A deployment for JSON, with the price of a token if a GPU has a price."""
+    return {
+        **picked(d, "name", "copies", "gpus"),
+        **picked(d.shape, "strategy", "tp", "ep", "settings"),
+        **picked(d.rate, "tokens_per_round", "p_hit", "p_all_hit"),
+        "draft_gpus": d.shape.devices.draft,
+        "sequences_per_target": d.copy_batch,
+        "tokens_per_second": d.total,
+        "tokens_per_second_per_user": d.per_user,
+        "tokens_per_second_per_gpu": d.per_gpu,
+        "cost_per_million_tokens": None if gpu_hour is None else d.cost_per_million(gpu_hour),
+        "round_ms": 1e3 * d.rate.round_s,
+    }

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import asdict
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.choice import best, score
-from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import Deployment, best, score
 from ssdsim.advise.recommend.request import Rank, Request
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.evidence import Basis, Doubt

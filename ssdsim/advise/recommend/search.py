@@ -36,7 +36,6 @@ ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (test_recommend.py).
 STEPS = (1.7, 1.3, 1.1)
 _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
-INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 
 
 class _Learnt(Record):

@@ -14,7 +14,7 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.option_usage import check_owners
 from ssdsim.answers.predict import check_constant
-from ssdsim.answers.sweep.plan import all_as_configured, as_configured
+from ssdsim.answers.sweep_plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled

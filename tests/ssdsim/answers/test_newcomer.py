@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ssdsim import InputError, evaluate, export, recommend, schedule, strategies
-from ssdsim.advise.recommend.as_json import as_json
+from ssdsim.advise.recommend.launch_plan import as_json
 from ssdsim.cli.render_recommendation import print_recommendation
 from ssdsim.serving.schedule_file import Schedule
 from tests.ssdsim.strategies.wary import Wary

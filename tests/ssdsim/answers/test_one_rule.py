@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.contest import DECIDED
 from ssdsim.answers.evidence import Basis
-from ssdsim.answers.simulated import simulate_each
+from ssdsim.answers.sweep_plan import simulate_each
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario

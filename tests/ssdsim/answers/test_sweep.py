@@ -22,8 +22,8 @@ from pandas.testing import assert_frame_equal
 from ssdsim.answers.columns import intervals
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
-from ssdsim.answers.sweep.plan import PRESETS, Part, Plan, all_as_configured, as_configured, number_columns, plan_of
-from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.answers.sweep import sweep
+from ssdsim.answers.sweep_plan import PRESETS, Part, Plan, all_as_configured, as_configured, number_columns, plan_of
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
@@ -377,7 +377,7 @@ def test_the_proposals_sweep_is_whole() -> None:
 
 def test_the_verb_is_a_function_whatever_was_imported() -> None:
     code = (
-        "import ssdsim; import ssdsim.answers.sweep.sweep, ssdsim.reports; from ssdsim.answers.sweep.plan import Plan; "
+        "import ssdsim; import ssdsim.answers.sweep, ssdsim.reports; from ssdsim.answers.sweep_plan import Plan; "
         "ssdsim.predict(t_sd=0.2); ssdsim.predict(t_sd=0.2); "
         "print(len(ssdsim.sweep(t_sd=0.2, b=[1, 2])), len(ssdsim.evaluate([{'t_sd': 0.2}])))"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ssdsim.advise.recommend.answer import recommend
+from ssdsim.advise.recommend.recommendation import recommend
 from ssdsim.base.errors import InputError
 from ssdsim.cli import console, progress
 from tests.ssdsim.cli.in_process import asked

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from site_generator.options_reference import reference
 from ssdsim import strategies
-from ssdsim.advise.schedule.candidates import fixed_options
+from ssdsim.advise.candidates import fixed_options
 from ssdsim.answers import roofline, window
 from ssdsim.base import kinds
 from ssdsim.base.errors import InputError

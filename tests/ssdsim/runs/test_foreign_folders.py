@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from ssdsim.answers.simulation.trace import Trace
-from ssdsim.answers.sweep.sweep import sweep
+from ssdsim.answers.sweep import sweep
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import replaced, write_whole

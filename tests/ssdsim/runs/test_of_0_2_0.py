@@ -1,6 +1,6 @@
 """Files that 0.2.0 and versions after it left behind are read, or refused in one line that says what is wrong.
 
-Schedules of schema 1 are read in ``tests/ssdsim/answers/test_schedule.py``.
+Schedules of schema 1 are read in ``tests/ssdsim/advise/test_schedule.py``.
 """
 
 from __future__ import annotations

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ssdsim.advise.recommend.answer import Apart, apart_from
-from ssdsim.advise.recommend.choice import best
-from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import Deployment, best, deployment_json
 from ssdsim.advise.recommend.equal_count import Errors, basis_of, held_against
-from ssdsim.advise.recommend.request import Request, make_request
+from ssdsim.advise.recommend.recommendation import Apart, apart_from, unsupported_json
+from ssdsim.advise.recommend.request import Request, engine_json, make_request, request_json
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
 from ssdsim.answers.evidence import Basis, Doubt
@@ -22,6 +21,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
+from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record, field
 from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
@@ -30,6 +30,7 @@ from ssdsim.question.standing import Standing, TokenInput, by_standing
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Searched
+
 
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
@@ -191,3 +192,18 @@ def _sentence(
         others = [f"one of {len(titles) - 2} others"] if len(titles) > 3 else titles[2:]
         where = f"{where}, {' or '.join([*titles[:2], *others])}"
     return basis.sentence(held, [closest], (first.title, ""), clause, where)
+
+
+def as_json(comparison: Comparison) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim compare --json`` (schema 3)."""
+    answer = {
+        "schema": 3,
+        "verb": "compare",
+        "request": {**request_json(comparison.request), "b": comparison.batch},
+        "verdict": picked(comparison, "winner", "likeliest", "over", "sentence", "doubts", "doubts_told"),
+        "engine": engine_json(comparison.request),
+        "strategies": tuple(comparison.compared.values()),
+        **picked(comparison, "inputs", "impossible", "runtime", "warnings"),
+        "apart": unsupported_json(comparison.apart),
+    }
+    return document(answer, {Deployment: deployment_json})

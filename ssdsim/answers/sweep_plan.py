@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
@@ -16,7 +16,8 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.option_usage import check_owners, check_read
-from ssdsim.answers.simulated import simulate_each
+from ssdsim.answers.predict import Prediction, predict_configured
+from ssdsim.answers.simulation.simulate import Engine as SimulationEngine
 from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
@@ -24,7 +25,9 @@ from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.pricing.room import why_no_room
 from ssdsim.question.columns import Rows
+from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.given import GridPart
 from ssdsim.question.options import ALL, DEFAULTS, check_names, files
@@ -268,3 +271,53 @@ def number_columns(plan: Plan) -> list[str]:
 def effective(name: str, axes: Collection[str]) -> str:
     """The column of a result, also where an axis has its name."""
     return f"effective_{name}" if name in axes else name
+
+
+def simulate_each(
+    points: Iterable[Mapping[str, Any]],
+    engine: SimulationEngine,
+    precision: float | None = None,
+    seed: int = 0,
+    names: Collection[str] = (),
+) -> Evaluated:
+    """Simulate every point by itself; the columns of :func:`ssdsim.evaluate` with intervals.
+
+    ``precision`` is the half width of the 95 % interval of tokens/s at which a run ends, relative; by default that of
+    :func:`ssdsim.predict`. Intervals hold the simulation's error and, on hardware, the timings'. Every point has the
+    same seed, so neighbours differ by less than their intervals say. ``names`` are strategies that have columns even
+    where no point asks for them.
+    """
+    answers: list[Prediction | InputError] = []
+    for point in points:
+        try:
+            answers.append(predict_configured(configure(**point), seed, engine, precision))
+        except InputError as error:
+            answers.append(error)
+    predictions = [each for each in answers if isinstance(each, Prediction)]
+    present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
+    shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
+    rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in answers]
+    words = named.texts(shown)
+    columns = {
+        name: np.array([row.get(name) for row in rows], dtype=object if name in words else float)
+        for name in (*named.results(shown), *named.intervals(shown))
+    }
+    warnings = sorted({line for each in predictions for line in each.configuration.warnings})
+    return Evaluated(columns, [row.get("error") for row in rows], warnings)
+
+
+def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
+    configuration = prediction.configuration
+    row: dict[str, Any] = {}
+    for name, estimate in prediction.estimates.items():
+        row |= named.of_estimate(names, estimate)
+        for told in strategies.ALL.named(name).told:
+            row[named.own(names, name, told)] = configuration.settings[told]
+        interval = prediction.intervals[name]
+        row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
+    row |= named.over(named.ratios(names), row)
+    for name, rival in named.contests(names):
+        row[named.probability(name, rival)] = prediction.probability(name, rival)
+    if configuration.no_room:
+        row["error"] = why_no_room(configuration.subject, configuration.no_room)
+    return row

@@ -7,19 +7,18 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from ssdsim.advise.recommend import table
 from ssdsim.advise.recommend.break_even import BreakEven, break_evens
-from ssdsim.advise.recommend.choice import best, pareto, score
-from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
 from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
 from ssdsim.advise.recommend.equal_count import EqualCount, Errors, equal_count, held_against
 from ssdsim.advise.recommend.request import Request, make_request
-from ssdsim.advise.recommend.search import INDIFFERENT, Search
+from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.evidence import Basis
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval
+from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
 from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
@@ -35,6 +34,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
     from ssdsim.question.typed_options import Searched
+
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Recommendation(Shown, Record):
 
     @property
     def told(self) -> Told:
-        return table.told(self.request, self.answers, self.sentence)
+        return _table(self.request, self.answers, self.sentence)
 
     @property
     def focus(self) -> int | None:
@@ -264,6 +264,11 @@ def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
     return aparts
 
 
+def unsupported_json(unsupported: Mapping[str, Apart]) -> dict[str, Any]:
+    """Strategies that the engine cannot run, for JSON."""
+    return {name: picked(each, "deployment", "worth", "sentence") for name, each in unsupported.items()}
+
+
 def _swings(about: Answer | None) -> tuple[Swing, ...]:
     """Swings of the subject over its closest rival, on all GPUs."""
     if about is None or about.equal is None:
@@ -324,3 +329,34 @@ def _provenance(request: Request) -> list[dict[str, str]]:
     rules = {card.recurrent.rule for card in cards if card.recurrent}
     read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
     return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]
+
+
+TITLE = "Tokens/s per user and per GPU by batch; P that no other strategy is better"
+
+
+def _table(request: Request, answers: tuple[Answer, ...], sentence: str) -> Told:
+    """A row a batch: the best deployment, the runner-up, and how far they are apart."""
+    costs = ["$/Mtoken"] if request.gpu_hour is not None else []
+    best = ("best", "settings", "/user", "/GPU", *costs, "idle")
+    header = ("batch", *best, "runner-up", "/user", "/GPU", "margin", "P")
+    rows = [_row(request, answer) for answer in answers]
+    return Told(TITLE, header, [row + ("",) * (len(header) - len(row)) for row in rows], sentence)
+
+
+def _row(request: Request, answer: Answer) -> tuple[str, ...]:
+    best, second, price = answer.best, answer.runner_up, request.gpu_hour
+    if best is None:
+        return str(answer.batch), "-"
+    rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
+    return (
+        str(answer.batch),
+        best.name,
+        best.settings,
+        f"{best.per_user:.1f}",
+        f"{best.per_gpu:.1f}",
+        *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
+        str(request.gpus - best.gpus),
+        *rival,
+        f"{answer.margin:+.1%}" if answer.margin is not None else "",
+        f"{answer.probability:.2f}" if answer.probability is not None and second else "",
+    )

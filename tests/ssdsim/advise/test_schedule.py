@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, export, predict, schedule, serve
-from ssdsim.advise.schedule.candidates import candidates
+from ssdsim.advise.candidates import candidates
 from ssdsim.answers.grid import evaluate
 from ssdsim.serving.schedule_file import Cell, Schedule
 

@@ -1,4 +1,4 @@
-"""The recommendation as somebody deploys it: its command, K by batch, what it costs, and when it stops paying."""
+"""The recommendation as a launch plan: its command, K by batch, what it costs, and when it stops paying."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from functools import partial
 from typing import Any
 
 from ssdsim import strategies
+from ssdsim.advise.candidates import fixed_options
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.export.export import engine_of, export
-from ssdsim.advise.recommend.answer import Answer, Recommendation, recommended
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.request import Request
-from ssdsim.advise.schedule.candidates import fixed_options
+from ssdsim.advise.recommend.deployment import Deployment, deployment_json
+from ssdsim.advise.recommend.recommendation import Answer, Recommendation, recommended, unsupported_json
+from ssdsim.advise.recommend.request import Request, engine_json, request_json
 from ssdsim.answers.contest import Versus
 from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import low_and_high
+from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
@@ -257,3 +259,46 @@ def _of_one(best: Deployment, dialect: Dialect, request: Request) -> Command:
         return Command(dialect.one(cell, request.options) + "\n", ())
     except InputError as error:
         return Command("", (str(error),))
+
+
+def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
+    request = recommendation.request
+    answer = {
+        "schema": 4,
+        "verb": "recommend",
+        "request": {
+            **request_json(request),
+            **picked(request, "rank", "gpu_hour", "use", "subject"),
+            "b": request.batches,
+            "at_least": request.at_least or None,
+        },
+        "verdict": {"sentence": recommendation.sentence},
+        "engine": engine_json(request),
+        **picked(recommendation, "answers", "focus", "elasticities", "swings", "evaluated"),
+        **picked(recommendation, "provenance", "runtime", "pair", "inputs", "warnings"),
+        "equal_gpus": recommendation.equal_counts,
+        "break_even": recommendation.break_evens,
+        "deploy": None if entrance is None else _deploy(entrance),
+    }
+    return document(answer, {Answer: _answer, Deployment: lambda d: deployment_json(d, request.gpu_hour)})
+
+
+def _deploy(entrance: Door) -> dict[str, Any]:
+    needed, everything = entrance.cost or (None, None)
+    return {
+        **picked(entrance, "deployment", "worth", "paying", "not_served", "command"),
+        "k_by_batch": [{"b": batch, "k": k} for batch, k in entrance.k_by_batch],
+        "cost_needed": needed,
+        "cost_all": everything,
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    return {
+        "b": answer.batch,
+        **picked(answer, "error", "best", "runner_up", "margin", "probability", "by_strategy", "impossible", "pareto"),
+        "apart": unsupported_json(answer.apart),
+        **low_and_high(answer.interval),
+        "equal_gpus": answer.equal,
+    }

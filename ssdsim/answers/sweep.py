@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from ssdsim.answers.sweep.plan import Engine, Part, Plan, plan_of
+from ssdsim.answers.sweep_plan import Engine, Part, Plan, plan_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError

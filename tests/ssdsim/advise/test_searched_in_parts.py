@@ -9,8 +9,8 @@ from threading import Event, Thread
 
 import pytest
 
-from ssdsim.advise.recommend.answer import make_request, recommend
-from ssdsim.advise.recommend.as_json import as_json
+from ssdsim.advise.recommend.launch_plan import as_json
+from ssdsim.advise.recommend.recommendation import make_request, recommend
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.grid import Again
 from ssdsim.answers.idle_cores import IdleCores

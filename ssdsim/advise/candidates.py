@@ -22,6 +22,7 @@ from ssdsim.strategies.protocols.axes import Axis
 if TYPE_CHECKING:
     import pandas as pd
 
+
 MOST_CHOICES = 1_000_000  # over all cells: a tenth of a millisecond and a kilobyte each
 CELLS: Mapping[str, Sequence[Any]] = {"b": (1, 2, 4, 8, 16, 32, 64), "context": (1024,)}
 """What a schedule has a cell for, with its values where nobody gives them."""

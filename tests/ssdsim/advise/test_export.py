@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import InputError, export
+from ssdsim.advise.candidates import candidates
 from ssdsim.advise.export.dialect import ranges as ranges_of
-from ssdsim.advise.schedule.candidates import candidates
 from ssdsim.cli.main import cli
 from ssdsim.serving.schedule_file import Schedule
 

@@ -12,11 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ssdsim import recommend
-from ssdsim.advise.recommend.answer import Recommendation
-from ssdsim.advise.recommend.as_json import as_json
-from ssdsim.advise.recommend.choice import best, pareto
-from ssdsim.advise.recommend.deployment import Deployment, Shape
+from ssdsim.advise.recommend.deployment import Deployment, Shape, best, pareto
 from ssdsim.advise.recommend.equal_count import Errors
+from ssdsim.advise.recommend.launch_plan import as_json
+from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import make_request
 from ssdsim.advise.recommend.search import Search, splits
 from ssdsim.answers.grid import evaluate

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim import InputError, configure, recommend
-from ssdsim.advise.recommend.door import door
+from ssdsim.advise.recommend.launch_plan import door
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import full_hardware_name, hardware_names
-from tests.ssdsim.answers.test_export import bench_commands, check_vllm, served
+from tests.ssdsim.advise.test_export import bench_commands, check_vllm, served
 
 pytestmark = pytest.mark.long
 SMALL: dict[str, Any] = {"k": [2, 4, 6], "tp": 4, "draft_gpus": 1}

@@ -1,1 +1,0 @@
-"""Sweeps: their points, who works on them, and the folder that keeps them."""
