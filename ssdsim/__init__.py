@@ -4,6 +4,7 @@
 """
 
 from __future__ import annotations
+
 from importlib import import_module
 from typing import Any
 

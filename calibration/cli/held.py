@@ -1,22 +1,19 @@
 """``ssdsim fit runtime --hold``: what was put aside, predicted, and what to do on this engine."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from ssdsim.cli.console import console
-from ssdsim.cli.console import echo
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.tables import Table
-from ssdsim.tokens.acceptance import rate_of
-from ssdsim.tokens.acceptance import rates_of_survival
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
+from ssdsim.cli.console import console, echo, print_labelled
+from ssdsim.cli.tables import Table
+from ssdsim.tokens.acceptance import rate_of, rates_of_survival
+
 if TYPE_CHECKING:
-    from calibration.validation.measured import Checked
-    from calibration.validation.measured import HoldOut
+    from calibration.validation.measured import Checked, HoldOut
     from ssdsim.readers.row import Row
 
 _LOOKAHEADS = tuple(range(1, 9))

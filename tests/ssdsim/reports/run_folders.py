@@ -1,21 +1,22 @@
 """Run folders as ``ssdsim sweep`` and ``validate`` leave them."""
 
 from __future__ import annotations
-from calibration.validation.comparison import GridPoint
-from calibration.validation.comparison import RoundComparison
-from collections.abc import Mapping
-from collections.abc import Sequence
-from numpy.typing import NDArray
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.validation.comparison import GridPoint, RoundComparison
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.answers.sweep import sweep
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import plain
-from typing import Any
-import base64
-import gzip
-import json
-import numpy as np
 
 
 def write_run(folder: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> Path:

@@ -1,20 +1,21 @@
 """The report of a sweep that was killed says so, and shows the points that are in."""
 
 from __future__ import annotations
+
+import json
 from pathlib import Path
+
+import pytest
+
 from ssdsim.answers.sweep_plan import plan_of
 from ssdsim.base.errors import InputError
-from ssdsim.reports.build import Report
-from ssdsim.reports.build import report
+from ssdsim.reports.build import Report, report
 from ssdsim.reports.study import Study
-from ssdsim.reports.swept import NONE
-from ssdsim.reports.swept import grid_json
+from ssdsim.reports.swept import NONE, grid_json
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.reports.run_folders import thousandths
-import json
-import pytest
 
 pytestmark = pytest.mark.long
 
