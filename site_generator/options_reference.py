@@ -48,7 +48,7 @@ def _facts(option: Option) -> Iterator[str]:
     if option.spellings:
         spellings = ", ".join(f"`{each}`" for each in option.spellings)
         yield f"also spelled {spellings}"
-    yield f"must {_prose(option.kind.must)}"
+    yield f"must {_prose(option.kind.requirement)}"
     yield f"default: {_default(option)}"
     if option.needs is not None:
         yield f"needs {' or '.join(_names(option.needs.any_of))} {_prose(option.needs.why)}"
@@ -65,7 +65,7 @@ def _excluded(option: Option) -> Iterator[str]:
     for other in ALL.values():
         for exclusion in other.excludes:
             if option.name in names_of(exclusion.others):
-                yield _prose(exclusion.says.format(it="it"))
+                yield _prose(exclusion.message.format(it="it"))
 
 
 def _excludes(option: Option) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _excludes(option: Option) -> Iterator[str]:
     for exclusion in option.excludes:
         names = names_of(exclusion.others)
         yield _prose(
-            exclusion.says.format(it=f"{'each of ' if len(names) > 1 else ''}{', '.join(map(spelled, names))}")
+            exclusion.message.format(it=f"{'each of ' if len(names) > 1 else ''}{', '.join(map(spelled, names))}")
         )
 
 
@@ -82,7 +82,7 @@ def _names(names: Iterable[str]) -> list[str]:
 
 
 def _default(option: Option) -> str:
-    return f"`{option.default}`" if option.default is not None else _prose(option.otherwise) or "none"
+    return f"`{option.default}`" if option.default is not None else _prose(option.default_note) or "none"
 
 
 def _prose(text: str) -> str:

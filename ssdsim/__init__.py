@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_HOME[name]), name)
     except ModuleNotFoundError as error:
-        from ssdsim.base.extras import told
+        from ssdsim.base.extras import install_hint
 
-        if (missing := told(error)) is None:
+        if (missing := install_hint(error)) is None:
             raise
         raise ModuleNotFoundError(f"ssdsim.{name}: {missing}", name=error.name) from None
 

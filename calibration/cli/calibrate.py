@@ -15,7 +15,7 @@ from calibration.cli.dry_run import show_dry_run
 from calibration.machine.drivers import seen_gpus
 from calibration.timings.answer import Timed, calibrate, check_torch
 from ssdsim.base.errors import InputError
-from ssdsim.base.option_record import taken
+from ssdsim.base.option_record import pop_record
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.hardware import print_profile
 from ssdsim.cli.help_page import output_option
@@ -57,7 +57,7 @@ def command(
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
     if dry_run:
-        print_dry_run(machine, minutes, as_json, quiet, taken(Timed, options))
+        print_dry_run(machine, minutes, as_json, quiet, pop_record(Timed, options))
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 
 SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
 _LARGEST = 1e18  # of any number in a table: beyond it a double does not count
@@ -40,7 +40,7 @@ def with_numbers(
         if wrong.size:
             kind = f"a {'whole ' if whole else ''}number from {least:g} to {_LARGEST:g}"
             cell = table[name].iloc[wrong[0]]
-            got = told(cell.tolist() if isinstance(cell, np.generic | np.ndarray) else cell)  # as bare Python
+            got = short_repr(cell.tolist() if isinstance(cell, np.generic | np.ndarray) else cell)  # as bare Python
             raise InputError(f"{path}: row {wrong[0] + 1}: {name} must be {kind}, got {got}")
     return table.assign(**numbers)
 

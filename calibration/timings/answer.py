@@ -12,8 +12,8 @@ from calibration.machine.drivers import named_devices, torch_missing
 from ssdsim.base.checks import whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
-from ssdsim.base.option_record import OptionRecord, asked, options_of
-from ssdsim.base.progress import Told, nobody
+from ssdsim.base.option_record import OptionRecord, option_field, options_of
+from ssdsim.base.progress import ProgressFactory, nobody
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.profile import HardwareProfile
@@ -31,18 +31,20 @@ _STRATEGIES = ALL["strategies"]
 class Timed(OptionRecord):
     """The rounds whose passes are timed, and the devices: ``device`` cpu, or ``gpus`` such as 0-4."""
 
-    device: str | None = asked(OneOf(("cpu",)), "cpu: two pinned cores with gloo", otherwise="--gpus")
-    gpus: str | None = asked(Text(), "GPUs such as 0-4: target ranks first, the draft last")
-    tp: int | None = asked(Whole(), "target ranks", otherwise="all but the draft's", spellings=ALL["tp"].spellings)
-    draft_gpu: int | None = asked(Whole(0), "the draft's GPU", otherwise="the last")
-    target: str = asked(Text(), "transformer card", "llama-3.1-70b")
-    draft: str = asked(Text(), "the draft's card", "llama-3.2-1b")
-    b: int = asked(Whole(), "sequences decoded together", 4, spellings=ALL["b"].spellings)
-    k: int = asked(Whole(), "draft tokens verified in a round", 5)
-    budget: int | None = asked(Whole(), "branches a sequence", otherwise="3 (k + 1)")
-    context: int = asked(Whole(), "cached tokens of a sequence", 512)
-    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="by device")
-    strategies: Sequence[str] = asked(
+    device: str | None = option_field(OneOf(("cpu",)), "cpu: two pinned cores with gloo", default_note="--gpus")
+    gpus: str | None = option_field(Text(), "GPUs such as 0-4: target ranks first, the draft last")
+    tp: int | None = option_field(
+        Whole(), "target ranks", default_note="all but the draft's", spellings=ALL["tp"].spellings
+    )
+    draft_gpu: int | None = option_field(Whole(0), "the draft's GPU", default_note="the last")
+    target: str = option_field(Text(), "transformer card", "llama-3.1-70b")
+    draft: str = option_field(Text(), "the draft's card", "llama-3.2-1b")
+    b: int = option_field(Whole(), "sequences decoded together", 4, spellings=ALL["b"].spellings)
+    k: int = option_field(Whole(), "draft tokens verified in a round", 5)
+    budget: int | None = option_field(Whole(), "branches a sequence", default_note="3 (k + 1)")
+    context: int = option_field(Whole(), "cached tokens of a sequence", 512)
+    dtype: str | None = option_field(OneOf(DTYPES), "of weights", default_note="by device")
+    strategies: Sequence[str] = option_field(
         _STRATEGIES.kind, "whose passes are timed", _STRATEGIES.default, spellings=_STRATEGIES.spellings
     )
 
@@ -122,7 +124,7 @@ class Calibration(Record):
 
 
 def calibrate(
-    output: str | Path, *, minutes: float = 5.0, seed: int = 0, told: Told = nobody, **options: Any
+    output: str | Path, *, minutes: float = 5.0, seed: int = 0, told: ProgressFactory = nobody, **options: Any
 ) -> Calibration:
     """Time this machine and fit a hardware profile to it, which is written with its runtime.
 
@@ -152,7 +154,7 @@ def check_torch() -> None:
 
 
 def calibrate_on(
-    output: Path, devices: list[str], timed: Timed, *, minutes: float, seed: int, told: Told
+    output: Path, devices: list[str], timed: Timed, *, minutes: float, seed: int, told: ProgressFactory
 ) -> Calibration:
     """Time what the log beside ``output`` lacks on these devices, the target's and then the draft's."""
     from calibration.timings.build import build_profile, build_runtime, check_passes, summary
@@ -189,7 +191,7 @@ def calibrate_on(
 
 
 def _measured(
-    workload: Workload, devices: list[str], log: Log, minutes: float, seed: int, told: Told
+    workload: Workload, devices: list[str], log: Log, minutes: float, seed: int, told: ProgressFactory
 ) -> tuple[list[Point], bool]:
     """The points of the plan, which the log has; and whether somebody interrupted it."""
     from calibration.machine.ranks import RankError

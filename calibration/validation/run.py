@@ -18,9 +18,9 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.option_record import OptionRecord, option_field, options_of
 from ssdsim.base.plain import picked
-from ssdsim.base.progress import Told, nobody
+from ssdsim.base.progress import ProgressFactory, nobody
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.question.options import ALL, files, refuse_others
@@ -39,40 +39,40 @@ _STRATEGIES = ALL["strategies"]
 class Real(OptionRecord):
     """Runs on devices of this machine."""
 
-    hardware: str | None = asked(Text(), "a profile measured here", otherwise="calibrate now")
-    draft_hardware: str | None = asked(
-        Text(), "profile of the draft's device, where it is of another kind", otherwise="--hardware"
+    hardware: str | None = option_field(Text(), "a profile measured here", default_note="calibrate now")
+    draft_hardware: str | None = option_field(
+        Text(), "profile of the draft's device, where it is of another kind", default_note="--hardware"
     )
-    target: str = asked(Text(), "the target's card", "transformer-shaped-1536x4", spellings=("--model",))
-    draft: str = asked(Text(), "the draft's card", "transformer-shaped-768x2")
-    target_device: str = asked(Text(), "cpu:0, cuda:0 or cuda:0-3", "cpu:0")
-    draft_device: str | None = asked(
-        Text(), "the draft's own device", otherwise="the one after the target's; none where there is no other"
+    target: str = option_field(Text(), "the target's card", "transformer-shaped-1536x4", spellings=("--model",))
+    draft: str = option_field(Text(), "the draft's card", "transformer-shaped-768x2")
+    target_device: str = option_field(Text(), "cpu:0, cuda:0 or cuda:0-3", "cpu:0")
+    draft_device: str | None = option_field(
+        Text(), "the draft's own device", default_note="the one after the target's; none where there is no other"
     )
-    ep: int = asked(Whole(), "groups of the target's ranks that hold different experts", 1)
-    targets: int = asked(
+    ep: int = option_field(Whole(), "groups of the target's ranks that hold different experts", 1)
+    targets: int = option_field(
         Whole(),
         "that share the draft and the target's ranks evenly: SD's, with --sd-draft separate, one after the other",
         1,
     )
-    context: int = asked(Whole(), "cached tokens of a sequence", 256)
-    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="the profile's")
-    strategies: Sequence[str] = asked(
+    context: int = option_field(Whole(), "cached tokens of a sequence", 256)
+    dtype: str | None = option_field(OneOf(DTYPES), "of weights", default_note="the profile's")
+    strategies: Sequence[str] = option_field(
         _STRATEGIES.kind, _STRATEGIES.about, _STRATEGIES.default, spellings=_STRATEGIES.spellings
     )
-    grid: str = asked(OneOf(tuple(GRIDS)), "the settings", "short")
-    sd_draft: str | None = asked(
+    grid: str = option_field(OneOf(tuple(GRIDS)), "the settings", "short")
+    sd_draft: str | None = option_field(
         OneOf(PLACES.words),
         "SD's draft on the target's devices, or on its own as in SSD, at every point",
-        otherwise="some points each",
+        default_note="some points each",
     )
-    fl: Sequence[int] | None = asked(
+    fl: Sequence[int] | None = option_field(
         ListOf(Whole(0)),
         "K+1 fan-outs for every point, which set its K and, by predict's hit curve, its p_hit",
-        otherwise="the grid's",
+        default_note="the grid's",
     )
-    rounds: int = asked(Whole(), "of each strategy and repeat", 12)
-    repeats: int = asked(Whole(2), "runs of each strategy at a point", 5)
+    rounds: int = option_field(Whole(), "of each strategy and repeat", 12)
+    repeats: int = option_field(Whole(2), "runs of each strategy at a point", 5)
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Real(OptionRecord):
             ),
         )
 
-    def calibrated(self, log: Path, told: Told) -> str:
+    def calibrated(self, log: Path, told: ProgressFactory) -> str:
         """The profile beside the measurements, of the grid's passes on this machine; it is resumed as they are.
 
         Where rounds were measured beside it already it is done: they are predicted with what it was then.
@@ -162,7 +162,11 @@ class Validated(Record):
 
 
 def validate(
-    output: str | Path = "validation", *, trace: str | Path | None = None, told: Told = nobody, **options: Any
+    output: str | Path = "validation",
+    *,
+    trace: str | Path | None = None,
+    told: ProgressFactory = nobody,
+    **options: Any,
 ) -> Validated:
     """Run strategies here for real, and compare with what is predicted from microbenchmarks alone.
 
@@ -192,7 +196,9 @@ def validate(
     return _run(real.bench(real.hardware or real.calibrated(log, told)), real.points, log, where, told)
 
 
-def _run(bench: RoundsBench, points: Sequence[GridPoint], log: Path, where: Path | None, told: Told) -> Validated:
+def _run(
+    bench: RoundsBench, points: Sequence[GridPoint], log: Path, where: Path | None, told: ProgressFactory
+) -> Validated:
     from calibration.machine.ranks import RankError
     from calibration.validation.bench import run_grid
 

@@ -17,13 +17,13 @@ from ssdsim.answers.evidence import Basis, Doubt
 from ssdsim.answers.swings import inputs_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record, field
-from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import NoRoom
 from ssdsim.question.place import runtime_for
 from ssdsim.question.standing import Standing, TokenInput, by_standing
@@ -49,7 +49,7 @@ class Compared(Record):
     rests_on: Mapping[Standing, Sequence[str]]
 
 
-class Comparison(Shown, Record):
+class Comparison(Displayable, Record):
     """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
@@ -73,14 +73,14 @@ class Comparison(Shown, Record):
     apart: Mapping[str, Apart] = field(default_factory=dict)
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         header = ("", "deployment", "per user", "95 %", "P(fastest)")
         rows = [
             (each.deployment.title, each.deployment.name, f"{each.deployment.per_user:.1f}",
              f"{each.low:.4g}-{each.high:.4g}", f"{each.probability_fastest:.2f}")
             for each in self.compared.values()
         ]  # fmt: skip
-        return Told(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
+        return Display(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
 
 
 def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
+from ssdsim.base.display import Display
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
-from ssdsim.base.told import Told
 from ssdsim.pricing.room import counted
 from ssdsim.question.configuration import Configuration
 from ssdsim.rounds.estimate import Estimate
@@ -80,7 +80,7 @@ def own(names: Sequence[str], name: str, column: str) -> str:
 
 def own_columns(name: str) -> tuple[str, ...]:
     """Results that not every strategy has: hit rates where it caches, settings that it tells."""
-    told = strategies.ALL.named(name).told
+    told = strategies.ALL.named(name).shown_settings
     return (*(column.swept for column in _swept(name) if column.of == "caching"), *told)
 
 
@@ -118,7 +118,7 @@ def probability(name: str, rival: str) -> str:
 
 def texts(names: Sequence[str]) -> set[str]:
     """Columns that hold words."""
-    words = {own(names, name, column) for name in names for column in strategies.ALL.named(name).told}
+    words = {own(names, name, column) for name in names for column in strategies.ALL.named(name).shown_settings}
     return {column for column in words if column.endswith("backup")} | {"error"}
 
 
@@ -146,7 +146,7 @@ def prediction_table(
     intervals: Mapping[str, Interval | None],
     subject: str,
     sentence: str,
-) -> Told:
+) -> Display:
     """A row a strategy: its numbers, its interval, and its tokens/s over each rival's."""
     seconds = configuration.unit == "s"
     shown = {column.headed(seconds): column for column in TITLED}
@@ -161,7 +161,7 @@ def prediction_table(
         over = (f"{e.tokens_per_second / estimates[rival].tokens_per_second:.2f}x" for rival in rivals)
         rows.append((strategies.ALL.named(name).title, first, *said, *rest, *over))
     header = ("", rate, *bounds, *others, *(f"vs {strategies.ALL.named(name).title}" for name in rivals))
-    return Told(configuration.title, header, rows, sentence)
+    return Display(configuration.title, header, rows, sentence)
 
 
 def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:

@@ -219,7 +219,7 @@ class Table:
             column: self._spread(scenarios.rows, values)
             for column, values in named.of_estimate(names, fastest.estimate).items()
         }
-        for told in strategies.ALL.named(name).told:
+        for told in strategies.ALL.named(name).shown_settings:
             values = scenarios.values(told)
             words = any(isinstance(value, str) for value in values)
             kind = object if words else float
@@ -302,7 +302,7 @@ class Fastest(Record):
 
     def of_points(self) -> Iterator[tuple[int, OfPoint]]:
         """Each of its points with what is found there."""
-        told = self.scenarios.strategy.told
+        told = self.scenarios.strategy.shown_settings
         columns = (self.scenarios.values(name) for name in told)
         said = zip(*columns, strict=True) if told else repeat((), len(self.scenarios))
         rates = np.broadcast_to(self.rates, len(self.scenarios)).tolist()

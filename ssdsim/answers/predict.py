@@ -13,10 +13,10 @@ from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, other_k, verdict
 from ssdsim.base.checks import whole
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
-from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import Drawn
@@ -35,7 +35,7 @@ _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
 
 
-class Prediction(Shown, Record):
+class Prediction(Displayable, Record):
     """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
 
     configuration: Configuration
@@ -57,7 +57,7 @@ class Prediction(Shown, Record):
         return other_k(self.configuration, self.verdict, self.estimates)
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         v = self.verdict
         sentence = f"{v.sentence} {self.other_k}".rstrip()
         return prediction_table(self.configuration, self.estimates, self.intervals, v.subject, sentence)

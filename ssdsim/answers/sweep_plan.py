@@ -311,7 +311,7 @@ def _row(names: list[str], prediction: Prediction) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for name, estimate in prediction.estimates.items():
         row |= named.of_estimate(names, estimate)
-        for told in strategies.ALL.named(name).told:
+        for told in strategies.ALL.named(name).shown_settings:
             row[named.own(names, name, told)] = configuration.settings[told]
         interval = prediction.intervals[name]
         row |= {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}

@@ -10,9 +10,9 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.evidence import SURE, Basis, Doubt, field, filled, literally
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
-from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.given import possible
@@ -24,7 +24,7 @@ from ssdsim.rounds.estimate import Estimate
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
 
-class Verdict(Shown, Record):
+class Verdict(Displayable, Record):
     """The answer to whether ``subject`` is the strategy to use.
 
     ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
@@ -43,7 +43,7 @@ class Verdict(Shown, Record):
     doubts_told: str = ""
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """A row a rival."""
         title = strategies.ALL.named(self.subject).title
         rows = [
@@ -55,7 +55,7 @@ class Verdict(Shown, Record):
             )
             for rival, versus in self.over.items()
         ]
-        return Told(f"The verdict on {title}", ("over", "ratio", "95 %", "P(faster)"), rows, self.sentence)
+        return Display(f"The verdict on {title}", ("over", "ratio", "95 %", "P(faster)"), rows, self.sentence)
 
 
 def verdict(

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from ssdsim.answers.cluster import on_cluster
 from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.worker_processes import Work, end_with, may_fork, run_with, with_copies, with_shared
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.option import ALWAYS, Section
-from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.base.progress import Progress, hearing_shares
 from ssdsim.base.record import Record
 
@@ -29,25 +29,25 @@ T = TypeVar("T")
 class _Jobs(Whole):
     """A number of processes."""
 
-    must = "be at least 1, or -1 for one a core"
+    requirement = "be at least 1, or -1 for one a core"
 
     def checked(self, said: str, value: Any) -> int:
         if value == -1 and isinstance(value, int):
             return value
         if not isinstance(value, int) or value < 1:
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return super().checked(said, value)
 
 
 class _Address(Kind, Record):
     """The address at which a Dask scheduler listens."""
 
-    form = "tcp://host:port"
-    must = "be an address such as tcp://host:8786"
+    metavar = "tcp://host:port"
+    requirement = "be an address such as tcp://host:8786"
 
     def checked(self, said: str, value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(r"\w+://\S+:\d+", value):
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return value
 
 
@@ -60,8 +60,8 @@ class Workers(OptionRecord):
 
     section, prominence = Section.OUTPUT, 0
 
-    jobs: int = asked(_Jobs(), "processes on this machine; -1: one a core", 1, prominence=ALWAYS)
-    cluster: str | None = asked(_Address(), "a Dask scheduler, whose workers do the work")
+    jobs: int = option_field(_Jobs(), "processes on this machine; -1: one a core", 1, prominence=ALWAYS)
+    cluster: str | None = option_field(_Address(), "a Dask scheduler, whose workers do the work")
     progress: Progress | None = None
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 
 # A float where every input is a scalar, else an array of the broadcast shape (as numpy's ufuncs).
 FloatOrArray = Any
@@ -30,7 +30,7 @@ def within(name: str, value: ArrayLike, low: float, high: float = np.inf) -> Arr
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):  # text, None, a complex number, lists of different lengths
-        raise InputError(f"{name} must be a number or an array of numbers, got {told(value)}") from None
+        raise InputError(f"{name} must be a number or an array of numbers, got {short_repr(value)}") from None
     if array.size == 0:
         raise InputError(f"{name} is empty: at least one value is needed")
     least, most = array.min(), array.max()
@@ -45,11 +45,11 @@ def whole(name: str, value: int, low: int, high: int | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise InputError(f"{name} must be a whole number, got {told(value)}") from None
+        raise InputError(f"{name} must be a whole number, got {short_repr(value)}") from None
     if number < low:
-        raise InputError(f"{name} must be at least {low}, got {told(number)}")
+        raise InputError(f"{name} must be at least {low}, got {short_repr(number)}")
     if high is not None and number > high:
-        raise InputError(f"{name} must be at most {high:,}, got {told(number)}")
+        raise InputError(f"{name} must be at most {high:,}, got {short_repr(number)}")
     return number
 
 
@@ -64,7 +64,7 @@ def text(name: str, value: Any) -> str:
     """``value`` as text that is not empty, which a path is too; InputError otherwise."""
     given = str(value) if isinstance(value, str | PurePath) else ""
     if not given or not is_text(given):
-        raise InputError(f"{name} must be a name or a path, got {told(value)}")
+        raise InputError(f"{name} must be a name or a path, got {short_repr(value)}")
     return given
 
 
@@ -80,7 +80,7 @@ def listed(name: str, value: Any) -> list[Any]:
     try:
         values = list(dict.fromkeys(value)) if isinstance(value, list | tuple | range) else list({value: None})
     except TypeError:
-        raise InputError(f"{name} must be one value or a list of values, got {told(value)}") from None
+        raise InputError(f"{name} must be one value or a list of values, got {short_repr(value)}") from None
     if not values or None in values:
         what = "has None in its list" if values else "is an empty list"
         raise InputError(f"{name} {what}: at least one value is needed")

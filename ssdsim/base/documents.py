@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 
 Read = TypeVar("Read")
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
@@ -113,7 +113,7 @@ def as_record(kind: type[Read], data: Any, where: object, what: str, *, written:
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         said = problem["msg"].removeprefix("Value error, ")
         if said.startswith("Input should"):  # the others speak of a key, or say themselves what they were given
-            said += f", got {told(problem['input'])}"
+            said += f", got {short_repr(problem['input'])}"
         raise InputError(f"{where}: {key}: {said}{more}") from None
     return record
 

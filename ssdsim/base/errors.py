@@ -30,6 +30,6 @@ def closest(name: object, allowed: Iterable[str], least: float = 0.5) -> str | N
     return next(iter(difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=least)), None)
 
 
-def told(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value that was given, on one short line."""
     return " ".join(_SHORT.repr(value).split())

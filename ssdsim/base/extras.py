@@ -18,7 +18,7 @@ def failure(package: str) -> Exception | None:
     return None
 
 
-def told(error: ModuleNotFoundError) -> str | None:
+def install_hint(error: ModuleNotFoundError) -> str | None:
     """Advice what to install for a module that is missing; None where no extra of ssdsim brings it."""
     package = (error.name or "").partition(".")[0]
     extra = _extra_of(package)

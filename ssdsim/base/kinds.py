@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ssdsim.base.checks import text
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record
 
 _LEAST_PERCENT = 2.0  # of a share: what is just above 1 is no percentage
@@ -18,24 +18,24 @@ class Kind:
     """A kind of value that an option takes.
 
     ``depth`` is how deep the lists are that make up one value; deeper ones are several values, the axis of a grid.
-    ``form`` is how a person types one, ``words`` are all that may be typed, where these are few. ``unless`` completes
-    the complaint of a text that is none, ``'x' is ...``, where :meth:`parse` does not.
+    ``metavar`` is how a person types one, ``words`` are all that may be typed, where these are few. ``parse_error``
+    completes the complaint of a text that is none, ``'x' is ...``, where :meth:`parse` does not.
     """
 
     depth: int = 0
     words: tuple[str, ...] = ()
 
     @property
-    def must(self) -> str:
-        """The demand on a value, after the word ``must``."""
+    def requirement(self) -> str:
+        """What a value must be, after the word ``must``."""
         raise NotImplementedError
 
     @property
-    def form(self) -> str:
+    def metavar(self) -> str:
         return "text"
 
     @property
-    def unless(self) -> str:
+    def parse_error(self) -> str:
         return ""
 
     def parse(self, text: str) -> Any:
@@ -52,11 +52,11 @@ class Whole(Kind, Record):
 
     least: int = 1
     most: int = 1_000_000
-    form = "integer"
-    unless = "not a whole number such as 8 or 8k, which is 8192"
+    metavar = "integer"
+    parse_error = "not a whole number such as 8 or 8k, which is 8192"
 
     @property
-    def must(self) -> str:
+    def requirement(self) -> str:
         return f"be a whole number of at least {self.least} and at most {self.most:,}"
 
     def parse(self, text: str) -> int:
@@ -69,9 +69,9 @@ class Whole(Kind, Record):
 
     def checked(self, said: str, value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < self.least:
-            raise InputError(f"{said} must be a whole number of at least {self.least}, got {told(value)}")
+            raise InputError(f"{said} must be a whole number of at least {self.least}, got {short_repr(value)}")
         if value > self.most:
-            raise InputError(f"{said} must be at most {self.most:,}, got {told(value)}")
+            raise InputError(f"{said} must be at most {self.most:,}, got {short_repr(value)}")
         return value
 
 
@@ -80,11 +80,11 @@ class Number(Kind, Record):
 
     most: float = 1e9
     least: float = 0.0
-    form = "float"
-    unless = "not a number such as 0.5"
+    metavar = "float"
+    parse_error = "not a number such as 0.5"
 
     @property
-    def must(self) -> str:
+    def requirement(self) -> str:
         if self.most <= 1.0:
             return f"lie in [{self.least:g}, {self.most:g}]"
         return f"be at least {self.least:g}" + (f" and at most {self.most:,.12g}" if isfinite(self.most) else "")
@@ -96,7 +96,7 @@ class Number(Kind, Record):
         if not isinstance(value, int | float) or not self.least <= value <= self.most:  # which NaN never does
             percent = self.most == 1.0 and isinstance(value, int | float) and _LEAST_PERCENT <= value <= 100.0
             hint = f"; {value:g} % is {value / 100.0:g}" if percent else ""
-            raise InputError(f"{said} must {self.must}, got {told(value)}{hint}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}{hint}")
         return value
 
 
@@ -106,8 +106,8 @@ SHARE = Number(most=1.0)
 class Percent(Number):
     """A share of at least 0, also as ``10%``."""
 
-    form = "share"
-    unless = "not a share of at least 0 such as 0.1 or 10%"
+    metavar = "share"
+    parse_error = "not a share of at least 0 such as 0.1 or 10%"
 
     def parse(self, text: str) -> float:
         share = _share(text)
@@ -119,8 +119,8 @@ class Percent(Number):
 class Between(Number):
     """A number, or the range in which it lies: ``0.8`` or ``0.75:0.85``."""
 
-    form = "n|low:high"
-    unless = "not a number, or a range such as 0.75:0.85"
+    metavar = "n|low:high"
+    parse_error = "not a number, or a range such as 0.75:0.85"
 
     def parse(self, text: str) -> Any:
         return super().parse(text) if ":" not in text else _range(text)
@@ -133,11 +133,11 @@ class OneOf(Kind, Record):
     also: tuple[tuple[str, str], ...] = ()
 
     @property
-    def form(self) -> str:
+    def metavar(self) -> str:
         return f"[{'|'.join(self.words)}]"
 
     @property
-    def must(self) -> str:
+    def requirement(self) -> str:
         return f"be one of {', '.join(self.words)}"
 
     def parse(self, text: str) -> str:
@@ -148,7 +148,7 @@ class OneOf(Kind, Record):
     def checked(self, said: str, value: Any) -> str:
         word = self.meant(value) if isinstance(value, str) else None
         if word not in self.words:
-            raise InputError(f"{said} must {self.must}, got {told(value)}{nearest(value, self.words)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}{nearest(value, self.words)}")
         return word
 
     def meant(self, spelling: str) -> str:
@@ -159,11 +159,11 @@ class OneOf(Kind, Record):
 class Flag(Kind, Record):
     """Yes or no; on the command line a word that stands alone."""
 
-    must = "be true or false"
+    requirement = "be true or false"
 
     def checked(self, said: str, value: Any) -> bool:
         if not isinstance(value, bool):
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return value
 
 
@@ -183,7 +183,7 @@ class Member(Kind, Record):
     of: Registered
 
     @property
-    def must(self) -> str:
+    def requirement(self) -> str:
         return f"be one of {', '.join(self.of.names)}"
 
     def checked(self, said: str, value: Any) -> str:
@@ -199,7 +199,7 @@ class Name(Kind, Record):
 
     files: bool = True
     full: Callable[[str], str] = str
-    must = "be a name or a path"
+    requirement = "be a name or a path"
 
     def checked(self, said: str, value: Any) -> str:
         return self.full(text(said, value))
@@ -208,7 +208,7 @@ class Name(Kind, Record):
 class Text(Kind, Record):
     """Words that are understood elsewhere."""
 
-    must = "be text"
+    requirement = "be text"
 
     def checked(self, said: str, value: Any) -> str:
         return text(said, value)
@@ -217,8 +217,8 @@ class Text(Kind, Record):
 class File(Kind, Record):
     """The path of a file."""
 
-    form = "path"
-    must = "be the path of a file"
+    metavar = "path"
+    requirement = "be the path of a file"
 
     def parse(self, text: str) -> Path:
         return Path(text)
@@ -234,16 +234,16 @@ class NumberOrWord(Kind, Record):
     word: str
 
     @property
-    def form(self) -> str:
+    def metavar(self) -> str:
         return f"n|{self.word}"
 
     @property
-    def unless(self) -> str:
+    def parse_error(self) -> str:
         return f"neither a {'whole number' if isinstance(self.number, Whole) else 'number'} nor '{self.word}'"
 
     @property
-    def must(self) -> str:
-        return f"{self.number.must}, or be '{self.word}'"
+    def requirement(self) -> str:
+        return f"{self.number.requirement}, or be '{self.word}'"
 
     def parse(self, text: str) -> Any:
         return text if text == self.word else self.number.parse(text)
@@ -252,7 +252,7 @@ class NumberOrWord(Kind, Record):
         if isinstance(value, int | float):
             return self.number.checked(said, value)
         if value != self.word:
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return value
 
 
@@ -263,12 +263,12 @@ class OneOrByPosition(Kind, Record):
     """
 
     number: Number
-    form = "rate[,rate...]|low:high"
-    unless = "not a rate, a range such as 0.75:0.85 or a list of rates such as 0.9,0.85,0.8"
+    metavar = "rate[,rate...]|low:high"
+    parse_error = "not a rate, a range such as 0.75:0.85 or a list of rates such as 0.9,0.85,0.8"
 
     @property
-    def must(self) -> str:
-        return f"{self.number.must}, alone or in a list by position"
+    def requirement(self) -> str:
+        return f"{self.number.requirement}, alone or in a list by position"
 
     def parse(self, text: str) -> Any:
         if ":" in text:

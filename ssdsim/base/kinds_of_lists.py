@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Member, Number, NumberOrWord, OneOf, OneOrByPosition, Registered, Whole, ends
 from ssdsim.base.record import Record
 
@@ -23,7 +23,7 @@ class Names(Kind, Record):
     depth = 1
 
     @property
-    def must(self) -> str:
+    def requirement(self) -> str:
         return f"name some of {', '.join(self.of.names)}, each once, or be {EVERY}"
 
     def checked(self, said: str, value: Any) -> tuple[str, ...]:
@@ -33,7 +33,7 @@ class Names(Kind, Record):
         for name in names:
             Member(self.of).checked(said, name)
         if len(set(names)) < len(names):
-            raise InputError(f"{said} must {self.must}, got {','.join(names)}")
+            raise InputError(f"{said} must {self.requirement}, got {','.join(names)}")
         return names
 
 
@@ -44,17 +44,17 @@ class ListOf(Kind, Record):
     depth = 1
 
     @property
-    def form(self) -> str:
+    def metavar(self) -> str:
         return "n[,n...]" if isinstance(self.number, Whole) else "number[,number...]"
 
     @property
-    def unless(self) -> str:
+    def parse_error(self) -> str:
         such_as = "whole numbers such as 4,3,2,1" if isinstance(self.number, Whole) else "numbers such as 0.6,0.2,0.1"
         return f"not a list of {such_as}"
 
     @property
-    def must(self) -> str:
-        return f"be a list, each of which must {self.number.must}"
+    def requirement(self) -> str:
+        return f"be a list, each of which must {self.number.requirement}"
 
     def parse(self, text: str) -> list[Any]:
         return [self.number.parse(part) for part in text.split(",")]
@@ -70,9 +70,9 @@ class HitRates(Kind, Record):
 
     most: float = 1_000_000
 
-    form = "f:h[,f:h...]"
-    unless = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
-    must = "be pairs of a fan-out and its hit rate"
+    metavar = "f:h[,f:h...]"
+    parse_error = "not a list of fan-outs and hit rates such as 1:0.6,2:0.7,4:0.8"
+    requirement = "be pairs of a fan-out and its hit rate"
     depth = 2
 
     def parse(self, text: str) -> list[tuple[float, ...]]:
@@ -81,7 +81,7 @@ class HitRates(Kind, Record):
     def checked(self, said: str, value: Any) -> Any:
         for pair in _list(said, value):
             if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise InputError(f"{said} must {self.must}, got {told(pair)}")
+                raise InputError(f"{said} must {self.requirement}, got {short_repr(pair)}")
             for number in pair:
                 Number(self.most).checked(said, number)
         return value
@@ -90,9 +90,9 @@ class HitRates(Kind, Record):
 class PassTimes(Kind, Record):
     """Rows of a pass with the time that it takes: rows rise, times never fall."""
 
-    form = "rows:time[,...]"
-    unless = "not a list of rows and times such as 16:1,64:1.1,128:2"
-    must = "be pairs of rows and a time, with rising rows and times that never fall"
+    metavar = "rows:time[,...]"
+    parse_error = "not a list of rows and times such as 16:1,64:1.1,128:2"
+    requirement = "be pairs of rows and a time, with rising rows and times that never fall"
     depth = 2
 
     def parse(self, text: str) -> list[tuple[float, ...]]:
@@ -103,16 +103,16 @@ class PassTimes(Kind, Record):
         numbers = all(len(pair) == 2 and all(isinstance(each, int | float) for each in pair) for pair in pairs)
         in_bounds = numbers and all(0.0 <= each <= 1e9 for pair in pairs for each in pair)
         if not in_bounds or any(after[0] <= before[0] or after[1] < before[1] for before, after in pairwise(pairs)):
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return value
 
 
 class Ranges(Kind, Record):
     """Names of numbers with the two ends of where each may lie: ``{"alpha": (0.75, 0.85)}``, or triples."""
 
-    form = "input=low:high[,...]"
-    unless = "no input with its range such as alpha=0.75:0.85"
-    must = "be names with two ends each, such as alpha=0.75:0.85"
+    metavar = "input=low:high[,...]"
+    parse_error = "no input with its range such as alpha=0.75:0.85"
+    requirement = "be names with two ends each, such as alpha=0.75:0.85"
     depth = 2
 
     def parse(self, text: str) -> tuple[tuple[str, float, float], ...]:
@@ -125,7 +125,7 @@ class Ranges(Kind, Record):
         for triple in _list(said, value):
             whole = isinstance(triple, list | tuple) and len(triple) == 3 and isinstance(triple[0], str)
             if not whole or not all(isinstance(end, int | float) for end in triple[1:]):
-                raise InputError(f"{said} must {self.must}, got {told(triple)}")
+                raise InputError(f"{said} must {self.requirement}, got {short_repr(triple)}")
         return tuple((str(name), float(low), float(high)) for name, low, high in value)
 
 
@@ -135,12 +135,12 @@ class Lists(Kind, Record):
     each: Kind
 
     @property
-    def form(self) -> str:
-        return f"{self.each.form}[/...]"
+    def metavar(self) -> str:
+        return f"{self.each.metavar}[/...]"
 
     @property
-    def unless(self) -> str:
-        return self.each.unless
+    def parse_error(self) -> str:
+        return self.each.parse_error
 
     def parse(self, text: str) -> list[Any]:
         return [self.each.parse(part) for part in text.split("/")]
@@ -155,7 +155,7 @@ class Several(Kind, Record):
     of: Kind
 
     @property
-    def form(self) -> str:
+    def metavar(self) -> str:
         return "name[,name...]" if self._number is None else "n[,n...]|first:last[:step]"
 
     @property
@@ -216,5 +216,5 @@ def _pairs(text: str) -> list[tuple[float, ...]]:
 
 def _list(said: str, value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, list | tuple) or not value:
-        raise InputError(f"{said} must be a list, got {told(value)}")
+        raise InputError(f"{said} must be a list, got {short_repr(value)}")
     return value

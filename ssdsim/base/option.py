@@ -48,23 +48,23 @@ ALWAYS = 10
 
 
 class Excludes(Record):
-    """Options that must not be given beside this one, and what is said of ``{it}`` that is.
+    """Options that must not be given with this one, and the ``message`` about ``{it}`` that is.
 
-    Only where this one is ``being``: equal to it, or of one of these types; and where all of ``beside`` are given too.
+    It holds only if this one equals ``when``, or is of one of its types, and if all of ``given_with`` are given, too.
     """
 
     others: tuple[str | Group, ...]
-    says: str
-    being: str | tuple[type, ...] | None = None
-    beside: tuple[str, ...] = ()
+    message: str
+    when: str | tuple[type, ...] | None = None
+    given_with: tuple[str, ...] = ()
 
     def holds(self, name: str, given: Mapping[str, Any]) -> bool:
         """Tell whether it excludes in this call, ``name`` being the option's own."""
-        if name not in given or not all(other in given for other in self.beside):
+        if name not in given or not all(other in given for other in self.given_with):
             return False
-        if isinstance(self.being, tuple):
-            return isinstance(given[name], self.being)
-        return self.being is None or given[name] == self.being
+        if isinstance(self.when, tuple):
+            return isinstance(given[name], self.when)
+        return self.when is None or given[name] == self.when
 
 
 class Needs(Record):
@@ -77,8 +77,8 @@ class Needs(Record):
 class Option(Record, kw_only=True):
     """An option of a scenario.
 
-    ``default`` None: it follows from others, as ``otherwise`` says, or has no part. ``spellings`` are more flags of the
-    command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
+    ``default`` None: it follows from others, as ``default_note`` says, or has no part. ``spellings`` are more flags of
+    the command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
     given. ``axis`` is the title of a report's axis, its unit in brackets, where a report has one of it; ``doubling``
     values want a logarithmic one.
     ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
@@ -92,7 +92,7 @@ class Option(Record, kw_only=True):
     about: str
     axis: str = ""
     default: Any = None
-    otherwise: str = ""
+    default_note: str = ""
     spellings: tuple[str, ...] = ()
     symbol: str = ""
     doubling: bool = False
@@ -122,14 +122,14 @@ class Option(Record, kw_only=True):
     @property
     def help(self) -> str:
         """The line of help: what it is, and what it is where nobody says."""
-        shown = self.otherwise if self.default is None else self.default
+        shown = self.default_note if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
-        return self.told(f"default: {shown}" if shown != "" and shown is not False else "")
+        return self.help_text(f"default: {shown}" if shown != "" and shown is not False else "")
 
-    def told(self, also: str = "") -> str:
-        """A line on what it is, with an example, and what is ``also`` said of it."""
-        beside = "; ".join(each for each in (also, f"such as {self.example}" if self.example else "") if each)
-        return f"{self.about} [{beside}]" if beside else self.about
+    def help_text(self, also: str = "") -> str:
+        """What it is, with an example and what is ``also`` said of it, in one line."""
+        notes = "; ".join(each for each in (also, f"such as {self.example}" if self.example else "") if each)
+        return f"{self.about} [{notes}]" if notes else self.about
 
     def checked(self, value: Any) -> Any:
         """``value`` as it is used; InputError where it is out of range, or of another kind."""

@@ -14,7 +14,7 @@ from ssdsim.base.record import Record, field
 R = TypeVar("R", bound="OptionRecord")
 
 
-class _Asked(Record):
+class _OptionDefault(Record):
     """What an option's field is filled with where nobody gives it; ``said`` is what its option says of itself."""
 
     default: Any
@@ -24,9 +24,9 @@ class _Asked(Record):
         return self.default
 
 
-def asked(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
+def option_field(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
     """A field that is an option; ``more`` is what :class:`ssdsim.base.option.Option` says beside."""
-    return field(default_factory=_Asked(default, {"kind": kind, "about": about, "default": default, **more}))
+    return field(default_factory=_OptionDefault(default, {"kind": kind, "about": about, "default": default, **more}))
 
 
 class OptionRecord(Record):
@@ -49,16 +49,16 @@ def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
     defaults = record.__struct_defaults__
     made_by = [getattr(default, "factory", None) for default in defaults]
     last = zip(record.__struct_fields__[-len(defaults) :], made_by, strict=False)
-    return {name: Option(**{"name": name, **own, **by.said}) for name, by in last if isinstance(by, _Asked)}
+    return {name: Option(**{"name": name, **own, **by.said}) for name, by in last if isinstance(by, _OptionDefault)}
 
 
-def called(record: type[OptionRecord]) -> Mapping[str, str]:
+def option_names(record: type[OptionRecord]) -> Mapping[str, str]:
     """The name by which each field is given: an option's is its own."""
     options = options_of(record)
     return {name: options[name].name if name in options else name for name in record.__struct_fields__}
 
 
-def taken(record: type[R], given: dict[str, Any]) -> R:
+def pop_record(record: type[R], given: dict[str, Any]) -> R:
     """The record of what is ``given`` of it, which is taken out of there; None is not given."""
-    values = {name: given.pop(option, None) for name, option in called(record).items()}
+    values = {name: given.pop(option, None) for name, option in option_names(record).items()}
     return record(**{name: value for name, value in values.items() if value is not None})

@@ -33,7 +33,7 @@ def hearing_shares(heard: Callable[[float], None]) -> Iterator[None]:
         _hears_share.reset(token)
 
 
-Told = Callable[[str, str], AbstractContextManager[Progress]]
+ProgressFactory = Callable[[str, str], AbstractContextManager[Progress]]
 """Who hears of a verb while it works, from its name and what it counts."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 
 
 class Named(Protocol):
@@ -60,7 +60,9 @@ class Registry(Generic[T]):
         """The member of that name; InputError names the nearest where there is none."""
         if not isinstance(name, str) or name not in self._members:
             known = ", ".join(self._members)
-            raise InputError(f"unknown {self._what} {told(name)}{nearest(str(name), self._members)} Allowed: {known}")
+            raise InputError(
+                f"unknown {self._what} {short_repr(name)}{nearest(str(name), self._members)} Allowed: {known}"
+            )
         return self._members[name]
 
     @property

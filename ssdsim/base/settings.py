@@ -75,7 +75,7 @@ class Settings(Mapping[str, Any]):
         """The settings, and what ``other`` derived from the same options."""
         return Settings({**self._values, **other._values}, {**self._sources, **other._sources}, self._defaults)
 
-    def that_shape(self, read: Collection[str], idle: Collection[str] = ()) -> Settings:
+    def restricted_to(self, read: Collection[str], idle: Collection[str] = ()) -> Settings:
         """The settings that have a value and either are among ``read`` or were derived, but for ``idle`` ones."""
         derived = (name for name in self if self.source(name) not in (GIVEN, DEFAULT) and name not in idle)
         shaping = {*read, *derived}
@@ -83,7 +83,7 @@ class Settings(Mapping[str, Any]):
         return Settings(kept, {name: self.source(name) for name in kept})
 
 
-class Watched(Settings):
+class TrackedSettings(Settings):
     """Settings that note which options are read, in their order, whose origin is asked, and which are written."""
 
     def __init__(self, settings: Settings) -> None:
@@ -121,10 +121,10 @@ class Watched(Settings):
         self.writes[name], self.sources[name] = value, source
 
 
-class Choosing(Watched):
+class Choosing(TrackedSettings):
     """Settings of which copies are made to choose among: what is read of a copy is noted here, too."""
 
-    def __init__(self, settings: Watched) -> None:
+    def __init__(self, settings: TrackedSettings) -> None:
         super().__init__(settings)
         self.reads, self.origins = settings.reads, settings.origins
         self.writes, self.sources = dict(settings.writes), dict(settings.sources)

@@ -121,9 +121,9 @@ def main() -> None:
     except InputError as error:
         _fail(str(error))
     except ModuleNotFoundError as error:
-        from ssdsim.base.extras import told
+        from ssdsim.base.extras import install_hint
 
-        if (missing := told(error)) is None:
+        if (missing := install_hint(error)) is None:
             raise
         _fail(missing)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -73,8 +73,8 @@ def chosen_options(
     """
 
     def one(option: Option, own: Mapping[str, Any]) -> click.Option:
-        shown = option.help if defaults else option.told()
-        shown = option.told(f"default: {own[option.name]}") if option.name in own else shown
+        shown = option.help if defaults else option.help_text()
+        shown = option.help_text(f"default: {own[option.name]}") if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
             return placed(option, is_flag=True, help=option.help)
         if isinstance(option.kind, Ranges):

@@ -27,8 +27,8 @@ from ssdsim.runs.layout import COMMAND, REPORT
 class Gpus(Kind):
     """``8``, or ``8xh200``, whose profile it names too."""
 
-    form = "n|nxhardware"
-    unless = "not a number of GPUs such as 8 or 8xh200"
+    metavar = "n|nxhardware"
+    parse_error = "not a number of GPUs such as 8 or 8xh200"
 
     def parse(self, text: str) -> int | str:
         if not text.isdecimal() and "x" not in text.lower():
@@ -39,7 +39,7 @@ class Gpus(Kind):
 class Batches(Several):
     """A list or range; ``1,2,4,...,64`` goes on as it began, by steps or by factors."""
 
-    form = "n[,n...]|n,n,...,last|first:last[:step]"
+    metavar = "n[,n...]|n,n,...,last|first:last[:step]"
 
     def parse(self, text: str) -> list[int]:
         start, goes_on, end = text.partition(",...,")

@@ -29,7 +29,7 @@ _BLOCKS = {"verify": "█", "draft": "▓", "communicate": "▒", "fallback": "�
 def print_prediction(prediction: Prediction, quiet: bool) -> None:
     """The strategies, where a round's time goes, the verdict and the provenance."""
     out = console()
-    out.print(prediction.told.title, style="bold")
+    out.print(prediction.display.title, style="bold")
     out.print(_table(prediction))
     out.print()
     _print_round_bars(prediction, out)
@@ -62,7 +62,7 @@ def title_of(name: str) -> str:
 
 
 def _table(prediction: Prediction) -> Table:
-    told = prediction.told
+    told = prediction.display
     aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
     table = Table(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
     for row in told.rows:

@@ -193,7 +193,7 @@ def _table(*columns: str) -> Table:
 
 
 def _print_answers(recommendation: Recommendation, out: Console) -> None:
-    told = recommendation.told
+    told = recommendation.display
     table = _table(*told.header)
     for row in told.rows:
         table.add_row(*row)

@@ -10,7 +10,6 @@ import click
 
 from ssdsim.answers.workers import Workers
 from ssdsim.base.kinds import File, Number
-from ssdsim.base.option_record import taken
 from ssdsim.base.record import replace
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
@@ -63,9 +62,9 @@ def command(
     A rate is that of one replica of each strategy. --strategies may have auto in it: whatever serves most at the batch
     that there is.
     """
-    load, goal = taken(Load, options), taken(Goal, options)
-    fleet, batching = taken(Fleet, options), taken(Batching, options)
-    effort, workers = taken(Effort, options), taken(Workers, options)
+    load, goal = pop_record(Load, options), pop_record(Goal, options)
+    fleet, batching = pop_record(Fleet, options), pop_record(Batching, options)
+    effort, workers = pop_record(Effort, options), pop_record(Workers, options)
     requests = load.arrives(effort.seed, goal.capacity)
     with shown("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))

@@ -19,7 +19,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, number
-from ssdsim.base.option_record import taken
+from ssdsim.base.option_record import pop_record
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.cli.console import console
@@ -67,7 +67,7 @@ def command(
 
     The closed form is exact where durations are constant; --engine mc or des simulates every point.
     """
-    workers = taken(Workers, options)
+    workers = pop_record(Workers, options)
     how = {name: options.pop(name) for name in ("engine", "precision", "draws", "seed")}
     plan = plan_of(preset, given_of_grid(options), **how)
     _check_shown(plan, sort, top, as_json)

@@ -20,7 +20,7 @@ class OfKind(click.ParamType[Any]):
     """A value of a kind, or what only its option can check."""
 
     def __init__(self, kind: Kind) -> None:
-        self.kind, self.name = kind, kind.form
+        self.kind, self.name = kind, kind.metavar
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -28,7 +28,7 @@ class OfKind(click.ParamType[Any]):
         try:
             return self.kind.parse(value)
         except (ValueError, OverflowError) as error:
-            self.fail(f"'{value}' is {self.kind.unless or error}", param, ctx)
+            self.fail(f"'{value}' is {self.kind.parse_error or error}", param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
         """Words in brackets, which stand as they are typed."""

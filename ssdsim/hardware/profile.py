@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import replace
 from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
-from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
@@ -133,7 +133,7 @@ class Device(Card):
         return (op.streamed_bytes + spilled) / self.memory_bandwidth
 
 
-class HardwareProfile(Shown, Card):
+class HardwareProfile(Displayable, Card):
     """Seconds of any operation on one machine.
 
     Models are by the weights' format (``gemm``, ``experts``), by the cache's dtype (``attention``,
@@ -177,11 +177,11 @@ class HardwareProfile(Shown, Card):
         return self
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """The devices, and what was timed on them."""
         device = self.device
         families = ", ".join(sorted({name.partition(":")[0] for name in self.models()}))
-        return Told(f"{self.name}: {device.count} x {device.name}, {device.topology}", sentence=f"timed: {families}")
+        return Display(f"{self.name}: {device.count} x {device.name}, {device.topology}", sentence=f"timed: {families}")
 
     @property
     def timed(self) -> dict[str, Any]:

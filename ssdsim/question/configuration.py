@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, field, replace
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
 
 
-class Configuration(Shown, Record):
+class Configuration(Displayable, Record):
     """A scenario for each strategy that has room.
 
     ``settings`` are the options that shape some of them, with their values and origins. ``subject`` is the strategy
@@ -81,10 +81,10 @@ class Configuration(Shown, Record):
         return f"{self.place}{context}; {self.shape}"
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """A row a strategy."""
         rows = [(each.strategy.title, counted(each.gpus)) for each in self.scenarios.values()]
-        return Told(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
+        return Display(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
 
     @property
     def unit(self) -> str:
@@ -178,7 +178,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
     if not scenarios:
         raise NoRoom(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.that_shape(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
+    shaping = settings.restricted_to(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}

@@ -65,7 +65,7 @@ def ranged() -> tuple[str, ...]:
 @cache
 def decisive() -> tuple[str, ...]:
     """The names of what excludes others by its value, not only where it is given."""
-    return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.being is not None))
+    return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.when is not None))
 
 
 @cache
@@ -191,7 +191,7 @@ def _ends(name: str, text: str) -> tuple[float, float]:
         low, high = map(float, text.split(":"))
     except ValueError:
         raise InputError(
-            f"{spelled(name)} must {ALL[name].kind.must}, or be a range such as 0.75:0.85, got '{text}'"
+            f"{spelled(name)} must {ALL[name].kind.requirement}, or be a range such as 0.75:0.85, got '{text}'"
         ) from None
     return _rising(f"{spelled(name)} {text}", name, low, high)
 
@@ -220,7 +220,7 @@ def check_combination(given: Mapping[str, Any]) -> None:
         if name in given and exclusion.holds(name, given):
             for other in others:
                 if other in given:
-                    raise InputError(exclusion.says.format(it=spelled(other)))
+                    raise InputError(exclusion.message.format(it=spelled(other)))
     for name, needs in _needs:
         if name in given and not any(other in given for other in needs.any_of):
             raise InputError(f"{spelled(name)} needs {' or '.join(map(spelled, needs.any_of))} {needs.why}")

@@ -15,7 +15,7 @@ from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Choosing, Settings, Watched
+from ssdsim.base.settings import Choosing, Settings, TrackedSettings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import NoRoom
 from ssdsim.pricing.site import Site
@@ -85,7 +85,7 @@ def _placed(settings: Settings, sides: Sides, site: Site | None) -> None:
     settle_spread(settings, site)
 
 
-def _choices(strategy: Strategy, settings: Watched) -> list[Written]:
+def _choices(strategy: Strategy, settings: TrackedSettings) -> list[Written]:
     """List what each of a strategy's alternatives settles."""
     choices: list[Any] = list(strategy.alternatives(Choosing(settings)))
     return [Written(each.writes, each.sources) for each in choices]

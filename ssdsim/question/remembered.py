@@ -10,7 +10,7 @@ import numpy as np
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
-from ssdsim.base.settings import Settings, Watched
+from ssdsim.base.settings import Settings, TrackedSettings
 from ssdsim.question.columns import Columns, Entry, Rows
 
 T = TypeVar("T")
@@ -111,7 +111,7 @@ class Remembered(Generic[T]):
             count -= forgotten
 
     def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> tuple[_Read, Made[T] | InputError]:
-        watched = Watched(settings)
+        watched = TrackedSettings(settings)
         made: Made[T] | InputError
         try:
             result = self._run(watched, *arguments)

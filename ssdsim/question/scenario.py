@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
-from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.room import Devices, counted
 from ssdsim.pricing.site import Site
@@ -21,7 +21,7 @@ from ssdsim.rounds.round import Round
 from ssdsim.strategies.protocols.strategy import Strategy
 
 
-class Scenario(Shown, Record):
+class Scenario(Displayable, Record):
     """A batch decoded by a strategy.
 
     ``settings`` are all options, with what the strategy derived; ``reads`` those that shape it.
@@ -39,9 +39,9 @@ class Scenario(Shown, Record):
     same_rounds: Tokens | None = None
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         on = "without hardware" if self.place is None else f"on {self.place.profile.name}"
-        return Told(f"{self.strategy.title} {on}: batch {self.batch}, {counted(self.gpus)} GPUs")
+        return Display(f"{self.strategy.title} {on}: batch {self.batch}, {counted(self.gpus)} GPUs")
 
     @cached_property
     def site(self) -> Site | None:

@@ -8,7 +8,7 @@ from os.path import exists
 from typing import Any
 
 from ssdsim.base.documents import as_record
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.readers.row import Row
@@ -48,7 +48,7 @@ def number(record: JsonObject, key: str, where: str) -> float:
     """A positive number, of a size that a benchmark may have."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
-        raise InputError(f"{where}: {key} must be a number above 0, got {told(value)}")
+        raise InputError(f"{where}: {key} must be a number above 0, got {short_repr(value)}")
     return float(value)
 
 
@@ -56,7 +56,7 @@ def part_of(record: JsonObject, key: str, where: str) -> JsonObject:
     """The object under ``key``."""
     value = record.get(key)
     if not isinstance(value, Mapping):
-        raise InputError(f"{where}: {key} must be an object, got {told(value)}")
+        raise InputError(f"{where}: {key} must be an object, got {short_repr(value)}")
     return value
 
 
@@ -104,7 +104,9 @@ def model_in(said: object, given: RowDefaults, where: str) -> str:
             card = find_transformer(said)
         except InputError:
             if "model" not in given:
-                raise InputError(f"{where}: no card is called '{told(said)[1:-1]}'; give one by --model") from None
+                raise InputError(
+                    f"{where}: no card is called '{short_repr(said)[1:-1]}'; give one by --model"
+                ) from None
         else:
             if card.name in transformer_names() and not exists(said):
                 return card.name

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.base.documents import parse_records, read_text, within
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.readers.acceptance.sglang import sglang_speculation
 from ssdsim.readers.acceptance.trtllm import trtllm_speculation
 from ssdsim.readers.acceptance.vllm import vllm_speculation
@@ -72,7 +72,9 @@ def trtllm_row(record: JsonObject, given: RowDefaults, where: str) -> Row:
     engine, world = part_of(record, "engine", where), part_of(record, "world_info", where)
     requests = part_of(record, "request_info", where)
     if world.get("pp_size", 1) != 1:
-        raise InputError(f"{where}: pipeline stages are not modelled, pp_size must be 1, got {told(world['pp_size'])}")
+        raise InputError(
+            f"{where}: pipeline stages are not modelled, pp_size must be 1, got {short_repr(world['pp_size'])}"
+        )
     stats = record.get("decoding_stats")
     length = trtllm_speculation(stats, where) if isinstance(stats, dict) else None
     running = number(requests, "avg_num_concurrent_requests", where)
@@ -103,7 +105,7 @@ def _trtllm_formats(engine: JsonObject, given: RowDefaults, where: str) -> dict[
     weights, cache = engine.get("quantization"), engine.get("kv_cache_dtype")
     dtype = _QUANTISED.get(str(weights), given.get("dtype")) if weights else engine.get("dtype")
     if dtype is None:
-        raise InputError(f"{where}: the weights are {told(weights)}; give their format by --dtype")
+        raise InputError(f"{where}: the weights are {short_repr(weights)}; give their format by --dtype")
     return {"dtype": dtype, "kv_dtype": _CACHE.get(str(cache))}
 
 
@@ -141,7 +143,7 @@ def _aiperf_mean(record: JsonObject, name: str, where: str) -> float:
 def _aiperf_milliseconds(record: JsonObject, where: str) -> float:
     unit = part_of(record, "inter_token_latency", where).get("unit")
     if unit != "ms":
-        raise InputError(f"{where}: inter_token_latency must be in ms, got {told(unit)}")
+        raise InputError(f"{where}: inter_token_latency must be in ms, got {short_repr(unit)}")
     return _aiperf_mean(record, "inter_token_latency", where)
 
 

@@ -180,7 +180,7 @@ def _recommended(study: Study) -> str | None:
 
 def strategies_table(study: Study) -> str:
     """Each strategy at the base point, as HTML."""
-    told = study.prediction.told
+    told = study.prediction.display
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in ("strategy", *told.header[1:]))
     body = "".join(map(_strategy_html, study.prediction.estimates, told.rows))
     caption = "<caption>Each strategy at the base point</caption>"

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.files import replaced
 from ssdsim.hardware.runtime_catalog import SUFFIX
 from ssdsim.question.options import files
@@ -85,7 +85,7 @@ def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     for name in names:
         inside = (folder / name).resolve().is_relative_to(folder.resolve())
         if not inside or (file_of(name).is_file() and not file_of(str(folder / name)).is_file()):
-            raise InputError(f"{folder}: its options name {told(name)}, a file outside of it")
+            raise InputError(f"{folder}: its options name {short_repr(name)}, a file outside of it")
     return renamed(options, {name: str(folder / name) for name in names if (folder / name).is_file()})
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ssdsim import strategies
 from ssdsim.base.arrow import numbers
 from ssdsim.base.documents import as_record, read_json, read_toml, surviving_records
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
 from ssdsim.base.records import Coefficient, NotNegative, Positive
@@ -336,7 +336,7 @@ def _trace(path: Path) -> dict[str, Any] | None:
     for number, event in enumerate(events):
         where = f"{path}: traceEvents.{number}"
         if not isinstance(event, dict):
-            raise InputError(f"{where} must be an object, got {told(event)}")
+            raise InputError(f"{where} must be an object, got {short_repr(event)}")
         if event.get("ph") == "X":
             as_record(_Slice, event, where, "a slice")
         elif event.get("ph") == "M" and event.get("name") == "thread_name":
@@ -350,7 +350,7 @@ def _validation(path: Path) -> list[dict[str, Any]]:
     for line in surviving_records(path):
         event = line.get("comparisons", []) if isinstance(line, dict) else []
         if not isinstance(event, list):
-            raise InputError(f"{path}: comparisons must be a list, got {told(event)}")
+            raise InputError(f"{path}: comparisons must be a list, got {short_repr(event)}")
         comparisons += event
     for number, comparison in enumerate(comparisons, 1):
         read = as_record(_Compared, comparison, f"{path}: comparison {number}", "comparison")

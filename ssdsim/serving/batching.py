@@ -8,7 +8,7 @@ from typing import Literal, cast, get_args
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number, OneOf, Whole
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.pricing.memory import USABLE_SHARE
 from ssdsim.serving.k_table import KTable, OfKTable
 
@@ -34,24 +34,24 @@ class Batching(OptionRecord):
 
     section, prominence = Section.BATCHING, 0
 
-    prefill: Prefill = asked(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
-    token_budget: int = asked(Whole(), "tokens that a pass has room for", 2048)
-    prefill_ms: float = asked(Number(1e7), "what prefill elsewhere takes", 0.0)
-    max_batch: int = asked(
+    prefill: Prefill = option_field(OneOf(get_args(Prefill)), "chunked, priority or none (elsewhere)", "chunked")
+    token_budget: int = option_field(Whole(), "tokens that a pass has room for", 2048)
+    prefill_ms: float = option_field(Number(1e7), "what prefill elsewhere takes", 0.0)
+    max_batch: int = option_field(
         Whole(most=4096),
         "requests held at once",
         256,
         spellings=("--max-num-seqs",),
         prominence=2,
     )
-    kv_fraction: float = asked(Number(1.0, 0.01), "of memory, for weights and caches", USABLE_SHARE)
-    block: int = asked(Whole(most=65536), "tokens of a cache block", 16)
-    first_speculation: FirstSpeculation = asked(
+    kv_fraction: float = option_field(Number(1.0, 0.01), "of memory, for weights and caches", USABLE_SHARE)
+    block: int = option_field(Whole(most=65536), "tokens of a cache block", 16)
+    first_speculation: FirstSpeculation = option_field(
         OneOf(get_args(FirstSpeculation)), "miss, or prefill: guessed meanwhile", "miss"
     )
-    tax: float = asked(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
-    hold: int = asked(Whole(), "rounds before a schedule switches", 1)
-    k_table: KTable | str | Sequence[Sequence[int]] | None = asked(
+    tax: float = option_field(Number(10.0), "share by which a schedule's rounds are longer", 0.0, name="dynamic_tax")
+    hold: int = option_field(Whole(), "rounds before a schedule switches", 1)
+    k_table: KTable | str | Sequence[Sequence[int]] | None = option_field(
         OfKTable(),
         "SD's K by the requests: 1-4:5,5-:0, vLLM's list, throughput, or SGLang's ema or throughput-aware",
     )

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from ssdsim.base.checks import whole
 from ssdsim.base.kinds import Number, OneOf
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.option_record import OptionRecord, option_field
 
 ServeEngine = Literal["auto", "closed", "loop"]
 
@@ -19,8 +19,8 @@ class Effort(OptionRecord):
 
     section, prominence = Section.REQUESTS, 0
 
-    engine: ServeEngine = asked(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
-    precision: float | None = asked(
+    engine: ServeEngine = option_field(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
+    precision: float | None = option_field(
         Number(1.0, 0.001), "more requests until the mean TPOT is known to it at 95 %: 0.02"
     )
     seed: int = 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind
 from ssdsim.base.record import Record, replace
 from ssdsim.serving.workload import Workload, of_columns
@@ -30,9 +30,9 @@ class Cut(Record):
 class OfSlice(Kind, Record):
     """``A:B`` in seconds of a log, either of which may be left out; or the two numbers."""
 
-    form = "from:to"
-    unless = "not seconds such as 0:3600"
-    must = "rise from first to last, from 0 on, in seconds such as 0:3600"
+    metavar = "from:to"
+    parse_error = "not seconds such as 0:3600"
+    requirement = "rise from first to last, from 0 on, in seconds such as 0:3600"
 
     def parse(self, text: str) -> tuple[float, float]:
         first, _, last = text.partition(":")
@@ -42,9 +42,9 @@ class OfSlice(Kind, Record):
         try:
             start, end = self.parse(value) if isinstance(value, str) else map(float, value)
         except (TypeError, ValueError):
-            raise InputError(f"{said} must {self.must}, got {told(value)}") from None
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}") from None
         if not 0.0 <= start < end:
-            raise InputError(f"{said} must {self.must}, got {told(value)}")
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}")
         return start, end
 
 

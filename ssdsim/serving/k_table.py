@@ -6,7 +6,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Whole
 from ssdsim.base.record import Record
 
@@ -66,8 +66,8 @@ class KTable(Record):
 class OfKTable(Kind, Record):
     """:class:`KTable`, its text or its list, or the word for a policy that needs none."""
 
-    form = "|".join(("first-last:K[,...]", *WORDS))
-    must = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list, or {', '.join(WORDS)}"
+    metavar = "|".join(("first-last:K[,...]", *WORDS))
+    requirement = f"be ranges of requests with their K such as 1-4:5,5-16:3,17-:0, vLLM's list, or {', '.join(WORDS)}"
 
     def checked(self, said: str, value: Any) -> KTable | str:
         if isinstance(value, KTable):
@@ -77,7 +77,7 @@ class OfKTable(Kind, Record):
         try:
             return KTable.parse(value) if isinstance(value, str) else KTable.of(value)
         except (ValueError, TypeError) as error:
-            raise InputError(f"{said} must {self.must}, got {told(value)}: {error}") from None
+            raise InputError(f"{said} must {self.requirement}, got {short_repr(value)}: {error}") from None
 
 
 def _range(part: str) -> tuple[int, int, int]:

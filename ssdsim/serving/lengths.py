@@ -86,8 +86,8 @@ def constant(tokens: int) -> Lengths:
 class OfLengths(Kind, Record):
     """:class:`Lengths`, a number of tokens, or the text of one."""
 
-    form = "n|shape:n[,n]"
-    must = f"be a number of tokens, or one of {', '.join(_SHAPES)} with its numbers"
+    metavar = "n|shape:n[,n]"
+    requirement = f"be a number of tokens, or one of {', '.join(_SHAPES)} with its numbers"
 
     def checked(self, said: str, value: Any) -> Lengths:
         return value if isinstance(value, Lengths) else Lengths.parse(value, said)

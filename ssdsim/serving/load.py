@@ -12,7 +12,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import File, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.option_record import OptionRecord, option_field, options_of
 from ssdsim.base.record import replace
 from ssdsim.serving.from_log import Cut, OfSlice, workload_of
 from ssdsim.serving.lengths import Lengths, OfLengths, constant
@@ -38,34 +38,36 @@ class Load(OptionRecord):
 
     section, prominence = Section.REQUESTS, 0
 
-    rate: float | Sequence[float] | None = asked(
+    rate: float | Sequence[float] | None = option_field(
         Several(Number(np.inf, SLOWEST)),
         "requests a second; a list or range sweeps; inf: all at once",
         prominence=9,
     )
-    concurrency: int | None = asked(Whole(), "requests in flight at any time, in place of a rate", prominence=5)
-    input_len: Lengths | str | int = asked(
+    concurrency: int | None = option_field(Whole(), "requests in flight at any time, in place of a rate", prominence=5)
+    input_len: Lengths | str | int = option_field(
         OfLengths(),
         "tokens of prompts: N, lognormal:MEAN,SD, ...",
         constant(1024),
         prominence=8,
     )
-    output_len: Lengths | str | int = asked(OfLengths(), "tokens of answers, likewise", constant(256), prominence=8)
-    requests: int = asked(Whole(most=MOST_REQUESTS), "how many come", 2000, prominence=5)
-    seconds: float | None = asked(Number(_MOST_SECONDS), "how long they come, in place of --requests")
-    burstiness: float = asked(
+    output_len: Lengths | str | int = option_field(
+        OfLengths(), "tokens of answers, likewise", constant(256), prominence=8
+    )
+    requests: int = option_field(Whole(most=MOST_REQUESTS), "how many come", 2000, prominence=5)
+    seconds: float | None = option_field(Number(_MOST_SECONDS), "how long they come, in place of --requests")
+    burstiness: float = option_field(
         Number(np.inf, 1e-3),
         "shape of the gamma law of gaps: 1 Poisson, less comes in bursts",
         1.0,
     )
-    ramp_up: str | None = asked(OneOf(("linear", "exponential")), "the rate grows while they come")
-    workload: Path | str | Workload | None = asked(
+    ramp_up: str | None = option_field(OneOf(("linear", "exponential")), "the rate grows while they come")
+    workload: Path | str | Workload | None = option_field(
         _OfRequests(), "a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV", prominence=8
     )
-    scale_rate: float = asked(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
-    slice: str | tuple[float, float] | None = asked(OfSlice(), "seconds of the log: 0:3600")
-    limit: int | None = asked(Whole(most=MOST_REQUESTS), "requests of the log")
-    tokenizer: Path | str | None = asked(File(), "tokenizer.json that counts ShareGPT's tokens")
+    scale_rate: float = option_field(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
+    slice: str | tuple[float, float] | None = option_field(OfSlice(), "seconds of the log: 0:3600")
+    limit: int | None = option_field(Whole(most=MOST_REQUESTS), "requests of the log")
+    tokenizer: Path | str | None = option_field(File(), "tokenizer.json that counts ShareGPT's tokens")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -161,7 +161,7 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
             continue
         before = rounds
         for scenario, label in labelled:
-            told = [f"{ALL[name].short} {scenario.settings[name]:.2g}" for name in strategy.told]
+            told = [f"{ALL[name].short} {scenario.settings[name]:.2g}" for name in strategy.shown_settings]
             yield scenario, " ".join([label, *(told or [f"b {batch}"])])
 
 

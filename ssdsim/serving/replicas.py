@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.question.options import ALL
 
 Router = Literal["round-robin", "least-loaded"]
@@ -20,9 +20,11 @@ class Fleet(OptionRecord):
 
     section, prominence = Section.REQUESTS, 0
 
-    replicas: int = asked(Whole(most=1024), "of each strategy, that share the requests", 1, prominence=3)
-    router: Router = asked(OneOf(get_args(Router)), "round-robin or least-loaded", "round-robin")
-    draft_pool: int | None = asked(Whole(most=1024), "that draft for all replicas together", otherwise="one each")
+    replicas: int = option_field(Whole(most=1024), "of each strategy, that share the requests", 1, prominence=3)
+    router: Router = option_field(OneOf(get_args(Router)), "round-robin or least-loaded", "round-robin")
+    draft_pool: int | None = option_field(
+        Whole(most=1024), "that draft for all replicas together", default_note="one each"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

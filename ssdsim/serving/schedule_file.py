@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from ssdsim import strategies
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.records import FROM_LIST, Card
-from ssdsim.base.told import Shown, Told
 
 Setting = int | float | str | Annotated[tuple[int, ...], FROM_LIST]
 
@@ -48,7 +48,7 @@ class Cell(Card):
         return None if name is None else strategies.ALL.named(name).name
 
 
-class Schedule(Shown, Card):
+class Schedule(Displayable, Card):
     """The best strategy for every batch and context of a placement. ``assumptions`` are the options that shaped it.
 
     ``inputs`` are what its tokens rest on, each with its standing.
@@ -61,11 +61,11 @@ class Schedule(Shown, Card):
     cells: Annotated[tuple[Cell, ...], FROM_LIST]
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         by_policy = "k_table" in self.assumptions
         header = ("batch", "context", "runs" if by_policy else "best", "settings", "tokens/s", "95 %")
         title = "SD with the K of a policy" if by_policy else "The best strategy by tokens/s"
-        return Told(title, header, [_row(cell) for cell in self.cells])
+        return Display(title, header, [_row(cell) for cell in self.cells])
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
@@ -136,7 +136,7 @@ def _from_csv(text: str, where: str) -> dict[str, Any]:
     first, _, table = text.partition("\n")
     head = parse_json(first.removeprefix("#"), where)
     if not isinstance(head, dict):
-        raise InputError(f"{where}: the first line must hold an object, got {told(head)}")
+        raise InputError(f"{where}: the first line must hold an object, got {short_repr(head)}")
     cells = []
     for number, row in enumerate(parse_csv(table, where)):
         at = f"{where}: cells.{number}"
@@ -153,7 +153,7 @@ def _read(where: str, name: str, text: str) -> Any:
     try:
         return _READ_AS.get(name, str)(text) if text else None
     except ValueError:
-        raise InputError(f"{where}: {told(text)} is not a number") from None
+        raise InputError(f"{where}: {short_repr(text)} is not a number") from None
 
 
 def _of_schema_2(data: Any) -> Any:

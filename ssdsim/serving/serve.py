@@ -12,12 +12,12 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.evidence import SURE, Basis
 from ssdsim.answers.workers import Workers
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option_record import called, taken
+from ssdsim.base.option_record import option_names, pop_record
 from ssdsim.base.record import Record, field
-from ssdsim.base.told import Shown, Told
 from ssdsim.pricing.room import counted
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
@@ -101,7 +101,7 @@ class Apart(Record):
         return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
 
 
-class Serving(Shown, Record):
+class Serving(Displayable, Record):
     """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
     queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
     other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
@@ -136,14 +136,14 @@ class Serving(Shown, Record):
         return [*self.first_crossings, *_crossings(self.subject, self.sides, others)]
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """A row a policy; what each load gives is in ``points``."""
         rows = [
             (self.policies.by_name[name].title, counted(self.policies.by_name[name].gpus), f"{rate:.1f}")
             for name, (rate, _) in self.capacities.items()
         ]
         loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
-        return Told(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
+        return Display(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
 def serve(
@@ -164,10 +164,10 @@ def serve(
     InputError : one line that says what, where, and what is allowed.
     """
     given: dict[str, Any] = {**options}
-    of_records = [name for record in RECORDS for name in called(record).values()]
+    of_records = [name for record in RECORDS for name in option_names(record).values()]
     refuse_others("serve", given, (*of_records, *taken_by_serving()))
-    load, fleet, batching = taken(Load, given), taken(Fleet, given), taken(Batching, given)
-    goal, effort, workers = taken(Goal, given), taken(Effort, given), taken(Workers, given)
+    load, fleet, batching = pop_record(Load, given), pop_record(Fleet, given), pop_record(Batching, given)
+    goal, effort, workers = pop_record(Goal, given), pop_record(Effort, given), pop_record(Workers, given)
     return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
 
 

@@ -12,7 +12,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, asked
+from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.base.record import Record
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
@@ -84,8 +84,8 @@ def _milliseconds(text: str) -> float:
 class OfSlo(Kind, Record):
     """:class:`Slo`, or its text."""
 
-    form = "metric:ms[,...]"
-    must = "be bounds in milliseconds such as ttft:500,tpot:20"
+    metavar = "metric:ms[,...]"
+    requirement = "be bounds in milliseconds such as ttft:500,tpot:20"
 
     def checked(self, said: str, value: Any) -> Slo:
         return value if isinstance(value, Slo) else Slo.parse(str(value))
@@ -96,18 +96,18 @@ class Goal(OptionRecord):
 
     section, prominence = Section.REQUESTS, 0
 
-    slo: Slo | str | None = asked(
+    slo: Slo | str | None = option_field(
         OfSlo(),
         "what a good request keeps, in ms or with units: ttft:500,tpot:20,e2el:10s,queue:100",
         prominence=8,
     )
-    capacity: bool = asked(
+    capacity: bool = option_field(
         Flag(),
         "the highest rate at which enough requests keep the --slo",
         False,
         prominence=7,
     )
-    attainment: float | None = asked(SHARE, "how many are enough, as a share", otherwise=f"{_ENOUGH}")
+    attainment: float | None = option_field(SHARE, "how many are enough, as a share", default_note=f"{_ENOUGH}")
 
     def __post_init__(self) -> None:
         super().__post_init__()

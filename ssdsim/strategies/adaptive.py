@@ -47,7 +47,7 @@ class Adaptive(Alternate):
         PLACES,
         Lookahead(option="adaptive_k", about="adaptive SD's blocks that may be chosen [default: 1:16]"),
     )
-    told = ("adaptive_rows",)
+    shown_settings = ("adaptive_rows",)
     follows_batch = True
     options = (
         SD_DRAFT,
@@ -63,7 +63,7 @@ class Adaptive(Alternate):
             kind=Number(float(_LONGEST)),
             about="drafted tokens a sequence that adaptive SD verifies on average",
             axis="adaptive SD's verified tokens n",
-            otherwise="those of the most tokens/s",
+            default_note="those of the most tokens/s",
             symbol="n",
         ),
         Option(

@@ -70,7 +70,7 @@ class AMUSD(Strategy):
             kind=Whole(most=1_000),
             about="most drafted tokens that AMUSD's target verifies in a pass",
             axis="AMUSD's longest lead (tokens)",
-            otherwise=f"twice what is drafted during a pass, at most {_MOST_LEAD}",
+            default_note=f"twice what is drafted during a pass, at most {_MOST_LEAD}",
         ),
         Option(
             name="amusd_handshake",
@@ -83,7 +83,7 @@ class AMUSD(Strategy):
             name="amusd_hit",
             about="P(AMUSD's draft guesses the bonus token)",
             axis="hit rate of the guessed bonus token",
-            otherwise="--alpha, which greedy decoding makes it",
+            default_note="--alpha, which greedy decoding makes it",
         ),
     )
 

@@ -61,7 +61,7 @@ class DSI(Strategy):
         ),
         Lookahead(option="dsi_k", about="DSI's tokens a block that may be chosen [default: 1:16]"),
     )
-    told = ("dsi_targets",)
+    shown_settings = ("dsi_targets",)
     options = (
         own_lookahead("dsi_k", "DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
         choice(
@@ -69,7 +69,7 @@ class DSI(Strategy):
             kind=Whole(most=_MOST_TARGETS),
             about="DSI's copies of the target",
             axis="DSI's copies of the target",
-            otherwise="as many as never let a block wait, or as the node holds",
+            default_note="as many as never let a block wait, or as the node holds",
             varied_by=("recommend",),
         ),
     )

@@ -49,7 +49,7 @@ class Enumeration(Cached):
     posts = True
     ragged = True
     searched = (DRAFT_DEVICES, LOOKAHEAD, OUTCOMES)
-    told = ("budget",)
+    shown_settings = ("budget",)
     options = (
         DRAFT_GPUS,
         *CHAINS,

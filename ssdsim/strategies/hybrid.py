@@ -49,7 +49,7 @@ class Hybrid(Strategy):
     searched = (
         Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
     )
-    told = ("hybrid_found",)
+    shown_settings = ("hybrid_found",)
     options = (
         own_lookahead(
             "hybrid_k",

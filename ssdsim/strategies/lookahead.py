@@ -39,7 +39,7 @@ class Lookahead(Strategy):
     rival = "ar"
     drafts = False
     ragged = True
-    told = ("lookahead_window", "lookahead_ngram", "lookahead_guesses")
+    shown_settings = ("lookahead_window", "lookahead_ngram", "lookahead_guesses")
     options = (
         choice(
             name="lookahead_window",

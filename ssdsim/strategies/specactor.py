@@ -54,7 +54,7 @@ class SpecActor(Strategy):
             says="{value} targets",
         ),
     )
-    told = ("specactor_targets",)
+    shown_settings = ("specactor_targets",)
     options = (
         own_lookahead("specactor_window", "SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"),
         searched_choice(

@@ -64,7 +64,7 @@ class SpecBranch(PrePost):
             name="branch_hit",
             about="P(one of SpecBranch's branches is right)",
             axis="hit rate of the branches",
-            otherwise="1 - (1 - alpha) branches^-r, with the r of --hit-r",
+            default_note="1 - (1 - alpha) branches^-r, with the r of --hit-r",
         ),
         Option(
             name="hrad_low",
@@ -77,7 +77,7 @@ class SpecBranch(PrePost):
             name="hrad_hit",
             about="P(one of the branches is right) at those tokens",
             axis="hit rate at H-RAD's branch points",
-            otherwise="--branch-hit",
+            default_note="--branch-hit",
         ),
     )
 

@@ -55,7 +55,7 @@ _MISSES = (
         about="misses of a batch go together: its hit rate is drawn each round, Beta with this a + b",
         axis="concentration of a batch's hit rates (a + b)",
         groups=(Group.ACCEPTANCE, Group.HITS),
-        otherwise="independent sequences",
+        default_note="independent sequences",
     ),
     searched_choice(
         name="backup",
@@ -70,7 +70,7 @@ _MISSES = (
             Excludes(
                 (Group.BACKUP_QUALITY,),
                 "{it} has no effect with --backup jit (the backup is the primary)",
-                being="jit",
+                when="jit",
             ),
         ),
     ),
@@ -112,7 +112,7 @@ class SSD(Cached):
         Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
     options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARING)
-    told = ("backup", "budget")
+    shown_settings = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:

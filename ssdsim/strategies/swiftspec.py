@@ -96,7 +96,7 @@ class SwiftSpec(Cached):
             kind=Whole(most=_MOST_PASSES),
             about="passes of SwiftSpec's draft beside a verification",
             axis="passes beside a verification s",
-            otherwise=f"as many as a verification takes, at least 1 and at most {_MOST_PASSES}",
+            default_note=f"as many as a verification takes, at least 1 and at most {_MOST_PASSES}",
         ),
         choice(
             name="swift_lost",

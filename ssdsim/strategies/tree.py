@@ -31,7 +31,7 @@ class TreeSpeculative(Alternate):
     rival = "sd"
     drafted = "tree_nodes"
     searched = (PLACES, *AXES)
-    told = ("tree_nodes", "tree_depth")
+    shown_settings = ("tree_nodes", "tree_depth")
     options = (SD_DRAFT, *LAWS, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:

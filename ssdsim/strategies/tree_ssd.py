@@ -50,7 +50,7 @@ class TreeSSD(Cached):
             first=(4, 12, 36, 108, 324),
         ),
     )
-    told = ("tree_nodes", "tree_depth", "budget")
+    shown_settings = ("tree_nodes", "tree_depth", "budget")
     options = (DRAFT_GPUS, *TREES, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record
 
 
@@ -38,20 +38,20 @@ class ConfigValues(Record):
     def text(self, key: str, otherwise: str) -> str:
         value = self._given(key, otherwise)
         if not isinstance(value, str):
-            raise InputError(f"{self.file}: {key} must be text, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be text, got {short_repr(value)}")
         return value
 
     def flag(self, key: str, otherwise: bool = False) -> bool:
         value = self._given(key, otherwise)
         if not isinstance(value, bool):
-            raise InputError(f"{self.file}: {key} must be true or false, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be true or false, got {short_repr(value)}")
         return value
 
     def object(self, key: str) -> dict[str, Any]:
         """An object; an empty one where the key is missing."""
         value = self.values.get(key) or {}
         if not isinstance(value, dict):
-            raise InputError(f"{self.file}: {key} must be an object, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be an object, got {short_repr(value)}")
         return value
 
     def by_layer(self, key: str, layers: int) -> list[Any] | None:
@@ -60,14 +60,14 @@ class ConfigValues(Record):
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != layers:
-            raise InputError(f"{self.file}: {key} must be a list of {layers}, one a layer, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be a list of {layers}, one a layer, got {short_repr(value)}")
         return value
 
     def layers_in(self, key: str) -> list[int]:
         """A list of layers' numbers; empty where the key is missing."""
         value = self.values.get(key) or []
         if not isinstance(value, list) or not all(isinstance(n, int) and not isinstance(n, bool) for n in value):
-            raise InputError(f"{self.file}: {key} must be a list of layers' numbers, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be a list of layers' numbers, got {short_repr(value)}")
         return value
 
     def refuse(self, why: str) -> InputError:
@@ -75,7 +75,7 @@ class ConfigValues(Record):
 
     def _whole(self, key: str, value: Any, least: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InputError(f"{self.file}: {key} must be a whole number of at least {least}, got {told(value)}")
+            raise InputError(f"{self.file}: {key} must be a whole number of at least {least}, got {short_repr(value)}")
         return value
 
     def _given(self, key: str, otherwise: Any) -> Any:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ssdsim.base.documents import as_record, read_json
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
@@ -35,7 +35,7 @@ def load_config(path: Path) -> Transformer:
 def _values(file: Path, what: str) -> ConfigValues:
     values = read_json(file, what)
     if not isinstance(values, dict):
-        raise InputError(f"{file}: a {what} must be an object, got {told(values)}")
+        raise InputError(f"{file}: a {what} must be an object, got {short_repr(values)}")
     return ConfigValues(file, values)
 
 
@@ -56,10 +56,12 @@ def _to_card(config: ConfigValues) -> Transformer:
         raise config.refuse(f"{TELL_TALES[unknown]} ({unknown})")
     if family is None:
         hint = nearest(model_type, FAMILIES)
-        raise InputError(f"{file}: model_type {told(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}")
+        raise InputError(
+            f"{file}: model_type {short_repr(model_type)} is not supported{hint} Allowed: {', '.join(FAMILIES)}"
+        )
     dtype = config.text("torch_dtype", config.text("dtype", "bfloat16"))
     if dtype not in DTYPES:
-        raise InputError(f"{file}: dtype {told(dtype)} is not supported; allowed: {', '.join(DTYPES)}")
+        raise InputError(f"{file}: dtype {short_repr(dtype)} is not supported; allowed: {', '.join(DTYPES)}")
     kinds = family.kinds(config) if family.kinds else None
     layers = config.whole("num_hidden_layers", len(kinds) if kinds else None)
     hidden, heads = config.whole("hidden_size"), config.whole("num_attention_heads")

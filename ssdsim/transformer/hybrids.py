@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ssdsim.base.errors import told
+from ssdsim.base.errors import short_repr
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.family_parts import Fields, behind_dense, experts_of, latent_of, qwen_experts
 
@@ -57,7 +57,7 @@ def _number_of_layers(config: ConfigValues) -> int:
 
 def _kind(config: ConfigValues, said: Any, kinds: Mapping[str, str], key: str) -> str:
     if not isinstance(said, str) or said not in kinds:
-        raise config.refuse(f"has layers of the type {told(said)} ({key})")
+        raise config.refuse(f"has layers of the type {short_repr(said)} ({key})")
     return kinds[said]
 
 

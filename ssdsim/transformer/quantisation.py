@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 
 Said = Mapping[str, Any]
 """An object of a checkpoint's JSON."""
@@ -83,7 +83,9 @@ def _format(said: Said, file: Path) -> str | None:
     method = said.get("quant_method", "modelopt" if "quant_algo" in said or "kv_cache_quant_algo" in said else None)
     if method not in METHODS:
         hint = nearest(method, METHODS)
-        raise InputError(f"{file}: quant_method {told(method)} is not supported{hint} Allowed: {', '.join(METHODS)}")
+        raise InputError(
+            f"{file}: quant_method {short_repr(method)} is not supported{hint} Allowed: {', '.join(METHODS)}"
+        )
     if algorithm is not None:
         return _of_algorithm(algorithm, file)
     if method == "fp8":
@@ -125,13 +127,13 @@ def _by_layer(said: Said, modules: Mapping[str, Sequence[str]], file: Path) -> d
 def _of_algorithm(algorithm: Any, file: Path) -> str | None:
     if not isinstance(algorithm, str) or algorithm.upper() not in _ALGORITHMS:
         known = ", ".join(_ALGORITHMS)
-        raise InputError(f"{file}: quant_algo {told(algorithm)} is not supported; allowed: {known}")
+        raise InputError(f"{file}: quant_algo {short_repr(algorithm)} is not supported; allowed: {known}")
     return _ALGORITHMS[algorithm.upper()]
 
 
 def _of_bits(bits: Any, file: Path) -> str:
     if not isinstance(bits, int) or bits not in _BITS:
-        raise InputError(f"{file}: weights of {told(bits)} bits are not supported; allowed: 4, 8")
+        raise InputError(f"{file}: weights of {short_repr(bits)} bits are not supported; allowed: 4, 8")
     return _BITS[bits]
 
 
@@ -155,7 +157,7 @@ def _of_scheme(scheme: Said, stored: Any, file: Path) -> str:
     if kind == "int":
         return _of_bits(bits, file)
     raise InputError(
-        f"{file}: weights of {told(bits)} bits of type {told(kind)} are not supported; allowed: int, float"
+        f"{file}: weights of {short_repr(bits)} bits of type {short_repr(kind)} are not supported; allowed: int, float"
     )
 
 
@@ -167,7 +169,7 @@ def _cache(said: Said, file: Path) -> str | None:
         eight_bits = _is(scheme) and (scheme.get("num_bits"), scheme.get("type", "float")) == (8, "float")
         if eight_bits or (isinstance(scheme, str) and scheme.upper() == "FP8"):
             return "float8"
-        raise InputError(f"{file}: {key} {told(scheme)} is not supported; allowed: FP8")
+        raise InputError(f"{file}: {key} {short_repr(scheme)} is not supported; allowed: FP8")
     return None
 
 
@@ -178,14 +180,14 @@ class _Names:
         self.file = file
         given: Any = next((said[key] for key in _LEFT_OUT_KEYS if said.get(key)), [])
         if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-            raise InputError(f"{file}: what is not quantised must be a list of names, got {told(given)}")
+            raise InputError(f"{file}: what is not quantised must be a list of names, got {short_repr(given)}")
         given = [_of_text(name) for name in given]
         self._names = frozenset(name for name in given if "*" not in name and not name.startswith("re:"))
         self._patterns = [name for name in given if "*" in name and not name.startswith("re:")]
         expressions = [name.removeprefix("re:") for name in given if name.startswith("re:")]
         if sum(map(_ways, expressions)) > _MOST_WAYS:
             longest = max(expressions, key=_ways)
-            raise InputError(f"{file}: regular expressions such as {told(longest)} may take hours: simplify them")
+            raise InputError(f"{file}: regular expressions such as {short_repr(longest)} may take hours: simplify them")
         self._expressions = [_expression(text, file) for text in expressions]
 
     def whole(self, part: str, names: Sequence[str]) -> bool:
@@ -249,7 +251,7 @@ def _expression(text: str, file: Path) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise InputError(f"{file}: {told(text)} is no regular expression ({error})") from None
+        raise InputError(f"{file}: {short_repr(text)} is no regular expression ({error})") from None
 
 
 def _names_the_head(said: Said, left_out: _Names) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from calibration.importers.nccl_tests.runs import MOST_RANKS, Device, Run, as_number
 from ssdsim.base.documents import parse_json
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 
 _SETTINGS = {"nThread": "nthreads", "nGpus": "ngpus", "agg iters": "aggregated_iterations", "graph": "graph"}
 
@@ -57,7 +57,7 @@ def _nccl_run(path: Path, document: Mapping[str, Any]) -> Run:
     config = _object(path, "config", document.get("config", {}))
     results = document.get("results", [])
     if not isinstance(results, list):
-        raise InputError(f"{path}: results must be a list, got {told(results)}")
+        raise InputError(f"{path}: results must be a list, got {short_repr(results)}")
     settings = {ours: str(config[theirs]) for ours, theirs in _SETTINGS.items() if theirs in config}
     devices = _devices(path, config)
     run = Run(_named(document, config), _ranks_of(config, devices, settings), devices, settings)
@@ -75,7 +75,7 @@ def _named(document: Mapping[str, Any], config: Mapping[str, Any]) -> str | None
 def _devices(path: Path, config: Mapping[str, Any]) -> list[Device]:
     listed = config.get("devices", [])
     if not isinstance(listed, list):
-        raise InputError(f"{path}: config.devices must be a list, got {told(listed)}")
+        raise InputError(f"{path}: config.devices must be a list, got {short_repr(listed)}")
     devices = []
     for number, item in enumerate(listed):
         each = _object(path, f"config.devices {number}", item)
@@ -124,7 +124,7 @@ def _result(path: Path, number: int, result: Mapping[str, Any], run: Run) -> Non
 
 def _object(path: Path, where: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InputError(f"{path}: {where} must be an object, got {told(value)}")
+        raise InputError(f"{path}: {where} must be an object, got {short_repr(value)}")
     return value
 
 
@@ -135,5 +135,5 @@ def _number(path: Path, number: int, record: Mapping[str, Any], name: str) -> fl
         return None
     parsed = as_number(value)
     if parsed is None:
-        raise InputError(f"{path}: record {number}: {name} must be a number of at least 0, got {told(value)}")
+        raise InputError(f"{path}: record {number}: {name} must be a number of at least 0, got {short_repr(value)}")
     return parsed

@@ -12,7 +12,7 @@ from calibration.importers.nccl_tests.records import json_runs, record_runs
 from calibration.importers.nccl_tests.runs import MOST_RANKS, Run
 from calibration.importers.nccl_tests.text import has_rows, text_runs
 from ssdsim.base.documents import parse_csv, read_text
-from ssdsim.base.errors import InputError, nearest, told
+from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.record import Record, replace
 
 OPERATIONS = ("all_reduce", "all_gather", "sendrecv")
@@ -115,7 +115,7 @@ def _operation(where: str, run: Run, asked: str | None, seen: str) -> str:
         hint = nearest(operation, OPERATIONS)
         allowed = ", ".join(OPERATIONS)
         raise _NotOfUseError(
-            f"{where}: operation {told(operation)} is not priced{hint} Allowed: {allowed}; {seen} there"
+            f"{where}: operation {short_repr(operation)} is not priced{hint} Allowed: {allowed}; {seen} there"
         )
     return operation
 

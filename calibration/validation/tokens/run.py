@@ -27,9 +27,9 @@ from calibration.validation.tokens.ranks import DRAFT, TARGET, Loaded
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import OneOf, Text, Whole
-from ssdsim.base.option_record import OptionRecord, asked, options_of
+from ssdsim.base.option_record import OptionRecord, option_field, options_of
 from ssdsim.base.plain import document, picked
-from ssdsim.base.progress import Progress, Told, nobody
+from ssdsim.base.progress import Progress, ProgressFactory, nobody
 from ssdsim.base.record import Record, replace
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.rounds.estimate import Estimate
@@ -185,22 +185,22 @@ _STRATEGIES = ALL["strategies"]
 class RealPair(OptionRecord):
     """Work of the pair's real models, and where they do it."""
 
-    requests: int = asked(Whole(), "answered", 16)
-    max_new_tokens: int = asked(Whole(), "of an answer", 64)
-    k: int = asked(Whole(), "drafted tokens a round", 4)
-    f: int = asked(Whole(), "bonus tokens guessed for each outcome", 3)
-    visits: int = asked(
+    requests: int = option_field(Whole(), "answered", 16)
+    max_new_tokens: int = option_field(Whole(), "of an answer", 64)
+    k: int = option_field(Whole(), "drafted tokens a round", 4)
+    f: int = option_field(Whole(), "bonus tokens guessed for each outcome", 3)
+    visits: int = option_field(
         Whole(8), "rounds whose steps are timed right before and right after each run; fewer for large models", 60
     )
-    target: str | None = asked(Text(), "the target's model", otherwise="the pair's", spellings=("--model",))
-    draft: str | None = asked(Text(), "the draft's", otherwise="the pair's")
-    target_device: str = asked(Text(), "cpu:0 or cuda:0", "cpu:0")
-    draft_device: str | None = asked(Text(), "the draft's own", otherwise="the one after the target's")
-    dtype: str | None = asked(OneOf(DTYPES), "of weights", otherwise="the pair's")
-    strategies: Sequence[str] = asked(
+    target: str | None = option_field(Text(), "the target's model", default_note="the pair's", spellings=("--model",))
+    draft: str | None = option_field(Text(), "the draft's", default_note="the pair's")
+    target_device: str = option_field(Text(), "cpu:0 or cuda:0", "cpu:0")
+    draft_device: str | None = option_field(Text(), "the draft's own", default_note="the one after the target's")
+    dtype: str | None = option_field(OneOf(DTYPES), "of weights", default_note="the pair's")
+    strategies: Sequence[str] = option_field(
         _STRATEGIES.kind, _STRATEGIES.about, _STRATEGIES.default, spellings=_STRATEGIES.spellings
     )
-    repeats: int = asked(Whole(2), "runs of each strategy", 5)
+    repeats: int = option_field(Whole(2), "runs of each strategy", 5)
 
     def bench(self, path: Path) -> TokenBench:
         """Bench of this pair."""
@@ -293,7 +293,7 @@ def validate_pair(
     prompts: str | Path,
     *,
     output: str | Path = "validation",
-    told: Told = nobody,
+    told: ProgressFactory = nobody,
     **options: Any,
 ) -> ValidatedPair:
     """Run the models of a measured pair greedily, one request at a time, and compare with what its file predicts.

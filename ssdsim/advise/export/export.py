@@ -12,10 +12,10 @@ from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
 from ssdsim.answers.contest import contest
 from ssdsim.answers.evidence import Basis
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
-from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.pricing.cost import TimingErrors
@@ -39,7 +39,7 @@ FORMATS = (*_FILES, *_ENGINES)
 _SHOWN = 12  # lines at the prompt
 
 
-class Exported(Shown, Record):
+class Exported(Displayable, Record):
     """``text`` for the engine (or a file); ``notes`` say what it leaves out; ``warnings`` are of the timings.
 
     ``inputs`` are what its tokens rest on.
@@ -54,12 +54,12 @@ class Exported(Shown, Record):
     refusal: str | None = None
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """The first lines of the text, and how much there is to read beside it."""
         first, more = self.text.splitlines()[:_SHOWN], self.text.count("\n") - _SHOWN
         cut = [f"... {more} more lines in .text"] if more > 0 else []
         beside = f"{len(self.notes)} in .notes, {len(self.warnings)} in .warnings"
-        return Told(self.refusal or "\n".join([*first, *cut]), sentence=beside)
+        return Display(self.refusal or "\n".join([*first, *cut]), sentence=beside)
 
 
 def export(

@@ -17,10 +17,10 @@ from ssdsim.answers.contest import Contest
 from ssdsim.answers.evidence import Basis
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
+from ssdsim.base.display import Displayable
 from ssdsim.base.intervals import Interval
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
-from ssdsim.base.told import Shown, Told
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.question.drafting import draft_by_options
@@ -80,7 +80,7 @@ class Answer(Record):
         return None if self.contest is None else self.contest.probability
 
 
-class Recommendation(Shown, Record):
+class Recommendation(Displayable, Record):
     """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
 
     Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the

@@ -14,12 +14,12 @@ from ssdsim.answers.simulation.shared_draft import shared_rounds
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Measured
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
-from ssdsim.base.told import Shown, Told
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.rounds.kernel import Mix
@@ -43,7 +43,7 @@ _MC_SHARED_BATCHES = 16  # blocks of such a run
 _MC_LANES = 32  # independent runs side by side where rounds must be drawn one after the other
 
 
-class SimulatedRounds(Shown, Record):
+class SimulatedRounds(Displayable, Record):
     """Figures of a strategy over its rounds; every mean has its interval (seconds; rates in tokens a second).
 
     ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means
@@ -66,7 +66,7 @@ class SimulatedRounds(Shown, Record):
     round_histogram: Histogram
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """A row a mean."""
         means = {name: getattr(self, name) for name in _MEANS}
         rows = [
@@ -75,7 +75,7 @@ class SimulatedRounds(Shown, Record):
             if mean is not None
         ]
         title = f"{self.strategy}: {self.rounds} rounds, batch {self.batch}, {self.gpus:g} GPUs"
-        return Told(title, ("", "mean", "95 %"), rows)
+        return Display(title, ("", "mean", "95 %"), rows)
 
     @property
     def tpot_s(self) -> float:

@@ -20,7 +20,7 @@ DURATIONS = (
         about="standard deviation of the logarithm of every duration (0.1: about 10 %); or profile: as it was measured",
         axis="log-sd of durations",
         groups=(Group.GIVEN_DURATIONS,),
-        excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", being="profile"),),
+        excludes=(Excludes(("t_sd",), "--spread profile needs hardware (unit-free mode reads none)", when="profile"),),
     ),
     _unit_free(
         name="t_sd",
@@ -32,7 +32,7 @@ DURATIONS = (
             Excludes(
                 ("budget",),
                 "{it} has no effect with --t-sd and --p-hit (the draft's time and hits are given)",
-                beside=("p_hit",),
+                given_with=("p_hit",),
             ),
         ),
     ),
@@ -41,20 +41,20 @@ DURATIONS = (
         kind=PassTimes(),
         about="unit-free mode: time of a target pass by its rows, over the whole batch; linear between and beyond",
         axis="pass times T_v (by rows)",
-        otherwise="1, whatever its rows",
+        default_note="1, whatever its rows",
     ),
     _beside_t_sd(
         name="t_p",
         kind=Number(1e6),
         about="unit-free mode: pre-speculation time",
         axis="pre-speculation time T_p (T_v)",
-        otherwise="--t-sd",
+        default_note="--t-sd",
     ),
     _beside_t_sd(
         name="t_b",
         kind=Number(1e6),
         about="unit-free mode: the backup's time",
         axis="backup's time T_b (T_v)",
-        otherwise="--t-sd with jit, 0 with fast",
+        default_note="--t-sd with jit, 0 with fast",
     ),
 )

@@ -51,7 +51,7 @@ SITE = (
         kind=Name(files=False),
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
-        otherwise="its first",
+        default_note="its first",
     ),
     Option(
         name="hardware",
@@ -69,7 +69,7 @@ SITE = (
         kind=Name(full=full_hardware_name),
         about="profile of SSD's draft device",
         axis="draft hardware",
-        otherwise="--hardware",
+        default_note="--hardware",
     ),
     _hardware(
         name="draft_link_us",
@@ -77,7 +77,7 @@ SITE = (
         kind=Number(1e9),
         about="latency of a message between target and draft over a network (us)",
         axis="latency to the draft (us)",
-        otherwise="the profile's link",
+        default_note="the profile's link",
         needs=Needs(("draft_link_gbs",), "(its bandwidth)"),
     ),
     _hardware(
@@ -86,7 +86,7 @@ SITE = (
         kind=Number(1e6),
         about="bandwidth of that network (GB/s)",
         axis="bandwidth to the draft (GB/s)",
-        otherwise="the profile's link",
+        default_note="the profile's link",
         needs=Needs(("draft_link_us",), "(its latency)"),
     ),
     machine_choice(
@@ -95,7 +95,7 @@ SITE = (
         kind=Name(),
         about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
         axis="runtime",
-        otherwise="the one beside the profile, else ssd-engine",
+        default_note="the one beside the profile, else ssd-engine",
     ),
     machine_choice(
         name="tp",
@@ -127,7 +127,7 @@ SITE = (
             Excludes(
                 ("ep",),
                 "{it} has no effect with --attention data-parallel (experts lie apart on all devices)",
-                being=DATA_PARALLEL,
+                when=DATA_PARALLEL,
             ),
         ),
     ),
@@ -137,7 +137,7 @@ SITE = (
         kind=ListOf(Whole(0)),
         about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
         axis="placement",
-        otherwise="in the node's order",
+        default_note="in the node's order",
     ),
     _hardware(
         name="context",
@@ -166,34 +166,34 @@ SITE = (
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="weight format; an unquantised one also sets activations and KV cache",
         axis="dtype",
-        otherwise="the card's",
+        default_note="the card's",
     ),
     _of_models(
         name="kv_dtype",
         kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
         about="of the models' caches",
         axis="dtype of the cache",
-        otherwise="the card's, or that of the activations",
+        default_note="the card's, or that of the activations",
     ),
     _of_models(
         name="state_dtype",
         kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
         about="of the states of recurrent layers",
         axis="dtype of recurrent states",
-        otherwise="the card's",
+        default_note="the card's",
     ),
     _of_models(
         name="states",
         kind=OneOf(KEEPINGS),
         about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
         axis="recurrent states kept",
-        otherwise="the runtime's",
+        default_note="the runtime's",
     ),
     _of_models(
         name="draft_dtype",
         kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
         about="of the draft's weights",
         axis="dtype of the draft",
-        otherwise="--dtype",
+        default_note="--dtype",
     ),
 )

@@ -46,7 +46,7 @@ ACCEPTANCE = (
         kind=Name(files=False),
         about="the pair's set of requests to take",
         axis="set of the measured pair",
-        otherwise="all requests together",
+        default_note="all requests together",
         needs=Needs(("pair",), "(which has the sets)"),
     ),
     _acceptance(
@@ -54,7 +54,7 @@ ACCEPTANCE = (
         kind=Name(files=False),
         about="the backup that the pair was measured with, such as random or ngram:3",
         axis="backup of the measured pair",
-        otherwise="random",
+        default_note="random",
         groups=(Group.BACKUP_QUALITY,),
         needs=Needs(("pair",), "(which has the backups)"),
     ),
@@ -101,6 +101,6 @@ RANGES = (
         "same",
         axis="ranges of acceptance and hits",
         spellings=("--range",),
-        otherwise="a rate that is given is exact",
+        default_note="a rate that is given is exact",
     ),
 )

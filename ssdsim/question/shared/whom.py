@@ -26,7 +26,7 @@ WHOM = (
         kind=Member(strategies.ALL),
         about="the strategy that the verdict is about, held against the others",
         axis="subject",
-        otherwise=f"{strategies.SUBJECT} where it is among --strategies, else the last of them",
+        default_note=f"{strategies.SUBJECT} where it is among --strategies, else the last of them",
     ),
     Option(
         name="drafter",

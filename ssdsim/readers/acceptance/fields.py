@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ssdsim.base.documents import as_record
-from ssdsim.base.errors import told
+from ssdsim.base.errors import short_repr
 from ssdsim.base.record import Record
 
 JsonObject = Mapping[str, Any]
@@ -26,7 +26,7 @@ _LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.)*)"')
 
 def _no_text(value: Any) -> Any:
     if isinstance(value, bool | str):
-        raise ValueError(f"Input should be a number, got {told(value)}")
+        raise ValueError(f"Input should be a number, got {short_repr(value)}")
     return value
 
 

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
-from ssdsim.base.errors import InputError, told
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.readers.acceptance.fields import text_in
 from ssdsim.readers.bench import JsonObject, has
 from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens, read_conversations, read_table
@@ -121,7 +121,7 @@ class _AiperfMetrics(BaseModel, frozen=True):
         for name in ("time_to_first_token", "request_latency"):
             unit = getattr(self, name).unit
             if unit != "ms":
-                raise ValueError(f"{name} must be in ms, got {told(unit)}")
+                raise ValueError(f"{name} must be in ms, got {short_repr(unit)}")
         return self
 
 

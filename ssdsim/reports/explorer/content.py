@@ -96,7 +96,7 @@ def _axis(space: Space, axis: Axis) -> dict[str, Any]:
 
 def _unsaid(option: Option) -> str:
     """The label of an option that is not given: what it then is, where no other option says so."""
-    return option.otherwise if option.otherwise and "--" not in option.otherwise else "not given"
+    return option.default_note if option.default_note and "--" not in option.default_note else "not given"
 
 
 def _step(axis: Axis) -> float:

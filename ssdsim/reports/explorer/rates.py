@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Choosing, Watched
+from ssdsim.base.settings import Choosing, TrackedSettings
 from ssdsim.pricing.memory import usable_bytes
 from ssdsim.pricing.site import Site
 from ssdsim.question.given import possible
@@ -90,7 +90,7 @@ def memory(space: Space, name: str) -> Table | None:
     return Table.of([space.axis(each) for each in axes], MEMORY, shares)
 
 
-def _share(strategy: Strategy, settings: Watched, sides: Sides, site: Site) -> float:
+def _share(strategy: Strategy, settings: TrackedSettings, sides: Sides, site: Site) -> float:
     """Raises :class:`InputError` where it has not even devices."""
     chosen = next(iter(strategy.alternatives(Choosing(settings))))
     found = occupied(chosen, strategy, site, sides.drafter)

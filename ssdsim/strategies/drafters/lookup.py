@@ -25,7 +25,7 @@ FOUND = Option(
     kind=SHARE,
     about="share of rounds in which a look-up finds anything to propose",
     axis="share of rounds with a match",
-    otherwise="the drafter card's",
+    default_note="the drafter card's",
 )
 DEPTH = 24
 """Of vLLM's suffix trees: a match and what it proposes together (``suffix_decoding_max_tree_depth``)."""
@@ -107,7 +107,7 @@ class Suffix(_LookUp):
             kind=Number(),
             about="mean length of a match in suffix trees",
             axis="mean match (tokens)",
-            otherwise="long enough for K tokens",
+            default_note="long enough for K tokens",
         ),
     )
 

@@ -55,7 +55,7 @@ def _only(case: str, where: str, axis: str, otherwise: str = "", group: Group | 
             kind=law.kind,
             about=f"{what} {where}",
             axis=f"{law.axis} {axis}",
-            otherwise=otherwise or law.spelling,
+            default_note=otherwise or law.spelling,
             groups=(*_LAW, group) if group else law.groups,
             excludes=(given,) if law is _CURVE else (),
         )
@@ -73,7 +73,7 @@ LAWS = (
         about="guesses a position beyond which hit rates rise no more",
         axis="fan-out up to which hits are known",
         groups=(Group.CACHE_SHAPE,),
-        otherwise="the largest that --pair saw, else none",
+        default_note="the largest that --pair saw, else none",
     ),
 )
 """How often a draft's guesses of a token are right."""
@@ -85,7 +85,7 @@ P_HIT = hit_rate(
     example="0.85",
     about="cache hit rate, after a round that the primary speculated for",
     axis="cache hit rate p_hit",
-    otherwise="from --f",
+    default_note="from --f",
     excludes=(
         Excludes(
             (Group.CACHE_SHAPE,),
@@ -111,7 +111,7 @@ F = Option(
         Excludes(
             ("t_sd",),
             "--f window needs hardware: without it nothing says what a branch token costs",
-            being="window",
+            when="window",
         ),
     ),
 )
@@ -133,7 +133,7 @@ CHAINS = (
         kind=SHARE,
         about="cache hit rate after a speculation by the backup",
         axis="cache hit rate after a backup",
-        otherwise="--p-hit",
+        default_note="--p-hit",
         groups=(Group.ACCEPTANCE, Group.HITS, Group.BACKUP_QUALITY),
         needs=Needs(("p_hit",), "(without it both hit rates follow from the fan-out)"),
     ),
@@ -155,7 +155,7 @@ CHAINS = (
         kind=ListOf(Whole(0)),
         about="the K+1 fan-outs after a miss",
         axis="fan-outs after a miss",
-        otherwise="--fl; without it, as --fan-out-policy spreads them at --alpha-backup",
+        default_note="--fl; without it, as --fan-out-policy spreads them at --alpha-backup",
         varied_by=("recommend", "schedule"),
         groups=(Group.CACHE_SHAPE, Group.BACKUP_QUALITY),
         needs=Needs(("fl",), "(the fan-outs after a hit)"),

@@ -15,7 +15,7 @@ def own_lookahead(
         kind=Whole(most=most),
         about=about,
         axis=axis,
-        otherwise="the same as --k",
+        default_note="the same as --k",
         symbol=symbol,
         section=section,
     )

@@ -47,7 +47,7 @@ class Strategy(ABC):
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
     described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
-    told : settings that tables of predictions show as columns.
+    shown_settings : settings that tables of predictions show as columns.
     ragged : its passes have as many rows as the inputs of tokens make them, so that other inputs are other prices.
     in_columns : its kernel takes single rates (:data:`.hits.RATES`) as columns, too, shape ``(n, 1)``,
         and makes as many kernels.
@@ -70,7 +70,7 @@ class Strategy(ABC):
     options: tuple[Option, ...] = ()
     searched: tuple[Axis, ...] = ()
     drafted: str = "k"
-    told: tuple[str, ...] = ()
+    shown_settings: tuple[str, ...] = ()
     ragged: bool = False
     in_columns: bool = False
     follows_batch: bool = False

@@ -43,7 +43,7 @@ RANKS_OPTION = Option(
     kind=ListOf(SHARE),
     about="P(right) of the draft's guesses of a token, by rank; with --alpha by position its first is of each depth",
     axis="acceptance by rank",
-    otherwise="--alpha, then the hit curve of the guesses after it",
+    default_note="--alpha, then the hit curve of the guesses after it",
 )
 
 OPTIONS = (
@@ -92,7 +92,7 @@ OPTIONS = (
         kind=Whole(most=_MOST_WIDE),
         about="of each level of --tree-widths, the likeliest nodes that have children (CaPE: 1)",
         axis="nodes of a level with children",
-        otherwise="all",
+        default_note="all",
         needs=Needs(("tree_widths",), "the levels"),
     ),
     choice(
@@ -100,7 +100,7 @@ OPTIONS = (
         kind=Whole(most=_MOST_WIDE),
         about="a tree of its own for each round (EAGLE-2), of so many nodes a pass of the draft",
         axis="nodes a pass of the draft",
-        otherwise="the same tree in every round",
+        default_note="the same tree in every round",
     ),
     RANKS_OPTION,
     Option(

@@ -82,9 +82,9 @@ def commands(group: click.Group) -> Iterator[click.Command]:
 def test_a_record_is_whole(option: Option) -> None:
     assert option.about
     assert option.axis
-    assert option.kind.must
+    assert option.kind.requirement
     assert option.default is None or option.checked(option.default) == option.default
-    assert not (option.default is not None and option.otherwise), "a default that is a value needs no words"
+    assert not (option.default is not None and option.default_note), "a default that is a value needs no words"
     assert option.checked(value(option)) == value(option)
 
 
@@ -173,13 +173,13 @@ def pairs() -> Iterator[tuple[str, Excludes, str]]:
 
 @pytest.mark.parametrize(("name", "exclusion", "other"), list(pairs()))
 def test_an_exclusion_refuses_in_any_order_and_only_where_it_holds(name: str, exclusion: Excludes, other: str) -> None:
-    being = {str: exclusion.being, tuple: [0.9, 0.8], type(None): value(ALL[name])}[type(exclusion.being)]
-    call = {name: being, other: value(ALL[other]), **{each: value(ALL[each]) for each in exclusion.beside}}
-    message = exclusion.says.format(it=spelled(other))
+    being = {str: exclusion.when, tuple: [0.9, 0.8], type(None): value(ALL[name])}[type(exclusion.when)]
+    call = {name: being, other: value(ALL[other]), **{each: value(ALL[each]) for each in exclusion.given_with}}
+    message = exclusion.message.format(it=spelled(other))
     assert refusal(call) == refusal(dict(reversed(call.items()))) == message
-    if exclusion.being is not None:
+    if exclusion.when is not None:
         assert refusal({**call, name: value(ALL[name])}) != message
-    for each in (other, *exclusion.beside):
+    for each in (other, *exclusion.given_with):
         assert refusal({name: being for name, being in call.items() if name != each}) != message
 
 

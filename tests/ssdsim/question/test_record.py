@@ -93,10 +93,10 @@ def test_arrays_are_not_compared_in_one_word() -> None:
 
 
 def test_a_method_of_its_own_stays() -> None:
-    class Told(Record):
+    class Text(Record):
         text: str
 
         def __repr__(self) -> str:
             return self.text
 
-    assert repr(Told("so")) == "so"
+    assert repr(Text("so")) == "so"

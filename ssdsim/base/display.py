@@ -10,7 +10,7 @@ from ssdsim.base.record import Record
 _WIDTH = 100
 
 
-class Told(Record):
+class Display(Record):
     """``rows`` are as long as ``header``; their first cells are names, the others numbers. Without rows no table."""
 
     title: str
@@ -38,22 +38,22 @@ class Told(Record):
         return f"<table>{caption}{head}<tbody>{body}</tbody></table>{sentence}"
 
 
-class Shown:
-    """Shows itself as it is :class:`Told`. A record derives from it first."""
+class Displayable:
+    """Shows itself as its :class:`Display`. A record derives from it first."""
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         """The title, table and sentence that are shown of it."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return self.told.text()
+        return self.display.text()
 
     def __str__(self) -> str:
-        return self.told.text()
+        return self.display.text()
 
     def _repr_html_(self) -> str:
-        return self.told.html()
+        return self.display.html()
 
 
 def _aligned(cell: str, width: int, place: int) -> str:
