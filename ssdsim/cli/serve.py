@@ -10,6 +10,7 @@ import click
 
 from ssdsim.answers.workers import Workers
 from ssdsim.base.kinds import File, Number
+from ssdsim.base.option_record import pop_record
 from ssdsim.base.record import replace
 from ssdsim.cli.help_page import output_option, rare_option
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, kept_option, record_options
