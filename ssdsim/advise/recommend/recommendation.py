@@ -17,7 +17,7 @@ from ssdsim.answers.contest import Contest
 from ssdsim.answers.evidence import Basis
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
-from ssdsim.base.display import Displayable
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.intervals import Interval
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
@@ -103,7 +103,7 @@ class Recommendation(Displayable, Record):
     evaluated: int
 
     @property
-    def told(self) -> Told:
+    def display(self) -> Display:
         return _table(self.request, self.answers, self.sentence)
 
     @property
@@ -334,13 +334,13 @@ def _provenance(request: Request) -> list[dict[str, str]]:
 TITLE = "Tokens/s per user and per GPU by batch; P that no other strategy is better"
 
 
-def _table(request: Request, answers: tuple[Answer, ...], sentence: str) -> Told:
+def _table(request: Request, answers: tuple[Answer, ...], sentence: str) -> Display:
     """A row a batch: the best deployment, the runner-up, and how far they are apart."""
     costs = ["$/Mtoken"] if request.gpu_hour is not None else []
     best = ("best", "settings", "/user", "/GPU", *costs, "idle")
     header = ("batch", *best, "runner-up", "/user", "/GPU", "margin", "P")
     rows = [_row(request, answer) for answer in answers]
-    return Told(TITLE, header, [row + ("",) * (len(header) - len(row)) for row in rows], sentence)
+    return Display(TITLE, header, [row + ("",) * (len(header) - len(row)) for row in rows], sentence)
 
 
 def _row(request: Request, answer: Answer) -> tuple[str, ...]:
