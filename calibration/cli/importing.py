@@ -150,7 +150,7 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     under = find_hardware(base)
     profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
     for timed in timings:
-        click.echo(f"{timed.where}: {timed.told}", err=True)
+        click.echo(f"{timed.where}: {timed.description}", err=True)
     print_warnings([*(remark for timed in timings for remark in timed.remarks), *unlike(under, timings)], quiet=False)
     _save(profile.model_copy(update={"name": output.stem}), output)
 

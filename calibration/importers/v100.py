@@ -20,8 +20,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from calibration.importers.deepbench import import_deepbench
+from calibration.importers.nccl_output import text_runs
 from calibration.importers.nccl_tests import Timings, read_nccl_tests
-from calibration.importers.nccl_tests.text import text_runs
 from calibration.importers.tables import read_table, with_numbers
 from calibration.timings.bootstrap import significant
 from calibration.timings.fit import report

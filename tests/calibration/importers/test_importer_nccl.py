@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from calibration.importers.nccl_output import text_runs
 from calibration.importers.nccl_tests import Timings, read_nccl_tests, unlike, with_nccl_tests
-from calibration.importers.nccl_tests.text import text_runs
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from tests.calibration.importers.nccl_texts import (
