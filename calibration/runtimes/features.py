@@ -12,9 +12,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Kernels, Runtime
 from ssdsim.hardware.training_domain import ExtrapolationError
-from ssdsim.pricing.between_kernels import Units, units_of_kernels
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.passes import Units, cost_of_operations, units_of_kernels
 from ssdsim.pricing.step import Pass
 from ssdsim.readers.price import each_row, seconds_of, work_of
 from ssdsim.readers.row import Row

@@ -19,8 +19,8 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.hardware.training_domain import OF_WHOLE, STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, steps
-from ssdsim.pricing.between_kernels import beside_matrices
 from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import beside_matrices
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 

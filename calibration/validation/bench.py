@@ -27,7 +27,7 @@ from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.passes import Model
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.asked import effective
 from ssdsim.question.configuration import Configuration, configure, rescaled

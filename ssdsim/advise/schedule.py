@@ -14,7 +14,7 @@ from ssdsim.base.option import spelled
 from ssdsim.base.plain import plain
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import Drawn
 from ssdsim.question.options import ALL, refuse_others
@@ -220,5 +220,5 @@ def _cells(
             try:
                 point = {**given, "b": b, "context": context, "sd_k": max(1, k), "strategies": ("sd",)}
                 yield OfPolicy(b, context, k, configure(**point))
-            except NoRoom as error:
+            except DoesNotFit as error:
                 yield OfPolicy(b, context, k, None, str(error))

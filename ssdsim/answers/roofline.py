@@ -15,8 +15,8 @@ from ssdsim.base.option import Group
 from ssdsim.base.plain import plain
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.pricing.between_kernels import kernel_factor
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.passes import kernel_factor
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.asked import Asked
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
@@ -94,7 +94,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
             # matter
             settings, strategy = asked.settings.copy(), strategies.ALL.named(name)
             rounds.append(price(settings, strategy, asked.site, drafter, together=False).steps)
-        except NoRoom as error:
+        except DoesNotFit as error:
             no_room.append(error)
     if not rounds:
         raise no_room[-1]

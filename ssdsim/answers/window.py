@@ -25,7 +25,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, window_budget
-from ssdsim.pricing.memory import largest_budget
+from ssdsim.pricing.occupancy import largest_budget
 from ssdsim.pricing.site import Site
 from ssdsim.question.asked import Asked, effective
 from ssdsim.question.drafting import draft_by_options

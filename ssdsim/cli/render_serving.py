@@ -11,7 +11,7 @@ from ssdsim.answers.evidence import inputs_told
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
-from ssdsim.pricing.room import counted
+from ssdsim.pricing.occupancy import counted
 from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics
 from ssdsim.serving.pace import Pace

@@ -32,7 +32,7 @@ class FieldInfo(Record):
 
     ``prior_sd`` is the standard deviation between engines of a kind, the prior of a fit of few rows (None: the field is
     not fitted). The host's seconds of one ``term`` share an error, which is the log-sd ``error`` of
-    :class:`CardErrors`. :func:`ssdsim.pricing.between_kernels.units` says how often a number is paid.
+    :class:`CardErrors`. :func:`ssdsim.pricing.passes.units` says how often a number is paid.
     """
 
     about: str

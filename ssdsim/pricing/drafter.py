@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from ssdsim.base.option import Option
 from ssdsim.base.record import Record
-from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.pricing.unit_free import UnitFree

@@ -1,15 +1,246 @@
-"""Occupancy of devices' memory, and whether it fits."""
+"""Devices and memory that a strategy occupies at a site, and whether it fits there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.memory import Demand, draft_demand, smallest_tp, target_demand, usable_bytes
-from ssdsim.pricing.room import NoRoom
-from ssdsim.pricing.site import Site, once
-from ssdsim.transformer.cache_memory import in_pages
+from ssdsim.pricing.site import Site, memoized
+from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.sharing import legal_tensor_parallel
+
+
+class DoesNotFit(InputError):
+    """A strategy does not fit at a site; another one may."""
+
+
+def why_no_room(subject: str, reasons: Mapping[str, DoesNotFit | str]) -> str:
+    """Why a point has no room: the subject's reason, else the first one. ``reasons`` is not empty."""
+    return str(reasons.get(subject) or next(iter(reasons.values())))
+
+
+class Devices(Record):
+    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
+
+    Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
+    ``together``.
+    """
+
+    target: int
+    draft: int = 0
+    targets: int = 1
+    together: bool = False
+
+    @property
+    def total(self) -> int:
+        """GPUs of all that share the draft."""
+        return self.targets * self.target + self.draft
+
+    def of_all(self, kind: str) -> int:
+        """GPUs of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
+        return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
+
+    @property
+    def sharing(self) -> str | None:
+        """Words for a draft that several targets share."""
+        if self.targets == 1:
+            return None
+        return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
+
+    @property
+    def of_a_target(self) -> float:
+        """GPUs of a target, with the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
+        return self.target + self.draft if self.targets == 1 else self.total / self.targets
+
+
+def counted(gpus: float) -> str:
+    """Devices in words, a part of a shared draft's among them: 5, 4.25."""
+    return f"{round(gpus, 2):g}"
+
+
+@memoized
+def check_dtypes(site: Site, drafts: bool) -> None:
+    """Check dtypes: where a profile lacks a model's, name one that all have (of activations, if weights are quantised).
+
+    Raises
+    ------
+    InputError : a profile lacks it, and there is one that all have (else pricing refuses the profile).
+    """
+    wanted = [(site.profile, site.precision_of("target").activations)]
+    wanted += [(site.draft_profile, site.precision_of("draft").activations)] if drafts else []
+    if all(profile.prices(dtype) for profile, dtype in wanted):
+        return
+    common = [other for other in DTYPES if all(profile.prices(other) for profile, _ in wanted)]
+    for profile, dtype in wanted:
+        if not profile.prices(dtype) and common:
+            closest = min(common, key=lambda other: abs(DTYPE_BYTES[other] - DTYPE_BYTES[dtype]))
+            has = ", ".join(profile.gemm)
+            raise InputError(
+                f"profile {profile.name} has no {dtype} gemm timings (it has {has}); give --dtype {closest}"
+            )
+
+
+def check_context(site: Site, lookahead: int) -> None:
+    """Raise :class:`DoesNotFit` where context and tokens in flight pass what a model was made for."""
+    for card in (site.target, site.draft):
+        if site.context + lookahead + 1 > card.max_context:
+            raise DoesNotFit(
+                f"--context {site.context} and K + 1 tokens in flight pass the {card.max_context} of {card.name}"
+            )
+
+
+def check_sequences(title: str, batch: int, most: int | None) -> None:
+    """Raise :class:`DoesNotFit` at a larger batch than a strategy decodes."""
+    if most is not None and batch > most:
+        raise DoesNotFit(f"{title} decodes {most} sequence at a time, got --b {batch}")
+
+
+def check_place(title: str, drafter: str, apart: bool) -> None:
+    """Raise :class:`DoesNotFit` where a drafter that reads the target's own memory would be on devices apart from it."""
+    if apart:
+        raise DoesNotFit(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
+
+
+def check_verified(title: str, drafter: str, ahead: bool) -> None:
+    """Raise :class:`DoesNotFit` where a drafter that reads what a target keeps of tokens would draft on before it does."""
+    if ahead:
+        raise DoesNotFit(
+            f"{title} drafts on before tokens are verified, {drafter} from keys and values of verified ones"
+        )
+
+
+def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:
+    """Each profile's node must have the devices of the model that runs there; of both, where they share a node.
+
+    Raises
+    ------
+    DoesNotFit : it has fewer.
+    """
+    have, draft = site.profile.device.count, devices.draft
+    shared = draft if together and site.profile.name == site.draft_profile.name else 0
+    if devices.target + shared > have:
+        fitting = [tp for tp in legal_tensor_parallel(site.target) if devices.target // site.tp * tp + shared <= have]
+        nearest_fit = f"; the nearest that fits is tp {max(fitting)}" if fitting else ""
+        needs = f"{devices.target} target and {shared} draft devices" if shared else f"{devices.target} target devices"
+        raise DoesNotFit(f"{title} needs {needs}, {site.profile.name} has {have}{nearest_fit}")
+    if draft > site.draft_profile.device.count:
+        count = site.draft_profile.device.count
+        raise DoesNotFit(f"{title} needs {draft} draft devices, {site.draft_profile.name} has {count}")
+
+
+USABLE_SHARE = 0.9  # engines keep a tenth for activations, graphs and fragmentation (vLLM's own default)
+
+
+def usable_bytes(profile: HardwareProfile) -> int:
+    """Bytes of each device for weights and caches."""
+    return int(profile.device.memory_bytes * USABLE_SHARE)
+
+
+class Demand(Record):
+    """Bytes that one model asks of one device: fixed weights, and what each sequence adds to it.
+
+    All devices have all sequences, or so many ``devices`` split them.
+    """
+
+    weights_bytes: int
+    sequence_bytes: int
+    devices: int = 1
+
+    def total_bytes(self, batch: int) -> int:
+        """Bytes of ``batch`` sequences on the fullest device."""
+        return self.weights_bytes + -(-batch // self.devices) * self.sequence_bytes
+
+
+def target_demand(
+    card: Transformer,
+    tp: int,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    data_parallel: bool = False,
+    caching: Caching = PLAIN,
+) -> Demand:
+    """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
+
+    ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
+    ``caching``: what the engine keeps of recurrent layers.
+    """
+    sharing, devices = (1, tp) if data_parallel else (tp, 1)
+    cache_bytes = _cached_bytes(card, context, lookahead, 0, sharing, precision, caching)
+    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
+
+
+def draft_demand(
+    card: Transformer,
+    tp: int,
+    context: int,
+    lookahead: int,
+    branches: int,
+    precision: Precision,
+    logits: bool,
+    data_parallel: bool = False,
+    caching: Caching = PLAIN,
+) -> Demand:
+    """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
+
+    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
+    ``data_parallel`` and ``caching`` are as :func:`target_demand` takes them; a branch has a state of its own.
+    """
+    sharing, devices = (1, tp) if data_parallel else (tp, 1)
+    cache_bytes = _cached_bytes(card, context, lookahead, branches, sharing, precision, caching)
+    cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
+    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
+
+
+def _cached_bytes(
+    card: Transformer, context: int, lookahead: int, branches: int, tp: int, precision: Precision, caching: Caching
+) -> int:
+    """Bytes of a sequence with a slot for every token in flight, those of branches among them."""
+    more = lookahead + 1 + branches * lookahead
+    held = CacheMemory(context + more, lookahead, branches)
+    if in_pages(card, caching):
+        return paged_bytes(card, held, caching, tp, precision)
+    return card.cache_bytes(context, more, tp, precision.kv) + state_bytes(card, held, caching.states, tp, precision)
+
+
+def largest_budget(
+    card: Transformer,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    logits: bool,
+    batch: int,
+    profile: HardwareProfile,
+    caching: Caching = PLAIN,
+) -> int:
+    """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
+    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits, caching=caching)
+    one = draft_demand(card, 1, context, lookahead, 1, precision, logits, caching=caching)
+    each = one.sequence_bytes - bare.sequence_bytes
+    room = usable_bytes(profile) - bare.total_bytes(batch)
+    return max(0, room // (batch * each))
+
+
+def smallest_tp(
+    card: Transformer,
+    profile: HardwareProfile,
+    context: int,
+    lookahead: int,
+    precision: Precision,
+    data_parallel: bool = False,
+    caching: Caching = PLAIN,
+) -> int | None:
+    """The smallest tensor-parallel degree at which one sequence fits, or None."""
+    for tp in legal_tensor_parallel(card):
+        demand = target_demand(card, tp, context, lookahead, precision, data_parallel, caching).total_bytes(1)
+        if demand <= usable_bytes(profile):
+            return tp
+    return None
 
 
 class Occupancy(Record):
@@ -41,7 +272,7 @@ class Occupancy(Record):
         )
 
 
-@once
+@memoized
 def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     """The target's share on each of its devices, with a head's cache ``beside`` it where that is in its pages."""
     kept, caching = site.precision_of("target"), site.runtime.caching
@@ -56,7 +287,7 @@ def _in_the_targets_pages(site: Site) -> bool:
     return site.draft.head is not None and alike and in_pages(site.target, site.runtime.caching)
 
 
-@once
+@memoized
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
     logits = site.sampling and branches > 0
@@ -66,7 +297,7 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
     return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 
 
-@once
+@memoized
 def target_alone(site: Site, lookahead: int) -> Occupancy:
     """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
     what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
@@ -78,7 +309,7 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:
-    """Raise :class:`NoRoom` at devices that cannot hold what lies on them: those that hold the fewest sequences."""
+    """Raise :class:`DoesNotFit` at devices that cannot hold what lies on them: those that hold the fewest sequences."""
     short = [each for each in occupancies if each.needs_bytes(batch) > usable_bytes(each.profile)]
     if short:
-        raise NoRoom(min(short, key=lambda each: each.largest_batch).shortage(batch))
+        raise DoesNotFit(min(short, key=lambda each: each.largest_batch).shortage(batch))

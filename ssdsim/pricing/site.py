@@ -14,12 +14,17 @@ from ssdsim.hardware.far import far_from_rows
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.training_domain import OperatingPoint
-from ssdsim.pricing.between_kernels import Model, cost_of_launches, cost_of_step, units_of_step
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.network import Network
-from ssdsim.pricing.passes import cost_of_message, streaming_share
-from ssdsim.pricing.rows import RowTable, rows_to_price
-from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, Step
+from ssdsim.pricing.passes import (
+    Model,
+    Network,
+    cost_of_launches,
+    cost_of_message,
+    cost_of_step,
+    streaming_share,
+    units_of_step,
+)
+from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, RowTable, Step, rows_to_price
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES

@@ -1,22 +1,24 @@
-"""Steps of a round: passes of a model, host work or a message, each with its cost."""
+"""Steps of a round: passes of a model, host work or a message, each with its cost, and how often they run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Any
 
 import numpy as np
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
-from ssdsim.pricing.between_kernels import Model, Units, units
 from ssdsim.pricing.cost import Cost, TimingErrors
-from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.pricing.repeated import Pmf, Repeats, deepest, drawn_rounds
-from ssdsim.pricing.rows import RowTable
+from ssdsim.pricing.passes import Model, Units, cost_of_pass, units
+from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.transformer.forward import ForwardPass
+
+_ROUNDING = 1e-6  # of rows
 
 PassKey = tuple[str, int]
 """A pass's name and its tokens in flight: what a machine's drift is known by."""
@@ -57,6 +59,61 @@ class Message(Record):
     told_bytes: int = 0
 
 
+Pmf = tuple[float, ...]
+"""P(so many rounds), from none on."""
+
+
+class Repeats(Record):
+    """``each`` times in every round of the innermost of ``rounds``, which run within each other, the outermost first.
+
+    The number of rounds is drawn anew wherever they run, independently.
+    """
+
+    rounds: tuple[Pmf, ...]
+    each: int
+
+    @property
+    def mean(self) -> float:
+        return self.each * prod(float(np.arange(len(pmf)) @ pmf) for pmf in self.rounds)
+
+    def times(self, counts: Sequence[Any]) -> Any:
+        """Count how often it runs, by how many rounds of each level there are: numbers, or arrays of them."""
+        return self.each * counts[len(self.rounds) - 1]
+
+
+def deepest(drawn: Iterable[Repeats | None]) -> tuple[Pmf, ...]:
+    """The rounds within rounds of the innermost; none where nothing is drawn."""
+    return max((each.rounds for each in drawn if each is not None), key=len, default=())
+
+
+def drawn_rounds(rounds: Sequence[Pmf], rng: np.random.Generator, steps: int) -> list[Array]:
+    """Draw how many rounds of each level so many steps have, those of all rounds around them together."""
+    found: list[Array] = []
+    around = np.ones(steps, dtype=np.int64)
+    for pmf in rounds:
+        drawn = rng.choice(len(pmf), size=int(around.sum()), p=pmf)
+        around = np.add.reduceat(drawn, np.concatenate([[0], np.cumsum(around)[:-1]]))  # none of a step has no round
+        found.append(around.astype(float))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def rounds_until(tokens: int, drafted: int, alpha: float, chains: int) -> Pmf:
+    """P(so many rounds until each of ``chains`` has its ``tokens``), where a round drafts so many for all of them.
+
+    A round yields what is accepted of them and one more, each with probability ``alpha`` given those before it.
+    """
+    accepted = accepted_length_pmf(alpha, drafted)
+    have = np.eye(tokens + 1)[0]  # of tokens, at most those that are needed
+    up_to = [0.0]
+    for _ in range(tokens):
+        after = np.convolve(have[:-1], np.concatenate([[0.0], accepted]))
+        have = np.append(after[:tokens], have[-1] + after[tokens:].sum())
+        up_to.append(float(have[-1]))
+    up_to[-1] = 1.0
+    return tuple(np.diff(np.array(up_to) ** chains, prepend=0.0).tolist())
+
+
 class Piece(Record):
     """Part of a step that runs ``times`` in a row; ``cost`` is that of one time.
 
@@ -75,6 +132,63 @@ class Piece(Record):
     def units(self) -> Units:
         """Count how often one time pays the numbers of the runtime's host."""
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
+
+
+class RowTable(Record, eq=False):
+    """Passes over ``least`` to ``most`` rows, priced at ``rows``, which ascend.
+
+    Up to ``captured`` rows an engine runs the next larger of ``rows``, which it has captured: times are a staircase.
+    Beyond they are linear between ``rows``. ``work`` is a pass over so many rows; None without hardware.
+    """
+
+    least: int
+    most: int
+    rows: Array
+    seconds: Array
+    captured: int = 0
+    work: Callable[[int], Pass] | None = None
+
+    def at(self, rows: FloatOrArray) -> Array:
+        """Seconds of passes over so many rows."""
+        stairs = self.seconds[self._next(rows)]
+        return np.asarray(np.where(np.asarray(rows) <= self.captured, stairs, np.interp(rows, self.rows, self.seconds)))
+
+    @property
+    def widths(self) -> list[int]:
+        """All that may run, each once."""
+        return sorted({self.width(rows) for rows in range(self.least, self.most + 1)})
+
+    def width(self, rows: int) -> int:
+        """Width of what runs for so many rows."""
+        return int(self.rows[self._next(rows)]) if rows <= self.captured else rows
+
+    def between(self, rows: float) -> tuple[int, int, float]:
+        """The priced rows that so many lie between, and how far; the same ones twice where these are run."""
+        high = int(self._next(rows))
+        low = max(0, high - 1)
+        if rows <= self.captured or self.rows[high] - rows <= _ROUNDING:
+            low = high
+        share = (rows - self.rows[low]) / (self.rows[high] - self.rows[low]) if low < high else 0.0
+        return int(self.rows[low]), int(self.rows[high]), float(share)
+
+    def scaled(self, by: float) -> RowTable:
+        """Stretch the passes: they take ``by`` times as long."""
+        return replace(self, seconds=self.seconds * by)
+
+    def _next(self, rows: FloatOrArray) -> Array:
+        return np.minimum(np.searchsorted(self.rows, np.asarray(rows) - _ROUNDING), len(self.rows) - 1)
+
+
+def rows_to_price(sequences: int, most: int, captured: tuple[int, ...]) -> tuple[list[int], int]:
+    """The captured sizes that hold up to ``most`` rows and, beyond them, whole numbers of rows a sequence.
+
+    After them the last of the former, 0 where there is none.
+    """
+    sizes = [size for size in captured if size >= sequences]
+    sizes = [size for number, size in enumerate(sizes) if number == 0 or sizes[number - 1] < most]
+    last = sizes[-1] if sizes else 0
+    beyond = range(sequences * (last // sequences + 1), most + 1, sequences) if last < most else ()
+    return [*sizes, *beyond], last
 
 
 class Step(Record):

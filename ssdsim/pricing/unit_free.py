@@ -9,9 +9,8 @@ import numpy as np
 
 from ssdsim.base.record import replace
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.rows import RowTable
 from ssdsim.pricing.site import Silent
-from ssdsim.pricing.step import Piece, Step
+from ssdsim.pricing.step import Piece, RowTable, Step
 
 
 class UnitFree(Silent):

@@ -47,7 +47,7 @@ class Asked(Record):
 
         Raises
         ------
-        NoRoom : it does not fit there.
+        DoesNotFit : it does not fit there.
         """
         found = self.points.of_strategy(name, np.zeros(1, dtype=np.intp))
         for problem in (*found.errors.values(), *found.no_room.values()):

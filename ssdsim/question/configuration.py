@@ -1,29 +1,38 @@
 """The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
-
-from ssdsim.base.display import Display, Displayable
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
-from ssdsim.base.record import Record, field, replace
-from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.record import Record
+from ssdsim.base.record import field
+from ssdsim.base.record import replace
+from ssdsim.base.settings import GIVEN
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import NoRoom, counted
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import counted
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
 from ssdsim.question.asked import Asked
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
-from ssdsim.question.options import ALL, beside, members
+from ssdsim.question.options import ALL
+from ssdsim.question.options import beside
+from ssdsim.question.options import members
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import TokenInput, of_all
+from ssdsim.question.standing import TokenInput
+from ssdsim.question.standing import of_all
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
@@ -169,14 +178,14 @@ def configure(**given: Unpack[Options]) -> Configuration:
     for name in asked.names:
         try:
             listed = list(asked.scenarios(name))
-        except NoRoom as error:
+        except DoesNotFit as error:
             no_room[name] = str(error)
             continue
         scenarios[name] = fastest(listed)
         settings = settings.with_derived(scenarios[name].settings)
         reads.update(*(each.reads for each in listed))
     if not scenarios:
-        raise NoRoom(no_room[asked.subject])
+        raise DoesNotFit(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.restricted_to(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}

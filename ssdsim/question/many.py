@@ -13,7 +13,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws, centred_on, median
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import Cases, Changes, KnownTokens, Moves, drawn

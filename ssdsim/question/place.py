@@ -13,7 +13,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_of
-from ssdsim.pricing.network import Network
+from ssdsim.pricing.passes import Network
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_of
 from ssdsim.question.measured_pair import routed

@@ -8,12 +8,13 @@ from functools import cached_property
 from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, check_memory
-from ssdsim.pricing.room import (
+from ssdsim.pricing.occupancy import (
     Devices,
+    Occupancy,
     check_context,
     check_devices,
     check_dtypes,
+    check_memory,
     check_place,
     check_sequences,
     check_verified,
@@ -64,7 +65,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
 
     Raises
     ------
-    NoRoom : too few devices, too little memory, too long a context.
+    DoesNotFit : too few devices, too little memory, too long a context.
     """
     check_sequences(strategy.title, settings["b"], strategy.most_sequences)
     site = UnitFree.of(settings) if site is None else site.with_options(settings)

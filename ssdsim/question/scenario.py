@@ -1,15 +1,16 @@
 """A configured strategy: what closed form, Monte Carlo, SimPy and real ranks all read."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
-
-from ssdsim.base.display import Display, Displayable
-from ssdsim.base.record import Record, replace
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.room import Devices, counted
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import counted
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.question.price import Priced

@@ -11,8 +11,8 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
-from ssdsim.pricing.between_kernels import of_prompts
 from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import of_prompts
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.question.configuration import configure

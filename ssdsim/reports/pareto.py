@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
-from ssdsim.pricing.room import counted
+from ssdsim.pricing.occupancy import counted
 from ssdsim.question.options import ALL, DEFAULTS, members
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study

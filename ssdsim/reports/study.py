@@ -18,7 +18,7 @@ from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.option import Group, number
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.room import NoRoom, why_no_room
+from ssdsim.pricing.occupancy import DoesNotFit, why_no_room
 from ssdsim.question import many
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.options import ALL, DEFAULTS, members
@@ -187,7 +187,7 @@ class PointRates(Record):
     subject: str
     sides: Mapping[str, OfPoint]
     draws: Mapping[str, Draws]
-    refused: Mapping[str, NoRoom]
+    refused: Mapping[str, DoesNotFit]
     errs: bool
 
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
@@ -221,7 +221,7 @@ def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | Inp
     """Closed forms at each point, or why it is not possible, which having no room for any strategy is too."""
     sides: list[dict[str, OfPoint]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]
-    refused: list[dict[str, NoRoom]] = [{} for _ in points.errors]
+    refused: list[dict[str, DoesNotFit]] = [{} for _ in points.errors]
     errors, errs = [*points.errors], [False for _ in points.errors]
     for name in points.names:
         scenarios = points.of_strategy(name, points.asking(name))

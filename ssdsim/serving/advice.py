@@ -9,7 +9,7 @@ import numpy as np
 from ssdsim.answers.evidence import SURE, Basis
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
-from ssdsim.pricing.room import counted
+from ssdsim.pricing.occupancy import counted
 from ssdsim.serving.crossing import Crossing, Side
 
 AUTO = "auto"

@@ -11,7 +11,7 @@ import simpy
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import unheard
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.journal import Requests, Run
 from ssdsim.serving.loop import run_of

@@ -9,10 +9,17 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.pricing.between_kernels import Model, beside_prompts, cost_between_kernels, of_prompts
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.mixed import Counted, over_cache, over_tokens
-from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.passes import (
+    Counted,
+    Model,
+    beside_prompts,
+    cost_between_kernels,
+    cost_of_operations,
+    of_prompts,
+    over_cache,
+    over_tokens,
+)
 from ssdsim.pricing.site import Site
 from ssdsim.serving.curve import Curve
 from ssdsim.transformer.card import Transformer
@@ -53,7 +60,7 @@ def draft_place(site: Site, tp: int, profile: HardwareProfile) -> Place:
 
 
 class PromptTable:
-    """Seconds of passes with parts of prompts, within 0.5 % of :func:`ssdsim.pricing.mixed.cost_of_mixed_pass`.
+    """Seconds of passes with parts of prompts, within 0.5 % of :func:`ssdsim.pricing.passes.cost_of_mixed_pass`.
 
     Products, all-reduces and element-wise work depend on the tokens of a pass, attention of a part of a prompt on
     where the part ends, and the attention of what is decoded on neither: three curves instead of a pass each.

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
 from ssdsim.serving.batching import Batching

@@ -1,32 +1,39 @@
 """DSI: a draft that never stops, and several copies of the target that verify its blocks side by side."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.checks import Array
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import speculate
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Program, Stoppable
-from ssdsim.rounds.block import RoundBlock, with_rest
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.actor import Stoppable
+from ssdsim.rounds.block import RoundBlock
+from ssdsim.rounds.block import with_rest
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.strategies.protocols.axes import Lookahead, Numbers
+from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.axes import Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.strategies.protocols.strategy import late
+from typing import Any
+from typing import TYPE_CHECKING
+import math
+import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
@@ -79,13 +86,13 @@ class DSI(Strategy):
 
         Raises
         ------
-        NoRoom : the draft is slower than the target, which then waits for it in the middle of a pass.
+        DoesNotFit : the draft is slower than the target, which then waits for it in the middle of a pass.
         """
         super().settle(settings, site, drafter)
         steps = self.steps(site, drafter)
         verify_s, block_s = steps["verify"].seconds + steps["sample"].seconds, steps["draft"].seconds
         if block_s > verify_s * settings["dsi_k"] * (1.0 + 1e-9):
-            raise NoRoom("DSI needs a draft that is no slower than its target")
+            raise DoesNotFit("DSI needs a draft that is no slower than its target")
         if settings["dsi_targets"] is None:
             enough = math.ceil(verify_s / block_s - 1e-9) if block_s * _MOST_TARGETS > verify_s else _MOST_TARGETS
             has = _MOST_TARGETS if site.unit_free else _held(site, drafter)

@@ -1,32 +1,38 @@
 """SpecActor: PEARL's step with M drafts that work for N targets, each of which has its part of the batch."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import choice, searched_choice
+from ssdsim.base.option import choice
+from ssdsim.base.option import searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import Occupancy, target_on
-from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import speculate
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.pricing.occupancy import target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.strategies.protocols.alternate import drafts
-from ssdsim.strategies.protocols.axes import Lookahead, Numbers
+from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.axes import Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.pre_post import meets
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.strategies.protocols.strategy import late
+from typing import Any
 
 _MOST = 64
 
@@ -83,7 +89,7 @@ class SpecActor(Strategy):
         super().settle(settings, site, drafter)
         least = self.least_sequences(settings)
         if least > settings["b"]:
-            raise NoRoom(f"SpecActor parts its batch for {least} targets or drafts, got --b {settings['b']}")
+            raise DoesNotFit(f"SpecActor parts its batch for {least} targets or drafts, got --b {settings['b']}")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["specactor_window"]), Kernel.of_windows)

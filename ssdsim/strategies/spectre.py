@@ -11,7 +11,7 @@ from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -125,11 +125,11 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
 
     Raises
     ------
-    NoRoom : requests differ, whose batches nobody has described.
+    DoesNotFit : requests differ, whose batches nobody has described.
     """
     accepted = drafter.accepted(settings, int(settings["spectre_k"]) + 1)
     if accepted.kinds is not None:
-        raise NoRoom("SPECTRE takes requests that are alike: give --alpha alone")
+        raise DoesNotFit("SPECTRE takes requests that are alike: give --alpha alone")
     return Kernel.of_windows(accepted.pmf)
 
 

@@ -1,33 +1,44 @@
 """SwiftSpec: the draft grows a tree without end; the target verifies its likeliest part, which is then re-rooted."""
 
 from __future__ import annotations
-
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
-from typing import Any
-
-import numpy as np
-
-from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.kinds import OneOf, Whole
-from ssdsim.base.option import choice, searched_choice
+from ssdsim.base.checks import Array
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import choice
+from ssdsim.base.option import searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
-from ssdsim.pricing.drafter import Drafter, expand
-from ssdsim.pricing.room import Devices, NoRoom
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import expand
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.actor import Actor
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.states import States
+from ssdsim.rounds.states import Stationary
 from ssdsim.strategies.protocols.axes import Sizes
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.hits import LAWS
 from ssdsim.strategies.protocols.strategy import late
-from ssdsim.strategies.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
-from ssdsim.tokens.trees.rerooted import Growing, Rerooting, chain_of_trees
+from ssdsim.strategies.protocols.trees import RANKS_OPTION
+from ssdsim.strategies.protocols.trees import check_drafts_trees
+from ssdsim.strategies.protocols.trees import check_ranks
+from ssdsim.strategies.protocols.trees import mean_model
+from ssdsim.tokens.trees.rerooted import Growing
+from ssdsim.tokens.trees.rerooted import Rerooting
+from ssdsim.tokens.trees.rerooted import chain_of_trees
+from typing import Any
+import numpy as np
 
 _MOST_TREES = 300
 _MOST_GROWN = 600
@@ -113,13 +124,13 @@ class SwiftSpec(Cached):
 
         Raises
         ------
-        NoRoom : rates by position, or requests that differ: trees are re-rooted wherever a round ends.
+        DoesNotFit : rates by position, or requests that differ: trees are re-rooted wherever a round ends.
         """
         check_drafts_trees(drafter)
         check_ranks(settings["tree_ranks"])
         differ = settings["acceptance"] is not None or settings["alpha_concentration"] is not None
         if differ or isinstance(settings["alpha"], list | tuple):
-            raise NoRoom("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
+            raise DoesNotFit("SwiftSpec takes requests that are alike and one rate: give --alpha alone")
         if settings["swift_passes"] is None:
             steps = self._steps(site, drafter, 1)
             verify_s, pass_s = steps["verify"].seconds + steps["sample"].seconds, steps["pre-speculate"].seconds
@@ -135,18 +146,20 @@ class SwiftSpec(Cached):
 
         Raises
         ------
-        NoRoom : too many trees are reached to look at each.
+        DoesNotFit : too many trees are reached to look at each.
         """
         rates = mean_model(settings, drafter, 1).rates[0, : settings["swift_guesses"]]
         rates = rates[: max(1, np.count_nonzero(rates))]  # nobody guesses what is never right
         size = tuple(settings[f"swift_{what}"] for what in ("width", "passes", "nodes"))
         if (grown := prod((*size[:2], rates.size))) > _MOST_GROWN:
-            raise NoRoom(
+            raise DoesNotFit(
                 f"SwiftSpec would grow {grown} nodes beside a verification, at most {_MOST_GROWN} are looked at"
             )
         tokens = _kernel(tuple(rates.tolist()), *size, _waits(settings))
         if tokens is None:
-            raise NoRoom(f"SwiftSpec reaches more than {_MOST_TREES} trees: give less --swift-passes or --swift-nodes")
+            raise DoesNotFit(
+                f"SwiftSpec reaches more than {_MOST_TREES} trees: give less --swift-passes or --swift-nodes"
+            )
         return tokens
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:

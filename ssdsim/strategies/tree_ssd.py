@@ -1,25 +1,38 @@
 """SSD whose target verifies trees: while it does, the draft grows one for each likely outcome."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any
-
-import numpy as np
-
 from ssdsim.base.checks import Array
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter, branches_per_device, expand, preexpand
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import branches_per_device
+from ssdsim.pricing.drafter import expand
+from ssdsim.pricing.drafter import preexpand
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.strategies.protocols.axes import Sizes
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
+from ssdsim.strategies.protocols.cached import Cached
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES
+from ssdsim.strategies.protocols.cached import DRAFT_GPUS
 from ssdsim.strategies.protocols.hits import TREES
-from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
-from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
-from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
+from ssdsim.strategies.protocols.trees import AXES
+from ssdsim.strategies.protocols.trees import OPTIONS
+from ssdsim.strategies.protocols.trees import Round
+from ssdsim.strategies.protocols.trees import drafted
+from ssdsim.strategies.protocols.trees import mean_model
+from ssdsim.strategies.protocols.trees import settle_tree
+from ssdsim.strategies.protocols.trees import tree_tokens
+from ssdsim.tokens.trees.drafted import Drafted
+from ssdsim.tokens.trees.drafted import RankModel
+from ssdsim.tokens.trees.drafted import StaticTree
+from ssdsim.tokens.trees.ghosts import FanOuts
+from ssdsim.tokens.trees.ghosts import hits_by_accepted
+from ssdsim.tokens.trees.ghosts import likeliest_fan_outs
+from typing import Any
+import numpy as np
 
 
 class TreeSSD(Cached):
@@ -58,10 +71,10 @@ class TreeSSD(Cached):
 
         Raises
         ------
-        NoRoom : a tree for each round, whose outcomes nobody can prepare a tree for.
+        DoesNotFit : a tree for each round, whose outcomes nobody can prepare a tree for.
         """
         if settings["tree_beam"] is not None:
-            raise NoRoom(f"{self.title} takes one tree for all rounds: give no --tree-beam")
+            raise DoesNotFit(f"{self.title} takes one tree for all rounds: give no --tree-beam")
         if settings["budget"] is None:
             f = settings["f"] if isinstance(settings["f"], int) else 1
             settings.derive("budget", f * (settings["k"] + 1), "f (k + 1)")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from calibration.machine.executor.messages import OUTCOME_VALUES, Mail, Post
 from calibration.machine.executor.plan import RankPlan, Timeline
 from ssdsim.base.record import Record
-from ssdsim.pricing.repeated import Repeats, deepest, drawn_rounds
+from ssdsim.pricing.step import Repeats, deepest, drawn_rounds
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.source import long_run_source

@@ -22,7 +22,7 @@ from calibration.machine.timing import Streams
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.pricing.between_kernels import Model
+from ssdsim.pricing.passes import Model
 from ssdsim.pricing.step import HostWork
 from ssdsim.rounds.actor import alike, kind_of
 from ssdsim.transformer.card import Transformer

@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from ssdsim.base.record import Record, field
-from ssdsim.pricing.between_kernels import Model
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.repeated import Repeats
-from ssdsim.pricing.room import Devices
-from ssdsim.pricing.step import HostWork, Message, Pass, Step
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.passes import Model
+from ssdsim.pricing.step import HostWork, Message, Pass, Repeats, Step
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.actor import Program, alike, kind_of
 from ssdsim.rounds.kernel import Tokens

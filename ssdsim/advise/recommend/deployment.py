@@ -11,7 +11,7 @@ from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.grid import OfPoint
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.options import ALL, DEFAULTS, beside
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate

@@ -20,8 +20,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.occupancy import check_memory, target_alone
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit, check_memory, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
@@ -257,7 +256,7 @@ def _shortage(site: Site | None) -> str | None:
     assert site is not None  # nobody can be advised to deploy unit-free times
     try:
         check_memory(site.batch, [target_alone(site, 0)])
-    except NoRoom as error:
+    except DoesNotFit as error:
         return str(error)
     return None
 

@@ -19,7 +19,7 @@ from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field, replace
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.asked import Asked
 from ssdsim.question.configuration import configure
 from ssdsim.question.given import GridPart
@@ -317,5 +317,5 @@ def _check(options: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` at options that make no sense together; having no room does."""
     asked = Asked.of(as_configured(options))
     for name in asked.names:
-        with suppress(NoRoom):
+        with suppress(DoesNotFit):
             list(asked.scenarios(name))

@@ -10,9 +10,7 @@ from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.base.record import replace
 from ssdsim.pricing.drafter import Draft
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import draft_on
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.strategies.protocols.head import HeadDrafter, of_target
@@ -35,7 +33,7 @@ class _CacheReader(HeadDrafter):
         return partial(_on_all, site)
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
-        raise NoRoom(
+        raise DoesNotFit(
             f"{self.title} drafts from keys and values of verified tokens, of which outcomes yet to come have none"
         )
 

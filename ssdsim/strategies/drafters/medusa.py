@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.pricing.drafter import Draft, Drafter
-from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.strategies.protocols.published import without_a_model

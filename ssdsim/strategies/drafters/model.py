@@ -9,9 +9,7 @@ from typing import Any
 from ssdsim.base.record import replace
 from ssdsim.hardware.vocabularies import draft_for
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import draft_on
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.strategies.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_of
@@ -108,6 +106,6 @@ def _models(site: Site, stages: Sequence[Stage]) -> list[Site]:
 
 
 def _check_no_tree(site: Site) -> None:
-    """Raise :class:`NoRoom` at stages that would draft for a tree."""
+    """Raise :class:`DoesNotFit` at stages that would draft for a tree."""
     if site.options.get("staged_by") is not None:
-        raise NoRoom("--staged-by drafts for a chain: what it would do for a tree is not described")
+        raise DoesNotFit("--staged-by drafts for a chain: what it would do for a tree is not described")

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.pricing.drafter import passes_over
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import Demand, DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.strategies.protocols.head import HeadDrafter, of_target
@@ -46,7 +45,7 @@ class MTP(HeadDrafter):
         if not others:
             return whole
         if any(each > 1 for each in rows):
-            raise NoRoom("--mtp-modules draft a chain: what several would do for a tree is not described")
+            raise DoesNotFit("--mtp-modules draft a chain: what several would do for a tree is not described")
         make = self.passes(site) if beside else site.draft_pass
         catching_up = site.piece(make("draft step", len(rows), logits=1), others)
         last = (site.piece(make("draft step"), times) for _, times in passes_over(rows[1 + others :]))
@@ -54,7 +53,7 @@ class MTP(HeadDrafter):
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:
         if _modules(site) > 1:
-            raise NoRoom("--mtp-modules: what several cache for outcomes yet to come is not described")
+            raise DoesNotFit("--mtp-modules: what several cache for outcomes yet to come is not described")
         return super().preexpand(site, rows, nodes, branches)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:

@@ -7,8 +7,7 @@ from typing import Any
 
 from ssdsim.hardware.vocabularies import draft_for
 from ssdsim.pricing.drafter import Draft
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import draft_on
+from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.strategies.protocols.head import HeadDrafter
 from ssdsim.strategies.protocols.one_pass import OnePass

@@ -9,7 +9,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import Option
 from ssdsim.pricing.drafter import Draft, Drafter
-from ssdsim.pricing.memory import Demand
+from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.strategies.protocols.published import published, published_drafter

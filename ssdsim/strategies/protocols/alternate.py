@@ -9,8 +9,7 @@ from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf
 from ssdsim.base.option import machine_choice
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Occupancy, target_alone, target_on
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program

@@ -13,7 +13,7 @@ from ssdsim.base.option import machine_choice
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.drafter import Drafter, branches_per_device
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program

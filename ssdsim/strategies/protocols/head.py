@@ -8,8 +8,7 @@ from typing import Any
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import draft_on
+from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.strategies.protocols.published import as_published, published_drafter

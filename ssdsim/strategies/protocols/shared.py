@@ -11,7 +11,7 @@ from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.actor import Actor, Program, Stoppable
 from ssdsim.strategies.protocols.axes import Axis, Scope, Values
@@ -77,9 +77,9 @@ def sharing_of(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, 
 
 
 def check_shared(settings: Settings, drafter: Drafter) -> None:
-    """Raise :class:`NoRoom` where several targets are to share the device of a drafter that needs none."""
+    """Raise :class:`DoesNotFit` where several targets are to share the device of a drafter that needs none."""
     if settings[TARGETS.name] > 1 and not drafter.needs_device:
-        raise NoRoom(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
+        raise DoesNotFit(f"{drafter.title} needs no device that {settings[TARGETS.name]} targets could share")
 
 
 def in_each_way(settings: Settings) -> list[Settings]:

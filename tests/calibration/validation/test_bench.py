@@ -24,7 +24,7 @@ from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import load_profile
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.reports.build import report
 from ssdsim.rounds.estimate import PARTS
 from ssdsim.strategies.pearl import PEARL

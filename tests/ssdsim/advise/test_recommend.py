@@ -20,7 +20,7 @@ from ssdsim.advise.recommend.request import make_request
 from ssdsim.advise.recommend.search import Search, splits
 from ssdsim.answers.grid import evaluate
 from ssdsim.base.errors import InputError
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.configuration import configure
 from tests.ssdsim.answers.decoding import decoding
 from tests.ssdsim.cli.in_process import asked

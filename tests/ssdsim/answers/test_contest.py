@@ -17,7 +17,7 @@ from ssdsim.answers.contest import DECIDED, contest
 from ssdsim.answers.evidence import SURE
 from ssdsim.answers.verdict import called_together, verdict
 from ssdsim.base.intervals import Draws, centred_on
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.many import Drawn
 from ssdsim.rounds.estimate import PARTS, Estimate
 from tests.ssdsim.answers.decoding import decoding

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from ssdsim import InputError, configure, find_hardware
 from ssdsim.answers.roofline import BOUNDS, COLUMNS, of_steps, roofline, summarise
 from ssdsim.cli.main import cli
-from ssdsim.pricing.between_kernels import cost_between_kernels
-from ssdsim.pricing.passes import cost_of_operations, streaming_share
+from ssdsim.pricing.passes import cost_between_kernels, cost_of_operations, streaming_share
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.transformer.operations import Gemm
 

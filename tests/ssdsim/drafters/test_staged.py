@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ssdsim import simulate
 from ssdsim.base.errors import InputError
-from ssdsim.pricing.repeated import Repeats, drawn_rounds, rounds_until
+from ssdsim.pricing.step import Repeats, drawn_rounds, rounds_until
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf

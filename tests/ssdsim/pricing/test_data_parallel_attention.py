@@ -15,7 +15,7 @@ from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
-from ssdsim.pricing.memory import target_demand
+from ssdsim.pricing.occupancy import target_demand
 from ssdsim.serving.serve import serve
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation

@@ -13,8 +13,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.pricing.between_kernels import cost_of_step, units_of_step
-from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.passes import cost_of_pass, cost_of_step, units_of_step
 from ssdsim.tokens.acceptance import expected_tokens
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass

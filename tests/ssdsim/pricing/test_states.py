@@ -12,8 +12,7 @@ from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS
 from ssdsim.hardware.runtime_catalog import find_runtime, load_runtime, save_runtime
-from ssdsim.pricing.memory import draft_demand, target_demand
-from ssdsim.pricing.occupancy import draft_on, target_on
+from ssdsim.pricing.occupancy import draft_demand, draft_on, target_demand, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import Configuration, configure

@@ -6,8 +6,7 @@ import pytest
 
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Host
-from ssdsim.pricing.between_kernels import Model, cost_of_step, units, units_of_step
-from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.passes import Model, cost_of_pass, cost_of_step, units, units_of_step
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.prefill import prefill_pass

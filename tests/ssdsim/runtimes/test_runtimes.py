@@ -29,8 +29,7 @@ from ssdsim.hardware.runtime_catalog import (
     runtime_of_version,
     save_runtime,
 )
-from ssdsim.pricing.between_kernels import cost_of_step, kernel_factor, units_of_step
-from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.strategies import drafters

@@ -6,9 +6,7 @@ import pytest
 from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.pricing.between_kernels import Model
-from ssdsim.pricing.mixed import cost_of_mixed_pass
-from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.pricing.passes import Model, cost_of_mixed_pass, cost_of_pass
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.passes import Place, PromptTable
 from ssdsim.transformer.forward import forward_pass

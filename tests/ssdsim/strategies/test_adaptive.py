@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ssdsim import InputError
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.pricing.rows import RowTable, rows_to_price
+from ssdsim.pricing.step import RowTable, rows_to_price
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.chosen import Chosen

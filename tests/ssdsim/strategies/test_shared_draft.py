@@ -17,7 +17,7 @@ from ssdsim.answers.simulation import simulate as engine
 from ssdsim.answers.simulation.durations import Durations, Steps
 from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
 from ssdsim.base.errors import InputError
-from ssdsim.pricing.room import NoRoom
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.protocols.cached import Cached
@@ -238,7 +238,7 @@ def test_the_drafts_device_holds_the_caches_of_all_targets() -> None:
     one, four = caches(1), caches(4)
     assert four.sequence_bytes == 4 * one.sequence_bytes
     assert four.weights_bytes == one.weights_bytes
-    with pytest.raises(NoRoom, match="for 64 targets needs"):
+    with pytest.raises(DoesNotFit, match="for 64 targets needs"):
         configure(strategies="ssd", targets=64, b=64, context=8192, target="llama-3.1-8b", tp=1)
 
 
@@ -271,7 +271,7 @@ def test_messages_may_cross_a_network() -> None:
     assert case.site is not None
     assert case.seconds["outcome"] == pytest.approx(50e-6 + case.site.outcome_bytes / 2e9)
     assert configure(strategies="ssd", tp=8, draft_link_us=50, draft_link_gbs=2).scenarios["ssd"].gpus == 9
-    with pytest.raises(NoRoom):
+    with pytest.raises(DoesNotFit):
         configure(strategies="ssd", tp=8)
 
 

@@ -12,9 +12,7 @@ from ssdsim.base.kinds import SHARE, Number, Whole
 from ssdsim.base.option import Group, Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Draft, Drafter, speculate
-from ssdsim.pricing.memory import Demand
-from ssdsim.pricing.occupancy import Occupancy, target_alone
-from ssdsim.pricing.room import Devices
+from ssdsim.pricing.occupancy import Demand, Devices, Occupancy, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
