@@ -85,7 +85,7 @@ def round_s(strategy: str, states: str, k: int, batch: int) -> float:
     """Of a batch, whether it fits or not."""
     asked = scenario(strategy, states, k)
     assert asked.site is not None
-    steps = asked.strategy.steps(asked.site.of_batch(batch), asked.drafter)
+    steps = asked.strategy.steps(asked.site.with_batch(batch), asked.drafter)
     return sum(step.seconds for step in steps.values())
 
 

@@ -1,20 +1,19 @@
 """Columns of a prediction: in a table, in JSON and, with a strategy's name, in a sweep."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any, Literal
+
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.display import Display
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.rounds.estimate import Estimate
-from typing import Any
-from typing import Literal
 
 
 class Column(Record):
@@ -168,6 +167,6 @@ def prediction_table(
 def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
     value = column.value(estimate, seconds)
     if column.unit == "devices":
-        return counted(value)
+        return format_count(value)
     digits = 2 if column.unit != "rate" else 1 if seconds else 3
     return f"{value:.{digits}f}"

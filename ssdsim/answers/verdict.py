@@ -1,32 +1,25 @@
 """The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest
-from ssdsim.answers.contest import Versus
-from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import Basis
-from ssdsim.answers.evidence import Doubt
-from ssdsim.answers.evidence import SURE
-from ssdsim.answers.evidence import field
-from ssdsim.answers.evidence import filled
-from ssdsim.answers.evidence import literally
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.answers.contest import Contest, Versus, contest
+from ssdsim.answers.evidence import SURE, Basis, Doubt, field, filled, literally
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.given import possible
-from ssdsim.question.many import Drawn
-from ssdsim.question.many import estimate
+from ssdsim.question.many import Drawn, estimate
 from ssdsim.question.points import Points
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
-from types import MappingProxyType
-import numpy as np
 
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
@@ -163,7 +156,9 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
         at, same = places.index(rival), gpus[rival] == own_gpus
         bounds = f" (95 %: {field(at, 'low')}-{field(at, 'high')})" if contest.over[rival].interval else ""
         devices = (
-            f"the same {counted(own_gpus)} GPUs" if same else f"{counted(own_gpus)} GPUs against {counted(gpus[rival])}"
+            f"the same {format_count(own_gpus)} GPUs"
+            if same
+            else f"{format_count(own_gpus)} GPUs against {format_count(gpus[rival])}"
         )
         return f"{field(at, 'ratio')}x {literally(strategies.ALL.named(rival).title)}{bounds} on {devices}"
 

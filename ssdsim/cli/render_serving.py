@@ -11,7 +11,7 @@ from ssdsim.answers.evidence import inputs_told
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics
 from ssdsim.serving.pace import Pace
@@ -95,7 +95,7 @@ def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> Table:
     for name, metrics in point.metrics.items():
         ttft, tpot = metrics.of_requests["ttft"], metrics.of_requests["tpot"]
         cells = [
-            counted(serving.policies.by_name[name].gpus),
+            format_count(serving.policies.by_name[name].gpus),
             f"{metrics.requests_per_s:.2f}" + ("*" if metrics.saturated else ""),
             _at(ttft, 50, "{:.0f}"),
             _at(ttft, 99, "{:.0f}"),
@@ -133,7 +133,7 @@ def _closed(serving: Serving, point: Point) -> Table:
     for name, served in point.closed.items():
         numbers = (1e3 * served.tpot_s, 1e3 * served.ttft_s, 1e3 * served.queue_s, served.running)
         cells = [f"{float(each):.2f}" if np.isfinite(each) else "saturated" for each in numbers]
-        table.add_row(title(serving, name), counted(serving.policies.by_name[name].gpus), *cells)
+        table.add_row(title(serving, name), format_count(serving.policies.by_name[name].gpus), *cells)
     return table
 
 

@@ -58,7 +58,7 @@ class Devices(Record):
         return self.target + self.draft if self.targets == 1 else self.total / self.targets
 
 
-def counted(gpus: float) -> str:
+def format_count(gpus: float) -> str:
     """Devices in words, a part of a shared draft's among them: 5, 4.25."""
     return f"{round(gpus, 2):g}"
 
@@ -101,13 +101,13 @@ def check_sequences(title: str, batch: int, most: int | None) -> None:
 
 
 def check_place(title: str, drafter: str, apart: bool) -> None:
-    """Raise :class:`DoesNotFit` where a drafter that reads the target's own memory would be on devices apart from it."""
+    """Raise :class:`DoesNotFit` where a drafter that reads the target's memory would be on other devices."""
     if apart:
         raise DoesNotFit(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
 
 
 def check_verified(title: str, drafter: str, ahead: bool) -> None:
-    """Raise :class:`DoesNotFit` where a drafter that reads what a target keeps of tokens would draft on before it does."""
+    """Raise :class:`DoesNotFit` where a drafter reads what a target keeps of tokens that it has not verified."""
     if ahead:
         raise DoesNotFit(
             f"{title} drafts on before tokens are verified, {drafter} from keys and values of verified ones"

@@ -43,7 +43,7 @@ T = TypeVar("T")
 Args = ParamSpec("Args")
 
 
-def once(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
+def memoized(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
     """Remember, for all settings of a site, a method or function that reads none of its options."""
 
     def known(self: Site, *args: Args.args, **kwargs: Args.kwargs) -> T:
@@ -91,7 +91,7 @@ class Site(Record):
 
     @cached_property
     def _known(self) -> dict[Any, Any]:
-        """Results of what is asked :func:`once`."""
+        """Results of what is :func:`memoized`."""
         return {}
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
@@ -100,10 +100,10 @@ class Site(Record):
         vars(site).update(vars(self), _known=self._known)  # all that is known of it: none of it reads an option
         return site
 
-    def of_batch(self, batch: int) -> Site:
+    def with_batch(self, batch: int) -> Site:
         """Copy the site with other sequences in a pass."""
         site = replace(self, batch=batch)
-        vars(site)["_known"] = self._known.setdefault(("of_batch", batch), {})
+        vars(site)["_known"] = self._known.setdefault(("with_batch", batch), {})
         return site
 
     @property
@@ -143,7 +143,7 @@ class Site(Record):
         return OperatingPoint.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
 
     @cached_property
-    def facing(self) -> Runtime:
+    def local_runtime(self) -> Runtime:
         """The runtime, whose target passes are as uncertain as this is far from its rows."""
         return self.runtime.facing(self.case)
 
@@ -154,7 +154,7 @@ class Site(Record):
 
     # passes
 
-    @once
+    @memoized
     def target_pass(self, name: str, queries: int, masked: bool = False, rows: int | None = None) -> Pass:
         """One target pass over ``batch * queries`` tokens; ``masked`` where those of a sequence are a tree.
 
@@ -162,9 +162,9 @@ class Site(Record):
         """
         of: dict[str, Any] = {"ep": self.ep, "data_parallel": self.data_parallel, "rows": rows}
         forward = self._forward(self.target, queries, self.tp, masked=masked, **of)
-        return Pass(name, "target", forward, self.tp, self.profile, self.facing)
+        return Pass(name, "target", forward, self.tp, self.profile, self.local_runtime)
 
-    @once
+    @memoized
     def draft_pass(
         self,
         name: str,
@@ -184,7 +184,7 @@ class Site(Record):
         forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
         return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
 
-    @once
+    @memoized
     def draft_beside_target(
         self,
         name: str,
@@ -254,11 +254,11 @@ class Site(Record):
         """Work without a model, of a given time."""
         return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
 
-    @once
+    @memoized
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
-        cost = cost_of_step(self.facing, paid) + Cost(warnings=self.far_from_rows)
+        cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=self.far_from_rows)
         return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
@@ -275,7 +275,7 @@ class Site(Record):
 
     # steps of rounds
 
-    @once
+    @memoized
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
         """One target pass; between two whole numbers of tokens a sequence its time is taken to be linear."""
         low, high = math.floor(tokens), math.ceil(tokens)
@@ -293,7 +293,7 @@ class Site(Record):
         cost = Cost.total(zip(map(self.cost, passes), (1.0 - share, share), strict=True))
         return Step("verify", (Piece(name, cost, 1, passes[1]),), by_rows=table)
 
-    @once
+    @memoized
     def _passes_by_rows(self, name: str, most: int) -> RowTable:
         captured = () if self.data_parallel else self.runtime.captured_rows
         rows, last = rows_to_price(self.batch, most, captured)
@@ -305,13 +305,13 @@ class Site(Record):
         queries = -(-rows // self.batch)
         return self.target_pass(name, queries, rows=None if rows == queries * self.batch else rows)
 
-    def given(self, option: str, step: Step, called: str | None = None) -> Step:
-        """The step; without hardware an option may give its time, and it is one piece where it is ``called`` so."""
+    def override(self, option: str, step: Step, name: str | None = None) -> Step:
+        """The step; without hardware an option may give its time, and with a ``name`` it is then one piece."""
         return step
 
     # messages
 
-    @once
+    @memoized
     def outcome_message(self, verified: int = 1) -> Step:
         """Message to the draft: which tokens of each sequence were accepted, and the bonus token.
 
@@ -320,7 +320,7 @@ class Site(Record):
         sent = self.outcome_bytes + self.feature_bytes(verified)
         return _message("outcome", self._cost_of_reaching(sent), Message(sent))
 
-    @once
+    @memoized
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
         """``tokens`` drafted tokens a sequence to the target's first device, which tells the others.
 

@@ -28,7 +28,7 @@ class UnitFree(Silent):
         none: Any = None
         return cls(none, none, none, none, none, options["b"], none, none, None, options)
 
-    def of_batch(self, batch: int) -> UnitFree:
+    def with_batch(self, batch: int) -> UnitFree:
         return replace(self, batch=batch)
 
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
@@ -45,11 +45,11 @@ class UnitFree(Silent):
     def pass_of_draft(self) -> Cost:
         return Cost.of_units(self.options["t_sd"] / self.options["k"])
 
-    def given(self, option: str, step: Step, called: str | None = None) -> Step:
+    def override(self, option: str, step: Step, name: str | None = None) -> Step:
         """T_p and T_b are times of whole steps: each pass takes an equal share, the glue pass as any other."""
         whole = step.seconds if self.options[option] is None else self.options[option]
-        if called is not None:
-            return Step(step.part, (Piece(called, Cost.of_units(whole)),))
+        if name is not None:
+            return Step(step.part, (Piece(name, Cost.of_units(whole)),))
         share = Cost.of_units(whole / sum(piece.times for piece in step.pieces))
         return replace(step, pieces=tuple(replace(piece, cost=share) for piece in step.pieces))
 

@@ -1,38 +1,29 @@
 """The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.base.record import replace
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
+from ssdsim.base.record import Record, field, replace
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.provenance import summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
 from ssdsim.question.asked import Asked
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
-from ssdsim.question.options import ALL
-from ssdsim.question.options import beside
-from ssdsim.question.options import members
+from ssdsim.question.options import ALL, beside, members
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import TokenInput
-from ssdsim.question.standing import of_all
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
+from ssdsim.question.standing import TokenInput, of_all
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
@@ -92,7 +83,7 @@ class Configuration(Displayable, Record):
     @property
     def display(self) -> Display:
         """A row a strategy."""
-        rows = [(each.strategy.title, counted(each.gpus)) for each in self.scenarios.values()]
+        rows = [(each.strategy.title, format_count(each.gpus)) for each in self.scenarios.values()]
         return Display(self.title, ("", "GPUs"), rows, "; ".join(self.no_room.values()))
 
     @property

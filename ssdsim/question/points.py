@@ -4,56 +4,40 @@ Each step from options to a scenario is taken once for all points that it reads 
 """
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-from functools import partial
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.base.settings import Choosing
-from ssdsim.base.settings import Settings
-from ssdsim.base.settings import TrackedSettings
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Choosing, Settings, TrackedSettings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.question.columns import Columns
-from ssdsim.question.columns import Rows
-from ssdsim.question.drafting import ahead_warnings
-from ssdsim.question.drafting import check_vocabularies
-from ssdsim.question.drafting import published_warnings
-from ssdsim.question.drafting import settle_draft
-from ssdsim.question.drafting import vocabulary_warnings
-from ssdsim.question.given import Asked
-from ssdsim.question.given import of_points
-from ssdsim.question.given import possible
+from ssdsim.question.columns import Columns, Rows
+from ssdsim.question.drafting import (
+    ahead_warnings,
+    check_vocabularies,
+    published_warnings,
+    settle_draft,
+    vocabulary_warnings,
+)
+from ssdsim.question.given import Asked, of_points, possible
 from ssdsim.question.many import SideBySide
-from ssdsim.question.measured_pair import settle_pair
-from ssdsim.question.measured_pair import token_warnings
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import members
-from ssdsim.question.place import drafting_of
-from ssdsim.question.place import settle_spread
-from ssdsim.question.place import site_of
-from ssdsim.question.price import Priced
-from ssdsim.question.price import price
-from ssdsim.question.remembered import Found
-from ssdsim.question.remembered import Made
-from ssdsim.question.remembered import Remembered
-from ssdsim.question.remembered import Written
-from ssdsim.question.remembered import settle_all
+from ssdsim.question.measured_pair import settle_pair, token_warnings
+from ssdsim.question.options import DEFAULTS, members
+from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.price import Priced, price
+from ssdsim.question.remembered import Found, Made, Remembered, Written, settle_all
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-from typing import Generic
-from typing import NamedTuple
-from typing import TypeVar
-import numpy as np
 
 T = TypeVar("T")
 

@@ -1,16 +1,15 @@
 """A configured strategy: what closed form, Monte Carlo, SimPy and real ranks all read."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import cached_property
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import Devices, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.question.price import Priced
@@ -42,7 +41,7 @@ class Scenario(Displayable, Record):
     @property
     def display(self) -> Display:
         on = "without hardware" if self.place is None else f"on {self.place.profile.name}"
-        return Display(f"{self.strategy.title} {on}: batch {self.batch}, {counted(self.gpus)} GPUs")
+        return Display(f"{self.strategy.title} {on}: batch {self.batch}, {format_count(self.gpus)} GPUs")
 
     @cached_property
     def site(self) -> Site | None:

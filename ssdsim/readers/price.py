@@ -137,7 +137,7 @@ def _prompts(site: Site, row: Row, prompts: float) -> Iterator[tuple[Pass, float
     together = max(1, min(row.batch, PREFILL_CHUNK // tokens)) if row.metric == "latency_s" else 1
     shape = {"dtype": site.dtype, "kv_dtype": site.kv_dtype, "tp": site.tp, "ep": site.ep}
     forward = prefill_pass(site.target, batch=together, tokens=tokens, **shape)
-    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.facing)), prompts / together
+    yield Pass("prompts", "target", forward, site.tp, site.profile, of_prompts(site.local_runtime)), prompts / together
 
 
 def each_row(rows: Iterable[Row], made: Callable[[Row], T]) -> list[T]:

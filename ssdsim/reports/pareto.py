@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, number
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.options import ALL, DEFAULTS, members
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import Study
@@ -173,7 +173,7 @@ def _markers(rows: pd.DataFrame, name: str, on_frontier: bool) -> go.Scatter:
 
 def _describe(row: pd.Series) -> str:
     chosen = [name for name in row.index if name in members(Group.CHOICE) and pd.notna(row[name])]
-    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {counted(row['gpus'])} GPUs"
+    return ", ".join(f"{name} {number(_plain(row[name]))}" for name in chosen) + f", {format_count(row['gpus'])} GPUs"
 
 
 def _title(frontier: pd.DataFrame, unit: str) -> str:

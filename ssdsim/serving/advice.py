@@ -9,7 +9,7 @@ import numpy as np
 from ssdsim.answers.evidence import SURE, Basis
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
-from ssdsim.pricing.occupancy import counted
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.crossing import Crossing, Side
 
 AUTO = "auto"
@@ -56,9 +56,10 @@ def advice(
 
 def _said(crossing: Crossing, basis: Basis) -> str:
     where = {
-        "replica": f"with a replica each ({counted(crossing.of.gpus)} GPUs against {counted(crossing.over.gpus)})"
+        "replica": f"with a replica each ({format_count(crossing.of.gpus)} GPUs against "
+        f"{format_count(crossing.over.gpus)})"
         if crossing.of.gpus != crossing.over.gpus
-        else f"on the same {counted(crossing.of.gpus)} GPUs",
+        else f"on the same {format_count(crossing.of.gpus)} GPUs",
         "gpu": "on as many GPUs each",
     }[crossing.basis]
     bounds = [] if crossing.interval is None else [f"95 %: {_rates(crossing.interval)}"]
@@ -85,7 +86,7 @@ def _above(above: str | None, sides: Mapping[str, Side], per_gpu: float | None) 
         return "Above that all of them are saturated."
     what = "switch by schedule (auto)" if above == AUTO else f"run {sides[above].title}"
     share = 1.0 if per_gpu is None else per_gpu / sides[above].gpus
-    on = "" if per_gpu is None else f" on {counted(per_gpu)} GPUs"
+    on = "" if per_gpu is None else f" on {format_count(per_gpu)} GPUs"
     return f"Above that {what}, up to {share * float(sides[above].sharing.capacity):.1f} requests/s{on}."
 
 

@@ -1,20 +1,16 @@
 """An engine's batching of requests: the options that are its own, not a strategy's."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Literal, cast, get_args
+
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
+from ssdsim.base.kinds import Number, OneOf, Whole
 from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord
-from ssdsim.base.option_record import option_field
+from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.pricing.occupancy import USABLE_SHARE
-from ssdsim.serving.k_table import KTable
-from ssdsim.serving.k_table import OfKTable
-from typing import Literal
-from typing import cast
-from typing import get_args
+from ssdsim.serving.k_table import KTable, OfKTable
 
 Prefill = Literal["chunked", "priority", "none"]
 FirstSpeculation = Literal["miss", "prefill"]

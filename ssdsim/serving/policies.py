@@ -1,46 +1,35 @@
 """Policies from options: each strategy by itself, and the schedule that switches between them."""
 
 from __future__ import annotations
+
 from collections import ChainMap
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds_of_lists import EVERY
-from ssdsim.base.option import Group
-from ssdsim.base.option import spelled
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
+from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.asked import Asked
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.engines import Engine
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import beside
-from ssdsim.question.options import members
-from ssdsim.question.options import refuse_others
+from ssdsim.question.options import ALL, DEFAULTS, beside, members, refuse_others
 from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.by_k import by_k
-from ssdsim.serving.by_k import paused
+from ssdsim.serving.by_k import by_k, paused
 from ssdsim.serving.closed_form import requests_per_s
 from ssdsim.serving.passes import PromptTables
-from ssdsim.serving.policy import Policy
-from ssdsim.serving.policy import Variant
-from ssdsim.serving.policy import numbers_at
-from ssdsim.serving.policy import of_alternatives
-from ssdsim.serving.schedule_file import Cell
-from ssdsim.serving.schedule_file import Schedule
+from ssdsim.serving.policy import Policy, Variant, numbers_at, of_alternatives
+from ssdsim.serving.schedule_file import Cell, Schedule
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-import numpy as np
 
 AUTO = "auto"
 """The policy that switches to whatever decodes fastest at the batch that there is."""

@@ -1,35 +1,27 @@
 """Adaptive verification: of what was drafted, only tokens that are likely enough to be accepted get a row."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Group
-from ssdsim.base.option import Option
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
+from ssdsim.base.kinds import Number, Whole
+from ssdsim.base.option import Group, Option
+from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.chosen import Chosen
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.strategies.protocols.alternate import Alternate
-from ssdsim.strategies.protocols.alternate import PLACES
-from ssdsim.strategies.protocols.alternate import SD_DRAFT
-from ssdsim.strategies.protocols.alternate import is_apart
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.tokens.acceptance import rates_of
-from ssdsim.tokens.confidence import accepted_pmf
-from ssdsim.tokens.confidence import best_rows
-import numpy as np
+from ssdsim.tokens.confidence import accepted_pmf, best_rows
 
 _LONGEST = 64
 _OLDEST = 8

@@ -1,37 +1,31 @@
 """AMUSD: draft and target run without a pause; a mismatch makes the draft start again from the target's text."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 from numpy.typing import NDArray
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
+
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import Option
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.estimate import PARTS
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import Round
-from ssdsim.rounds.round import Seconds
-from ssdsim.strategies.protocols.handshakes import counted
-from ssdsim.strategies.protocols.handshakes import ideal
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.round import Round, Seconds
+from ssdsim.strategies.protocols.handshakes import counted, ideal
 from ssdsim.strategies.protocols.hits import hit_rate
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-from typing import TYPE_CHECKING
-import math
-import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

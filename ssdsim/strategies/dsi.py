@@ -1,39 +1,32 @@
 """DSI: a draft that never stops, and several copies of the target that verify its blocks side by side."""
 
 from __future__ import annotations
-from collections.abc import Generator
-from collections.abc import Mapping
+
+import math
+from collections.abc import Generator, Mapping
 from functools import partial
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.drafter import Drafter, speculate
+from ssdsim.pricing.occupancy import Devices, DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Program
-from ssdsim.rounds.actor import Stoppable
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.block import with_rest
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.actor import Program, Stoppable
+from ssdsim.rounds.block import RoundBlock, with_rest
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.axes import Numbers
+from ssdsim.strategies.protocols.axes import Lookahead, Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.strategies.protocols.strategy import late
-from typing import Any
-from typing import TYPE_CHECKING
-import math
-import numpy as np
+from ssdsim.strategies.protocols.strategy import Strategy, late
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

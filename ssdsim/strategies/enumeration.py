@@ -1,43 +1,33 @@
 """SSD by enumeration: the target's GPU chooses among drafts that it holds, and a miss decodes one token."""
 
 from __future__ import annotations
-from collections.abc import Generator
-from collections.abc import Mapping
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import SHARE
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import SHARE, OneOf
 from ssdsim.base.option import Option
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import prespeculation
+from ssdsim.pricing.drafter import Drafter, prespeculation
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor
-from ssdsim.rounds.actor import Program
+from ssdsim.pricing.step import Piece, Step
+from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.chosen import ByState
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
-from ssdsim.rounds.states import Stationary
+from ssdsim.rounds.states import States, Stationary
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
-from ssdsim.strategies.protocols.cached import Cached
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES
-from ssdsim.strategies.protocols.cached import DRAFT_GPUS
-from ssdsim.strategies.protocols.cached import OUTCOMES
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS
 from ssdsim.strategies.protocols.strategy import late
-from ssdsim.tokens.caching import forget_derived_hits
-from ssdsim.tokens.caching import hits_given_accepted
-from typing import Any
-import numpy as np
+from ssdsim.tokens.caching import forget_derived_hits, hits_given_accepted
 
 _ROWS = ("padded", "ragged")
 
@@ -119,7 +109,7 @@ class Enumeration(Cached):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k, budget = self.lookahead(site.options), site.options["budget"]
-        prespeculate = site.given("t_p", prespeculation(site, drafter, k, budget))
+        prespeculate = site.override("t_p", prespeculation(site, drafter, k, budget))
         verify, prespeculate = beside_each_other(site, self._verify(site, k), prespeculate)
         return {
             "verify": verify,

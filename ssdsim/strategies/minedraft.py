@@ -65,7 +65,7 @@ class MineDraft(Strategy):
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         """Each group's steps have its number: they are as long as each other, but vary on their own."""
         k, groups = self.lookahead(site.options), _groups(site.options)
-        of_group = site.of_batch(-(-site.options["b"] // groups))
+        of_group = site.with_batch(-(-site.options["b"] // groups))
         verify = of_group.verify_step("verify", k + 1)
         draft = Step("draft", speculate(of_group, drafter, k, beside=False))
         if groups > 1:

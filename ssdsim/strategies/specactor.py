@@ -1,38 +1,31 @@
 """SpecActor: PEARL's step with M drafts that work for N targets, each of which has its part of the batch."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
+
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Any
+
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import choice
-from ssdsim.base.option import searched_choice
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import Occupancy
-from ssdsim.pricing.occupancy import target_on
+from ssdsim.pricing.drafter import Drafter, speculate
+from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.rounds.round import Seconds
 from ssdsim.rounds.states import States
 from ssdsim.strategies.protocols.alternate import drafts
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.axes import Numbers
+from ssdsim.strategies.protocols.axes import Lookahead, Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.pre_post import meets
-from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.strategies.protocols.strategy import late
-from typing import Any
+from ssdsim.strategies.protocols.strategy import Strategy, late
 
 _MOST = 64
 
@@ -108,7 +101,7 @@ class SpecActor(Strategy):
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)
-        verifying, drafting = (site.of_batch(-(-site.batch // each)) for each in (targets, drafts))
+        verifying, drafting = (site.with_batch(-(-site.batch // each)) for each in (targets, drafts))
         draft = Step("draft", speculate(drafting, drafter, tokens, beside=False), drafts)
         verify, draft = always_beside(site, replace(verifying.verify_step("verify", tokens), devices=targets), draft)
         return {

@@ -1,44 +1,33 @@
 """SwiftSpec: the draft grows a tree without end; the target verifies its likeliest part, which is then re-rooted."""
 
 from __future__ import annotations
-from collections.abc import Generator
-from collections.abc import Mapping
+
+from collections.abc import Generator, Mapping
 from functools import lru_cache
 from math import prod
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
-from ssdsim.base.option import choice
-from ssdsim.base.option import searched_choice
+from typing import Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import beside_each_other
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import expand
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.drafter import Drafter, expand
+from ssdsim.pricing.occupancy import Devices, DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor
-from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
-from ssdsim.rounds.states import Stationary
+from ssdsim.rounds.states import States, Stationary
 from ssdsim.strategies.protocols.axes import Sizes
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.hits import LAWS
 from ssdsim.strategies.protocols.strategy import late
-from ssdsim.strategies.protocols.trees import RANKS_OPTION
-from ssdsim.strategies.protocols.trees import check_drafts_trees
-from ssdsim.strategies.protocols.trees import check_ranks
-from ssdsim.strategies.protocols.trees import mean_model
-from ssdsim.tokens.trees.rerooted import Growing
-from ssdsim.tokens.trees.rerooted import Rerooting
-from ssdsim.tokens.trees.rerooted import chain_of_trees
-from typing import Any
-import numpy as np
+from ssdsim.strategies.protocols.trees import RANKS_OPTION, check_drafts_trees, check_ranks, mean_model
+from ssdsim.tokens.trees.rerooted import Growing, Rerooting, chain_of_trees
 
 _MOST_TREES = 300
 _MOST_GROWN = 600

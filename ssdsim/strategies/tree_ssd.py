@@ -1,38 +1,25 @@
 """SSD whose target verifies trees: while it does, the draft grows one for each likely outcome."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import branches_per_device
-from ssdsim.pricing.drafter import expand
-from ssdsim.pricing.drafter import preexpand
+from ssdsim.pricing.drafter import Drafter, branches_per_device, expand, preexpand
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.strategies.protocols.axes import Sizes
-from ssdsim.strategies.protocols.cached import Cached
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES
-from ssdsim.strategies.protocols.cached import DRAFT_GPUS
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
 from ssdsim.strategies.protocols.hits import TREES
-from ssdsim.strategies.protocols.trees import AXES
-from ssdsim.strategies.protocols.trees import OPTIONS
-from ssdsim.strategies.protocols.trees import Round
-from ssdsim.strategies.protocols.trees import drafted
-from ssdsim.strategies.protocols.trees import mean_model
-from ssdsim.strategies.protocols.trees import settle_tree
-from ssdsim.strategies.protocols.trees import tree_tokens
-from ssdsim.tokens.trees.drafted import Drafted
-from ssdsim.tokens.trees.drafted import RankModel
-from ssdsim.tokens.trees.drafted import StaticTree
-from ssdsim.tokens.trees.ghosts import FanOuts
-from ssdsim.tokens.trees.ghosts import hits_by_accepted
-from ssdsim.tokens.trees.ghosts import likeliest_fan_outs
-from typing import Any
-import numpy as np
+from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
+from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
+from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
 
 
 class TreeSSD(Cached):
@@ -110,7 +97,7 @@ def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, St
     branches = branches_per_device(site.options["budget"], devices)
     prespeculate = Step("draft", preexpand(site, drafter, tree.rows, tree.nodes, branches), devices)
     again = Step("fallback", expand(site, drafter, tree.rows, beside=False)).of_pieces_called("fallback step")
-    return verify, site.given("t_p", prespeculate), site.given("t_b", again, "fallback step")
+    return verify, site.override("t_p", prespeculate), site.override("t_b", again, "fallback step")
 
 
 def _fan_outs(settings: Settings, tree: Drafted, model: RankModel) -> FanOuts:

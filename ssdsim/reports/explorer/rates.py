@@ -1,32 +1,29 @@
 """Rates of a strategy at every point of its axes: tokens/s, where a round's time goes, GPUs and memory."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim import strategies
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.base.settings import Choosing
-from ssdsim.base.settings import TrackedSettings
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Choosing, TrackedSettings
 from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
 from ssdsim.question.given import possible
 from ssdsim.question.many import estimate
-from ssdsim.question.points import Points
-from ssdsim.question.points import Sides
+from ssdsim.question.points import Points, Sides
 from ssdsim.question.price import occupied
-from ssdsim.question.remembered import Made
-from ssdsim.question.remembered import Remembered
+from ssdsim.question.remembered import Made, Remembered
 from ssdsim.reports.explorer.at_points import AtPoints
-from ssdsim.reports.explorer.space import Axis
-from ssdsim.reports.explorer.space import Space
+from ssdsim.reports.explorer.space import Axis, Space
 from ssdsim.reports.explorer.table import Table
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-import numpy as np
 
 COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 

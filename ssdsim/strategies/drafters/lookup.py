@@ -1,26 +1,24 @@
 """Look-ups of earlier text: n-grams of the context (prompt lookup), and suffixes of all past outputs."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim.base.checks import Array
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import SHARE
+from ssdsim.base.kinds import SHARE, Number
 from ssdsim.base.option import Option
-from ssdsim.pricing.drafter import Draft
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import Proposed
+from ssdsim.pricing.drafter import Draft, Drafter, Proposed
 from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.strategies.protocols.published import without_a_model
-from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.acceptance import rates_of
-from ssdsim.tokens.accepted import Accepted
-from ssdsim.tokens.accepted import accepted_by_options
+from ssdsim.tokens.acceptance import accepted_length_pmf, rates_of
+from ssdsim.tokens.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
-from typing import Any
-import numpy as np
 
 FOUND = Option(
     name="found",

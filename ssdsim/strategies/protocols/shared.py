@@ -97,7 +97,7 @@ def in_each_way(settings: Settings) -> list[Settings]:
 def drafting_at(site: Site, own: Sequence[Option]) -> Site:
     """The site with the sequences of a pass of a draft that may serve several targets together: those of all."""
     targets, together = sharing_of(own, site.options)
-    return site.of_batch(targets * site.batch) if together else site
+    return site.with_batch(targets * site.batch) if together else site
 
 
 def alternating(targets: int, together: bool) -> dict[str, Program]:

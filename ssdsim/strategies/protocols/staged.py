@@ -1,30 +1,20 @@
 """A draft that is itself drafted: by n-grams or a smaller model, and that one perhaps by n-grams or a smaller still."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Name
-from ssdsim.base.kinds import SHARE
-from ssdsim.base.kinds import Whole
-from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Needs
-from ssdsim.base.option import Option
-from ssdsim.base.option import choice
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.vocabularies import one_vocabulary
-from ssdsim.hardware.vocabularies import other_vocabulary
-from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import Repeats
-from ssdsim.pricing.step import rounds_until
-from ssdsim.transformer.card import Transformer
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, Name, Whole
+from ssdsim.base.kinds_of_lists import ListOf
+from ssdsim.base.option import Needs, Option, choice
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import one_vocabulary, other_vocabulary
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Piece, Repeats, rounds_until
+from ssdsim.transformer.card import Transformer
 
 NGRAMS = "ngram"
 """The word in the place of a model's name: n-grams of the context, looked up in no time."""

@@ -1,36 +1,29 @@
 """A strategy of decoding: what its round does to a sequence, what it costs where, and who does what when."""
 
 from __future__ import annotations
-from abc import ABC
-from abc import abstractmethod
-from collections.abc import Iterable
-from collections.abc import Mapping
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Option
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import Occupancy
-from ssdsim.pricing.occupancy import target_alone
+from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.block import total
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.block import RoundBlock, total
+from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import Round
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
-from ssdsim.rounds.states import Stationary
+from ssdsim.rounds.round import Round, Seconds
+from ssdsim.rounds.states import States, Stationary
 from ssdsim.strategies.protocols.axes import Axis
 from ssdsim.strategies.protocols.service import Service
-from typing import Any
-from typing import TYPE_CHECKING
-import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock

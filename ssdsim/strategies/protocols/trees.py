@@ -1,47 +1,33 @@
 """Shared by strategies that verify a tree of drafted tokens: its options, and which tree is drafted."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import accumulate
 from operator import mul
+from typing import Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import NumberOrWord
-from ssdsim.base.kinds import SHARE
-from ssdsim.base.kinds import Whole
+from ssdsim.base.kinds import SHARE, Number, NumberOrWord, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Excludes
-from ssdsim.base.option import Needs
-from ssdsim.base.option import Option
-from ssdsim.base.option import choice
-from ssdsim.base.option import searched_choice
+from ssdsim.base.option import Excludes, Needs, Option, choice, searched_choice
 from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import TreeDrafter
+from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.mixing import tokens_of
 from ssdsim.strategies.protocols.axes import Words
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.caching import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
-from ssdsim.tokens.trees.drafted import Drafted
-from ssdsim.tokens.trees.drafted import DynamicTrees
-from ssdsim.tokens.trees.drafted import RANKS
-from ssdsim.tokens.trees.drafted import RankModel
-from ssdsim.tokens.trees.drafted import StaticTree
-from ssdsim.tokens.trees.drafted import best_tree
-from ssdsim.tokens.trees.drafted import tree_of_widths
+from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
-from typing import Any
-import numpy as np
 
 _DEPTHS = 16
 _MOST = 4096
