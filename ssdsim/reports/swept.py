@@ -14,10 +14,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
-from ssdsim.reports.explorer.command import spelled_value, swept_words
-from ssdsim.reports.explorer.content import content
-from ssdsim.reports.explorer.explore import explored, most_points
-from ssdsim.reports.explorer.page import panel
+from ssdsim.reports.explorer.grid import explored, most_points
+from ssdsim.reports.explorer.page import content, panel, spelled_value, swept_words
 from ssdsim.reports.study import Study, ratios
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder, grid_key, grid_keys

@@ -14,10 +14,9 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.reports.explorer.command import swept_words
-from ssdsim.reports.explorer.errors import Error, interpolation_errors
-from ssdsim.reports.explorer.explore import Explored, explored
-from ssdsim.reports.explorer.page import html
+from ssdsim.reports.explorer.errors import Error
+from ssdsim.reports.explorer.grid import Explored, explored
+from ssdsim.reports.explorer.page import html, swept_words
 from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
 
 if TYPE_CHECKING:
@@ -74,13 +73,12 @@ def explore(
         cluster that cannot be reached.
     """
     found = explored(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
-    errors = interpolation_errors(found)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
     titles = dict.fromkeys("Unit-free" if base.site is None else base.place for base in bases)
-    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), errors)
-    return Explorer(page, sentence, found.points, tuple(errors))
+    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), found.errors)
+    return Explorer(page, sentence, found.points, found.errors)
 
 
 def _made_by(options: Mapping[str, Any], seed: int) -> str:

@@ -22,10 +22,9 @@ from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import Draws, quantiles
 from ssdsim.base.record import Record
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.explorer.interpolation import Floats
-from ssdsim.reports.explorer.sides import AT_ONCE, Side
 from ssdsim.reports.explorer.space import Space
-from ssdsim.reports.explorer.table import Table
+from ssdsim.reports.explorer.strategy_grid import AT_ONCE, StrategyGrid
+from ssdsim.reports.explorer.table import Floats, GridTable
 
 THRESHOLDS: Mapping[str, tuple[float, ...]] = {
     "ratio": (0.995, 1.0, 1.005),
@@ -48,7 +47,7 @@ and below.
 """
 
 
-class Case(NamedTuple):
+class SentenceCase(NamedTuple):
     """The template of a sentence and what it says of the subject, by the code of the places of its numbers."""
 
     code: str
@@ -62,23 +61,23 @@ class Contests(Record):
     The number -1 stands for none: the subject has no room, or no rival has.
     """
 
-    table: Table
+    table: GridTable
     sets: tuple[tuple[str, ...], ...]
     cases: NDArray[np.int64]
-    known: tuple[Case, ...]
+    known: tuple[SentenceCase, ...]
 
     @classmethod
     def joined(cls, parts: Sequence[Contests], along: str) -> Contests:
         """Parts that hold stops of one axis, in the order of its stops."""
         known = list(dict.fromkeys(case for part in parts for case in part.known))
         renumbered = [
-            Table(part.table.axes, part.table.columns, _renumbered(part, known).astype(float)) for part in parts
+            GridTable(part.table.axes, part.table.columns, _renumbered(part, known).astype(float)) for part in parts
         ]
-        table = Table.joined([part.table for part in parts], along)
-        return cls(table, parts[0].sets, Table.joined(renumbered, along).values.astype(np.int64), tuple(known))
+        table = GridTable.joined([part.table for part in parts], along)
+        return cls(table, parts[0].sets, GridTable.joined(renumbered, along).values.astype(np.int64), tuple(known))
 
 
-def _renumbered(part: Contests, known: Sequence[Case]) -> NDArray[np.int64]:
+def _renumbered(part: Contests, known: Sequence[SentenceCase]) -> NDArray[np.int64]:
     number = {case: at for at, case in enumerate(known)}
     numbers = np.array([*(number[case] for case in part.known), -1], dtype=np.int64)
     return numbers[part.cases]
@@ -91,7 +90,7 @@ def rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(each for size in range(len(rivals), 0, -1) for each in combinations(rivals, size))
 
 
-def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> Contests:
+def contests(space: Space, sides: Mapping[str, StrategyGrid], names: Sequence[str]) -> Contests:
     """The subject against each set of rivals at every point of the axes ``names``.
 
     Parameters
@@ -113,7 +112,7 @@ def contests(space: Space, sides: Mapping[str, Side], names: Sequence[str]) -> C
     ends = [f"rate of {name}:{end}" for name in sides for end in ("low", "high")]
     values = [column for each in numbers.values() for column in each.columns()] + [np.log(each) for each in best]
     values += [column for name, side in sides.items() for column in side.ends(rows[name])]
-    table = Table.of(axes, [*columns, *ends], np.stack(values, axis=-1))
+    table = GridTable.of(axes, [*columns, *ends], np.stack(values, axis=-1))
     return Contests(
         table, sets, np.stack(cases, axis=-1).reshape(*table.values.shape[:-1], len(sets)), tuple(found.known)
     )
@@ -133,7 +132,9 @@ class _Numbers(Record):
     per_gpu: Floats
 
     @classmethod
-    def of(cls, sides: Mapping[str, Side], rows: Mapping[str, NDArray[np.int64]], subject: str, rival: str) -> _Numbers:
+    def of(
+        cls, sides: Mapping[str, StrategyGrid], rows: Mapping[str, NDArray[np.int64]], subject: str, rival: str
+    ) -> _Numbers:
         own, other, at, its = sides[subject], sides[rival], rows[subject], rows[rival]
         ratio = own.rate[at] / other.rate[its]
         nothing = np.full(len(ratio), np.nan)
@@ -217,13 +218,13 @@ class _Cases:
     def __init__(
         self,
         subject: str,
-        sides: Mapping[str, Side],
+        sides: Mapping[str, StrategyGrid],
         rows: Mapping[str, NDArray[np.int64]],
         numbers: Mapping[str, _Numbers],
     ) -> None:
         self._subject, self._sides, self._rows, self._numbers = subject, sides, rows, numbers
         self._codes = {rival: each.codes() for rival, each in numbers.items()}
-        self.known: dict[Case, int] = {}
+        self.known: dict[SentenceCase, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
         """Bound that the smallest ratio to those possible exceeds in a share ``DECIDED`` of the draws."""
@@ -262,7 +263,7 @@ class _Cases:
                     found[points[numbers[points] == number]] = self._number(case)
         return found
 
-    def _number(self, case: Case) -> int:
+    def _number(self, case: SentenceCase) -> int:
         return self.known.setdefault(case, len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
@@ -330,8 +331,8 @@ def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
 
 
-def _case(code: np.str_, basis: Basis, told: _Told) -> Case:
-    return Case(str(code), template(basis, *told), told[0].outcome)
+def _case(code: np.str_, basis: Basis, told: _Told) -> SentenceCase:
+    return SentenceCase(str(code), template(basis, *told), told[0].outcome)
 
 
 def _those(rivals: Sequence[str], present: NDArray[np.bool_]) -> list[str]:

@@ -1,15 +1,81 @@
-"""Errors of a page between its points: against exact answers at random places."""
+"""How far off a page is between its points: interpolated against exact answers at random places."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.answers.grid import Evaluator
+from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
-from ssdsim.reports.explorer.explore import Explored
-from ssdsim.reports.explorer.interpolation import Floats
+from ssdsim.question.many import estimate
+from ssdsim.reports.explorer.space import Space, anywhere
+from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, RateTable
+from ssdsim.reports.explorer.table import Floats, GridTable
+
+OF_OTHERS = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
+Place = Mapping[str, Any]
+
+
+def are_others(space: Space) -> bool:
+    """Say whether other strategies are compared than the default ones."""
+    return not {*space.names} <= {*strategies.default()}
+
+
+def random_places(space: Space, count: int, seed: int) -> list[Place]:
+    """So many places anywhere between the axes' ends; none where nothing is interpolated."""
+    if not any(axis.continuous for axis in space.axes):
+        return []
+    if are_others(space):
+        count = min(count, OF_OTHERS)
+    rng = np.random.default_rng(seed)
+    return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]
+
+
+class Exact(Record):
+    """Tokens/s by strategy at ``places``, NaN where one has no room; by rival the ends of the subject's ratio to it.
+
+    There are no ends where nothing errs, or where tokens are not sure.
+    """
+
+    places: Sequence[Place]
+    rates: Mapping[str, Floats]
+    ends: Mapping[str, tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, space: Space, places: Sequence[Place], evaluator: Evaluator, errors: ErrorDraws | None) -> Exact:
+        """All rates being given."""
+        rates: dict[str, Floats] = {}
+        joint: dict[str, Draws] = {}
+        for name in (space.subject, *space.rivals):
+            at = AtPoints.of(name, [space.alone(name, place) for place in places], evaluator)
+            rows = at.side_by_side
+            if rows is None:
+                rates[name] = np.full(len(places), np.nan)
+                continue
+            rates[name] = at.spread(np.broadcast_to(estimate(rows).tokens_per_second, len(rows)))
+            if errors is not None and all(known.is_sure for known in rows.known):
+                joint[name] = at.spread(errors.joint(rows))
+        both = [rival for rival in space.rivals if {space.subject, rival} <= joint.keys()]
+        return cls(places, rates, {rival: bounds_95(joint[space.subject] / joint[rival]) for rival in both})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Exact]) -> Exact:
+        """All places of the parts that have any."""
+        parts = [part for part in parts if part.places] or list(parts[:1])
+        rivals = [rival for rival in parts[0].ends if all(rival in part.ends for part in parts)]
+
+        def end(rival: str, which: int) -> Floats:
+            return np.concatenate([part.ends[rival][which] for part in parts])
+
+        return cls(
+            [place for part in parts for place in part.places],
+            {name: np.concatenate([part.rates[name] for part in parts]) for name in parts[0].rates},
+            {rival: (end(rival, 0), end(rival, 1)) for rival in rivals},
+        )
 
 
 class Error(Record):
@@ -29,26 +95,25 @@ class Error(Record):
             yield cls(what, float(off.max()), float(np.quantile(off, 0.99)), len(off))
 
 
-def interpolation_errors(found: Explored) -> list[Error]:
-    """Errors of tokens/s, of ratios and of the ends of their intervals; none where no exact answers were worked out."""
-    return list(_errors(found)) if found.exact.places else []
-
-
-def _errors(found: Explored) -> Iterator[Error]:
-    space, exact = found.space, found.exact
+def interpolation_errors(
+    exact: Exact, space: Space, rates: Mapping[str, RateTable], intervals: GridTable
+) -> Iterator[Error]:
+    """Errors of tokens/s, of ratios and of the ends of their intervals; none without exact answers."""
+    if not exact.places:
+        return
     title = strategies.ALL.named(space.subject).title
-    given = [found.given.table.at(place) for place in exact.places]
+    ends = [intervals.at(place) for place in exact.places]
     shown = {
-        name: np.array([np.exp(found.rates[name].table.at(place)["log_rate"]) for place in exact.places])
+        name: np.array([np.exp(rates[name].table.at(place)["log_rate"]) for place in exact.places])
         for name in exact.rates
     }
     for name, rate in exact.rates.items():
-        if any(axis.continuous for axis in found.rates[name].table.axes):
+        if any(axis.continuous for axis in rates[name].table.axes):
             yield from Error.of(f"tokens/s of {strategies.ALL.named(name).title}", shown[name], rate)
     for rival in space.rivals:
         said = f"{title} over {strategies.ALL.named(rival).title}"
         ratio = shown[space.subject] / shown[rival]
         yield from Error.of(said, ratio, exact.rates[space.subject] / exact.rates[rival])
         for end, bound in zip(("low", "high"), exact.ends.get(rival, ()), strict=False):
-            off = np.exp([each[f"{rival}:{end}"] for each in given])
+            off = np.exp([each[f"{rival}:{end}"] for each in ends])
             yield from Error.of(f"{'lower' if end == 'low' else 'upper'} end of {said}", ratio * off, bound)

@@ -55,7 +55,7 @@ MOST_CONTINUOUS = 5
 SIDES = ("hardware", "runtime")  # of which two stand side by side
 
 
-class Axis(Record):
+class GridAxis(Record):
     """An option's stops, or the ends and then the nodes of one that is interpolated; where the page starts.
 
     ``best`` is a word that stands for whichever of the stops makes the subject fastest.
@@ -80,14 +80,14 @@ class Space(Record):
     """
 
     fixed: Mapping[str, Any]
-    axes: tuple[Axis, ...]
+    axes: tuple[GridAxis, ...]
     assumed: Mapping[str, Any]
     names: tuple[str, ...] = ()
     subject: str = ""
     unit_free: bool = False
     read: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def axis(self, name: str) -> Axis:
+    def axis(self, name: str) -> GridAxis:
         return next(axis for axis in self.axes if axis.name == name)
 
     @property
@@ -120,7 +120,7 @@ class Space(Record):
             return {**self.fixed, **self.assumed, **said}
         return {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
 
-    def with_axes(self, axes: Iterable[Axis]) -> Space:
+    def with_axes(self, axes: Iterable[GridAxis]) -> Space:
         """These in the place of those of the same names."""
         changed = {axis.name: axis for axis in axes}
         return replace(self, axes=tuple(changed.get(axis.name, axis) for axis in self.axes))
@@ -197,7 +197,7 @@ def side_axis(space: Space) -> str | None:
     return next((axis.name for axis in space.axes if axis.name in SIDES and len(axis.values) > 1), None)
 
 
-def anywhere(axis: Axis, rng: np.random.Generator) -> Any:
+def anywhere(axis: GridAxis, rng: np.random.Generator) -> Any:
     """A random value of an axis."""
     if axis.continuous:
         return float(rng.uniform(axis.values[0], axis.values[-1]))
@@ -220,7 +220,7 @@ def _read_at(name: str, space: Space, at: Mapping[str, Any], steps: Steps) -> fr
     return frozenset()
 
 
-def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
+def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
     """``auto`` is the better of the other fallbacks: where one strategy has the choice, it need not be worked out."""
     readers = [name for name, axes in read.items() if axis.name in axes]
     if axis.name != "backup" or set(axis.values) != {"auto", "jit", "fast"} or len(readers) > 1:
@@ -228,7 +228,7 @@ def _with_best(axis: Axis, read: Mapping[str, Sequence[str]]) -> Axis:
     return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
 
 
-def _kept(axis: Axis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Axis | None:
+def _kept(axis: GridAxis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridAxis | None:
     """Keep the stops that make sense beside what is given; None where none does."""
     beside = {**fixed, **given}
     if axis.name in given:
@@ -241,7 +241,7 @@ def _kept(axis: Axis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Axi
     return replace(axis, values=tuple(possible), start=start) if possible else None
 
 
-def _is_listed(axis: Axis) -> bool:
+def _is_listed(axis: GridAxis) -> bool:
     return axis.name not in STOPS and axis.name not in RANGES
 
 
@@ -265,26 +265,26 @@ def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
     return isinstance(said[name], int | float) if name in RANGES else said[name] != "window"
 
 
-def _listed(name: str, values: Sequence[Any], exact: bool) -> Axis:
+def _listed(name: str, values: Sequence[Any], exact: bool) -> GridAxis:
     middle, default = values[len(values) // 2], DEFAULTS.get(name)
     start = default if default in values else middle
     if name in RANGES and len(values) > 1 and not exact:
-        return Axis(name, (min(values), max(values)), start, continuous=True)
-    return Axis(name, tuple(values), start)
+        return GridAxis(name, (min(values), max(values)), start, continuous=True)
+    return GridAxis(name, tuple(values), start)
 
 
-def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> Axis:
+def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> GridAxis:
     start = DEFAULTS[name] if given is None else given
     if name in RANGES:
         low, high = RANGES[name]
-        return Axis(name, (min(low, start), max(high, start)), start, continuous=True)
+        return GridAxis(name, (min(low, start), max(high, start)), start, continuous=True)
     stops = of[name]
     if start not in stops:
         stops = tuple(sorted((*stops, start)))
-    return Axis(name, stops, start)
+    return GridAxis(name, stops, start)
 
 
-def _of_pair(said: Mapping[str, Any]) -> list[Axis]:
+def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
     """A measured pair's sets of requests, and its temperatures."""
     found = chosen_by(said, said.get("temperature"))
     if found is None:
@@ -293,9 +293,9 @@ def _of_pair(said: Mapping[str, Any]) -> list[Axis]:
     sets = [
         name for name in found.pair.by_temperature[0].sets if all(name in at.sets for at in found.pair.by_temperature)
     ]
-    axes = [Axis("pair_set", (None, *sets), None)] if found.set_name is None else []
+    axes = [GridAxis("pair_set", (None, *sets), None)] if found.set_name is None else []
     if "temperature" not in said and len(temperatures) > 1:
-        axes.append(Axis("temperature", tuple(temperatures), found.temperature))
+        axes.append(GridAxis("temperature", tuple(temperatures), found.temperature))
     return [axis for axis in axes if len(axis.values) > 1]
 
 

@@ -1,4 +1,4 @@
-"""Numbers on the points of some axes, and between them."""
+"""Numbers on the points of some axes, and between them: polynomials through the nearest nodes of an axis."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.record import Record, replace
-from ssdsim.reports.explorer.interpolation import Floats, interpolated
-from ssdsim.reports.explorer.space import Axis
+from ssdsim.reports.explorer.space import GridAxis
 
 
-class Table(Record):
+class GridTable(Record):
     """``values`` have an axis for each of ``axes``, whose own values are its places, and last the ``columns``.
 
     NaN where a point is not possible. Columns of ``logs`` hold logarithms: they are interpolated so.
     """
 
-    axes: tuple[Axis, ...]
+    axes: tuple[GridAxis, ...]
     columns: tuple[str, ...]
     values: Floats
 
     @classmethod
-    def of(cls, axes: Sequence[Axis], columns: Sequence[str], rows: Floats) -> Table:
+    def of(cls, axes: Sequence[GridAxis], columns: Sequence[str], rows: Floats) -> GridTable:
         """``rows`` are in the order of the axes, the last of them fastest."""
         shape = [len(axis.values) for axis in axes]
         return cls(tuple(axes), tuple(columns), rows.reshape(*shape, len(columns)))
 
     @classmethod
-    def joined(cls, parts: Sequence[Table], along: str) -> Table:
+    def joined(cls, parts: Sequence[GridTable], along: str) -> GridTable:
         """Parts that hold stops of one axis, in the order of its stops; the first of them where none has the axis."""
         first = parts[0]
         at = [axis.name for axis in first.axes].index(along) if along in first.names else None
@@ -49,3 +50,59 @@ class Table(Record):
         between = [(a.values, place[a.name]) for a in self.axes if a.continuous]
         found = interpolated(self.values[stops], between)
         return dict(zip(self.columns, found.tolist(), strict=True))
+
+
+WIDTH = 6  # nodes that a value between them rests on: of fewer, all of them
+
+Floats = NDArray[np.float64]
+
+
+def weights(nodes: Sequence[float], at: float) -> Floats:
+    """Weights of each node's value at ``at``: Lagrange's polynomial through the nearest :data:`WIDTH` nodes.
+
+    >>> weights([0.0, 1.0, 2.0, 3.0], 1.5).round(4).tolist()
+    [-0.0625, 0.5625, 0.5625, -0.0625]
+    >>> weights([0.0, 1.0], 0.25).tolist()
+    [0.75, 0.25]
+    """
+    found = np.zeros(len(nodes))
+    above = int(np.searchsorted(nodes, at))
+    start = max(0, min(above - WIDTH // 2, len(nodes) - WIDTH))
+    near = range(start, min(start + WIDTH, len(nodes)))
+    for one in near:
+        found[one] = np.prod([(at - nodes[other]) / (nodes[one] - nodes[other]) for other in near if other != one])
+    return found
+
+
+def interpolated(values: FloatOrArray, axes: Sequence[tuple[Sequence[float], float]]) -> Floats:
+    """``values`` (an axis of nodes each, then whatever else) between its nodes; each axis comes with a place on it."""
+    found = np.asarray(values, dtype=float)
+    for nodes, at in axes:
+        found = np.tensordot(weights(nodes, at), found, axes=(0, 0))
+    return found
+
+
+def chosen_nodes(places: Sequence[float], values: Floats, most: int, between: float | None = None) -> list[float]:
+    """So many of ``places`` that what is interpolated from them is near ``values`` at all.
+
+    Parameters
+    ----------
+    places : of an axis, many.
+    values : a row a case, a column a place; positive.
+    most : nodes. Another is put where the worst case but a few is farthest off.
+    between : one of the places, a node with the ends in any case; by default the middle one.
+    """
+    at = sorted({0, places.index(between) if between is not None else (len(places) - 1) // 2, len(places) - 1})
+    while len(at) < most:
+        nodes = [places[each] for each in at]
+        by = np.array([weights(nodes, place) for place in places])
+        off = np.abs(np.log(values)[:, at] @ by.T - np.log(values))
+        worst = np.quantile(off, _BUT_A_FEW, axis=0)
+        if worst.max() < _NEAR:
+            break
+        at = sorted({*at, int(worst.argmax())})
+    return [places[each] for each in at]
+
+
+_BUT_A_FEW = 0.98  # a whole number of guesses makes a few cases jump, which no node mends
+_NEAR = 2e-3

@@ -12,14 +12,11 @@ from ssdsim import predict
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
-from ssdsim.reports.explorer.at_points import AtPoints
 from ssdsim.reports.explorer.contests import contests
-from ssdsim.reports.explorer.errors import interpolation_errors
-from ssdsim.reports.explorer.explore import Explored, explored, limits
-from ssdsim.reports.explorer.interpolation import Floats, chosen_nodes, interpolated, weights
-from ssdsim.reports.explorer.sides import Errors, Side
+from ssdsim.reports.explorer.grid import Explored, explored, limits
 from ssdsim.reports.explorer.space import space_of
-from ssdsim.reports.explorer.table import Table
+from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, StrategyGrid
+from ssdsim.reports.explorer.table import Floats, GridTable, chosen_nodes, interpolated, weights
 
 PAIR = Path(__file__).parents[3] / "models/pairs/smollm2-135m-28-layers.json"
 SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
@@ -30,7 +27,7 @@ def small() -> Explored:
     return explored(checked=300, **SMALL)
 
 
-def column(table: Table, name: str) -> Floats:
+def column(table: GridTable, name: str) -> Floats:
     return np.asarray(table.values[..., table.columns.index(name)])
 
 
@@ -100,7 +97,7 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
         exact = predict(**options)
         table = small.rates["ssd"].table.at(options)
         assert np.exp(table["log_rate"]) == pytest.approx(exact.estimates["ssd"].tokens_per_second, rel=1e-9)
-        ends = small.given.table.at(options)
+        ends = small.measured.table.at(options)
         over = exact.verdict.over["sd"]
         assert over.ratio * np.exp(ends["sd:low"]) == pytest.approx(over.low, rel=1e-6)
         assert over.ratio * np.exp(ends["sd:high"]) == pytest.approx(over.high, rel=1e-6)
@@ -115,7 +112,7 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
 def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
     """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
     words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
-    for each in (small.given, small.assumed):
+    for each in (small.measured, small.assumed):
         assert each is not None
         assert all(case.sentence.startswith(words[case.outcome]) for case in each.known)
     assert small.assumed is not None
@@ -133,7 +130,7 @@ def test_a_measured_pair_keeps_its_rates() -> None:
     for b in (4, 16):
         exact = predict(**options, b=b, f=3)
         at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024}
-        over, ends = exact.verdict.over["sd"], found.given.table.at(at)
+        over, ends = exact.verdict.over["sd"], found.measured.table.at(at)
         assert np.exp(found.rates["ssd"].table.at(at)["log_rate"]) == pytest.approx(
             exact.estimates["ssd"].tokens_per_second, rel=1e-9
         )
@@ -160,14 +157,14 @@ def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     options: dict[str, Any] = {"subject": "sd", "b": [8, 16], "k": [12], "context": [8192]}
     with_all, with_ar = explored(exact=True, **options, f=4096), explored(exact=True, **options, strategies="ar,sd")
     assert np.isnan(column(with_all.rates["ssd"].table, "log_rate")).all()
-    assert with_all.given.sets[0] == ("ar", "ssd")
-    best, of_ar = column(with_all.given.table, "best:0"), column(with_ar.given.table, "best:0")
+    assert with_all.measured.sets[0] == ("ar", "ssd")
+    best, of_ar = column(with_all.measured.table, "best:0"), column(with_ar.measured.table, "best:0")
     assert best.reshape(-1) == pytest.approx(of_ar.reshape(-1))
-    assert (with_all.given.cases[..., 0] >= 0).all()
+    assert (with_all.measured.cases[..., 0] >= 0).all()
 
 
 def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
-    errors = {each.what: each for each in interpolation_errors(small)}
+    errors = {each.what: each for each in small.errors}
     assert errors["tokens/s of SSD"].worst < 0.005
     assert errors["SSD over SD"].worst < 0.005
     assert errors["lower end of SSD over SD"].worst < 0.01
@@ -178,8 +175,8 @@ def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
 def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
     found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
-    assert np.isnan(column(found.given.table, "sd:low")).all()
-    assert any(case.sentence.startswith("Yes") for case in found.given.known)
+    assert np.isnan(column(found.measured.table, "sd:low")).all()
+    assert any(case.sentence.startswith("Yes") for case in found.measured.known)
 
 
 @pytest.mark.long
@@ -193,10 +190,10 @@ def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
 
 def test_there_are_no_bounds_over_ranges_where_no_token_lies_in_one() -> None:
     space = space_of({"alpha": "0.7:0.85", "hit_c": 0.4, "hit_r": 0.7, "b": [1, 4]}, exact=True)
-    axes, errors, sides = space.axes, Errors(100, 0), dict[str, Side]()
+    axes, errors, sides = space.axes, ErrorDraws(100, 0), dict[str, StrategyGrid]()
     for name in space.names:
         own = [axis for axis in axes if axis.name in space.read[name]]
-        sides[name] = Side.of(own, AtPoints.of(name, space.grid(name, space.read[name]), Evaluator()), errors)
+        sides[name] = StrategyGrid.of(own, AtPoints.of(name, space.grid(name, space.read[name]), Evaluator()), errors)
     open_ = np.array([True, False])
     closed = {name: replace(side, open=side.open & open_) for name, side in sides.items()}
     for of, known in ((sides, [True, True]), (closed, open_)):

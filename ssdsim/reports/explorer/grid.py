@@ -1,8 +1,9 @@
-"""The grid behind the page: what every strategy does at every point, who wins there, and how far off between points."""
+"""The grid behind the page: every strategy at every point, who wins there, and exact answers between points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -16,14 +17,19 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.question.configuration import configure
-from ssdsim.reports.explorer.at_points import AtPoints
 from ssdsim.reports.explorer.contests import Contests, contests
-from ssdsim.reports.explorer.exact import OF_OTHERS, Exact, Place, are_others, random_places
-from ssdsim.reports.explorer.interpolation import chosen_nodes
-from ssdsim.reports.explorer.rates import Rates, memory, rates
-from ssdsim.reports.explorer.sides import Errors, Side
-from ssdsim.reports.explorer.space import Axis, Space, anywhere, space_of
-from ssdsim.reports.explorer.table import Table
+from ssdsim.reports.explorer.errors import (
+    OF_OTHERS,
+    Error,
+    Exact,
+    Place,
+    are_others,
+    interpolation_errors,
+    random_places,
+)
+from ssdsim.reports.explorer.space import GridAxis, Space, anywhere, space_of
+from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, RateTable, StrategyGrid, memory, rates
+from ssdsim.reports.explorer.table import GridTable, chosen_nodes
 
 MOST_POINTS = 1_000_000
 MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
@@ -38,16 +44,16 @@ _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
 class Explored(Record):
-    """All that the page holds.
+    """All that the page holds, or that one stop of the axis does along which the work is split.
 
-    ``given`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
+    ``measured`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
     assumes; None where it assumes none. ``exact`` are answers at random places between its points.
     """
 
     space: Space
-    rates: Mapping[str, Rates]
-    memory: Mapping[str, Table]
-    given: Contests
+    rates: Mapping[str, RateTable]
+    memory: Mapping[str, GridTable]
+    measured: Contests
     assumed: Contests | None
     exact: Exact
     seed: int
@@ -56,6 +62,11 @@ class Explored(Record):
     def points(self) -> int:
         """Number of points at which a strategy was worked out."""
         return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
+
+    @cached_property
+    def errors(self) -> tuple[Error, ...]:
+        """How far off interpolation is at the places of the exact answers."""
+        return tuple(interpolation_errors(self.exact, self.space, self.rates, self.measured.table))
 
 
 def explored(
@@ -86,50 +97,41 @@ def explored(
     else:
         parts = [space.restricted(split, value) for value in space.axis(split).values]
     job = _Job(parts, split, random_places(space, checked, seed), seed)
-    done = workers.each(_piece, [(job, number) for number in range(len(parts))])
-    return _joined(space, split, [done[number] for number in range(len(parts))], seed)
-
-
-class _Piece(Record):
-    """One stop of the axis that the work is split along, or all together."""
-
-    rates: Mapping[str, Rates]
-    memory: Mapping[str, Table]
-    given: Contests
-    assumed: Contests | None
-    exact: Exact
+    done = workers.each(_numbered_part, [(job, number) for number in range(len(parts))])
+    return _joined(space, split or "", [done[number] for number in range(len(parts))])
 
 
 class _Job:
-    """Job that pieces share: the parts of the space, random places in it, and what was learnt of it."""
+    """The work that processes share: the parts of the space, random places in it, and what was learnt of it."""
 
     def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
-        self.parts, self.split, self.places = parts, split, places
-        self.evaluator, self._errors = Evaluator(), Errors(DRAWS, seed)
+        self._parts, self._split, self._places, self._seed = parts, split, places, seed
+        self._evaluator, self._errors = Evaluator(), ErrorDraws(DRAWS, seed)
 
-    def piece(self, number: int) -> _Piece:
-        space, places = self.parts[number], self.places
-        if self.split is not None:
-            places = [place for place in places if place[self.split] in space.axis(self.split).values]
-        at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self.evaluator) for name in space.names}
+    def part(self, number: int) -> Explored:
+        space, places = self._parts[number], self._places
+        if self._split is not None:
+            places = [place for place in places if place[self._split] in space.axis(self._split).values]
+        at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self._evaluator) for name in space.names}
         found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
-        held = {name: each for name in space.names if (each := memory(space, name)) is not None}
+        shares = {name: each for name in space.names if (each := memory(space, name)) is not None}
         errors = self._errors_of(space, measured=True)
-        exact = Exact.of(space, places, self.evaluator, None if space.unit_free else errors)
-        return _Piece(found, held, self._given(space, at, errors), self._assumed(space), exact)
+        exact = Exact.of(space, places, self._evaluator, None if space.unit_free else errors)
+        measured, assumed = self._measured(space, at, errors), self._assumed(space)
+        return Explored(space, found, shares, measured, assumed, exact, self._seed)
 
-    def _errors_of(self, space: Space, measured: bool) -> Errors | None:
+    def _errors_of(self, space: Space, measured: bool) -> ErrorDraws | None:
         """Errors of tokens; None where nothing is not known."""
         return None if configure(**space.options(space.start, measured)).is_sure else self._errors
 
-    def _given(self, space: Space, at: Mapping[str, AtPoints], errors: Errors | None) -> Contests:
+    def _measured(self, space: Space, at: Mapping[str, AtPoints], errors: ErrorDraws | None) -> Contests:
         """Contests at the points ``at`` whose rates are known."""
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         sides = {}
         for name in (space.subject, *space.rivals):
             axes = [coarse.axis(axis) for axis in space.read[name]]
             kept = _among([space.axis(axis.name) for axis in axes], axes)
-            sides[name] = Side.of(axes, at[name].taken(kept), errors)
+            sides[name] = StrategyGrid.of(axes, at[name].select(kept), errors)
         return contests(coarse, sides, [axis.name for axis in space.axes])
 
     def _assumed(self, space: Space) -> Contests | None:
@@ -141,17 +143,17 @@ class _Job:
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         for name in (space.subject, *space.rivals):
             axes = [each for each in names if each in space.read[name]]
-            at = AtPoints.of(name, coarse.grid(name, axes, measured=False), self.evaluator)
-            sides[name] = Side.of([coarse.axis(each) for each in axes], at, errors)
+            at = AtPoints.of(name, coarse.grid(name, axes, measured=False), self._evaluator)
+            sides[name] = StrategyGrid.of([coarse.axis(each) for each in axes], at, errors)
         return contests(coarse, sides, names)
 
 
-def _coarse(axis: Axis) -> Axis:
+def _coarse(axis: GridAxis) -> GridAxis:
     nodes = _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES))
     return replace(axis, values=_with(axis.start, nodes))
 
 
-def _among(fine: Sequence[Axis], coarse: Sequence[Axis]) -> NDArray[np.intp]:
+def _among(fine: Sequence[GridAxis], coarse: Sequence[GridAxis]) -> NDArray[np.intp]:
     """Numbers of the points of ``coarse`` axes among those of ``fine`` ones, which have all their values."""
     found = np.zeros(1, dtype=np.intp)
     for whole, some in zip(fine, coarse, strict=True):
@@ -160,24 +162,21 @@ def _among(fine: Sequence[Axis], coarse: Sequence[Axis]) -> NDArray[np.intp]:
     return found
 
 
-def _piece(job: _Job, number: int) -> tuple[int, _Piece]:
-    return number, job.piece(number)
+def _numbered_part(job: _Job, number: int) -> tuple[int, Explored]:
+    return number, job.part(number)
 
 
-def _joined(space: Space, split: str | None, pieces: Sequence[_Piece], seed: int) -> Explored:
-    first = pieces[0]
-    along = split or ""
-    held = {name: Table.joined([each.memory[name] for each in pieces], along) for name in first.memory}
-    given = Contests.joined([each.given for each in pieces], along)
-    assumed = [each.assumed for each in pieces if each.assumed is not None]
-    return Explored(
-        space,
-        {name: Rates.joined([each.rates[name] for each in pieces], along) for name in first.rates},
-        held,
-        given,
-        Contests.joined(assumed, along) if assumed else None,
-        Exact.joined([each.exact for each in pieces]),
-        seed,
+def _joined(space: Space, along: str, parts: Sequence[Explored]) -> Explored:
+    """All parts, which are the stops of one axis, in the order of its stops."""
+    first, assumed = parts[0], [part.assumed for part in parts if part.assumed is not None]
+    return replace(
+        first,
+        space=space,
+        rates={name: RateTable.joined([part.rates[name] for part in parts], along) for name in first.rates},
+        memory={name: GridTable.joined([part.memory[name] for part in parts], along) for name in first.memory},
+        measured=Contests.joined([part.measured for part in parts], along),
+        assumed=Contests.joined(assumed, along) if assumed else None,
+        exact=Exact.joined([part.exact for part in parts]),
     )
 
 
@@ -239,7 +238,7 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
     return space.with_axes(axes)
 
 
-def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
+def _nodes(space: Space, axis: GridAxis, evaluator: Evaluator) -> GridAxis:
     rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
     cases = _CASES_OF_OTHERS if are_others(space) else _CASES
     places = _places(axis)
@@ -256,7 +255,7 @@ def _nodes(space: Space, axis: Axis, evaluator: Evaluator) -> Axis:
     return replace(axis, values=_with(axis.start, nodes))
 
 
-def _places(axis: Axis) -> list[float]:
+def _places(axis: GridAxis) -> list[float]:
     """Evenly from end to end, where the page starts in the place of the nearest."""
     even = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
     even[min(range(1, _PLACES - 1), key=lambda at: abs(even[at] - axis.start))] = axis.start

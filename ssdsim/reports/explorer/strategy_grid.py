@@ -1,0 +1,253 @@
+"""A strategy at the points of its axes: tokens/s, a round's parts, memory, and rates under draws of the errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim import strategies
+from ssdsim.answers.grid import Evaluator
+from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Choosing, TrackedSettings
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.occupancy import usable_bytes
+from ssdsim.pricing.site import Site
+from ssdsim.question.given import Asked, possible
+from ssdsim.question.many import Rates, SideBySide, across, estimate
+from ssdsim.question.points import Points, Scenarios, Sides
+from ssdsim.question.price import occupied
+from ssdsim.question.remembered import Made, Remembered
+from ssdsim.question.scenario import Scenario
+from ssdsim.reports.explorer.space import GridAxis, Space
+from ssdsim.reports.explorer.table import Floats, GridTable
+from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.strategies.protocols.strategy import Strategy
+
+Float = TypeVar("Float", bound=np.floating[Any])
+
+
+class AtPoints(Record):
+    """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
+
+    ``scenarios`` are None where it is possible nowhere.
+    """
+
+    why_not: Sequence[str | None]
+    scenarios: Scenarios | None
+    number: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, name: str, points: Asked, evaluator: Evaluator) -> AtPoints:
+        """The strategy called ``name`` at points that ask for it alone."""
+        found = evaluator.fastest(points)
+        scenarios = found.side_by_side(name)
+        number = np.full(len(found.errors), -1, dtype=np.intp)
+        if scenarios is not None:
+            number[scenarios.rows] = np.arange(len(scenarios))
+        return cls(found.errors, scenarios, number)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    def select(self, points: NDArray[np.intp]) -> AtPoints:
+        """Some of the points."""
+        return AtPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
+
+    def scenario(self, point: int) -> Scenario:
+        """Scenario at a point at which it is possible."""
+        assert self.scenarios is not None
+        return self.scenarios[int(self.number[point])]
+
+    def together(self, points: NDArray[np.intp]) -> SideBySide:
+        """Sides at points at which they are possible."""
+        assert self.scenarios is not None
+        return self.scenarios.side_by_side.taken(self.number[points])
+
+    @cached_property
+    def possible(self) -> NDArray[np.intp]:
+        """The points at which it is."""
+        return np.flatnonzero(self.number >= 0)
+
+    @cached_property
+    def side_by_side(self) -> SideBySide | None:
+        """Sides that are possible; None where there is none."""
+        if self.scenarios is None or not len(self.possible):
+            return None
+        return self.together(self.possible)
+
+    def spread(self, values: NDArray[Float]) -> NDArray[Float]:
+        """Values of those possible (the first axis) over all points; NaN elsewhere."""
+        if len(self.possible) == len(self):
+            return values
+        found = np.full((len(self), *values.shape[1:]), np.nan, dtype=values.dtype)
+        found[self.possible] = values
+        return found
+
+
+COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
+
+
+class RateTable(Record):
+    """A strategy's ``table`` of :data:`COLUMNS`.
+
+    ``refused`` has an axis for each of the table's, of length 1 where it is interpolated: -1, or the number of the one
+    of ``reasons`` why the strategy is not possible there.
+    """
+
+    table: GridTable
+    refused: NDArray[np.int64]
+    reasons: tuple[str, ...]
+
+    @classmethod
+    def joined(cls, parts: Sequence[RateTable], along: str) -> RateTable:
+        """Parts that hold stops of one axis, in the order of its stops."""
+        table = GridTable.joined([part.table for part in parts], along)
+        if along not in parts[0].table.names:
+            return replace(parts[0], table=table)
+        reasons = list(dict.fromkeys(reason for part in parts for reason in part.reasons))
+        refused = [np.array([*map(reasons.index, part.reasons), -1])[part.refused] for part in parts]
+        at = parts[0].table.names.index(along)
+        return cls(table, np.concatenate(refused, axis=at), tuple(reasons))
+
+
+def rates(axes: Sequence[GridAxis], at: AtPoints) -> RateTable:
+    """A strategy at every point of ``axes``, the last of them fastest."""
+    rows = at.side_by_side
+    columns = np.empty((0, len(COLUMNS))) if rows is None else _columns(estimate(rows), len(rows))
+    table = GridTable.of(axes, COLUMNS, at.spread(columns))
+    reasons = list(dict.fromkeys(each for each in at.why_not if each is not None))
+    number = {reason: each for each, reason in enumerate(reasons)}
+    refused = np.array([-1 if each is None else number[each] for each in at.why_not])
+    first = tuple(slice(0, 1) if axis.continuous else slice(None) for axis in axes)
+    return RateTable(table, refused.reshape(table.values.shape[:-1])[first], tuple(reasons))
+
+
+def _columns(found: Estimate, count: int) -> Any:
+    """A row a scenario."""
+    columns = [
+        np.log(found.tokens_per_second),
+        found.gpus,
+        found.tokens_per_round,
+        *(found.breakdown_s[part] for part in PARTS),
+    ]
+    return np.stack([np.broadcast_to(np.asarray(each, dtype=float), count) for each in columns], axis=-1)
+
+
+MEMORY = ("share",)
+
+
+def memory(space: Space, name: str) -> GridTable | None:
+    """Share of the usable memory of its fullest device that a strategy takes; None without hardware."""
+    if space.unit_free:
+        return None
+    axes = [each for each in space.read[name] if not space.axis(each).continuous]
+    points = Points(space.grid(name, axes))
+    rows = possible(points.errors)
+    found = points.found(Remembered(partial(_share, strategies.ALL.named(name))), rows)
+    shares = np.full((points.columns.size, 1), np.nan)
+    shares[rows, 0] = np.array([each.result if isinstance(each, Made) else np.nan for each in found.made])[found.of]
+    return GridTable.of([space.axis(each) for each in axes], MEMORY, shares)
+
+
+def _share(strategy: Strategy, settings: TrackedSettings, sides: Sides, site: Site) -> float:
+    """Raises :class:`InputError` where it has not even devices."""
+    chosen = next(iter(strategy.alternatives(Choosing(settings))))
+    found = occupied(chosen, strategy, site, sides.drafter)
+    return max(each.needs_bytes(int(settings["b"])) / usable_bytes(each.profile) for each in found)
+
+
+AT_ONCE = 64  # points of draws: 256 kB a column, which the allocator keeps instead of handing it back each time
+
+
+class ErrorDraws:
+    """Draws of what is not known, and the rates under them, which know the drawn steps of prices that come again."""
+
+    def __init__(self, draws: int, seed: int) -> None:
+        self.errors = TimingErrors(draws, seed)
+        self._rates = Rates(self.errors)
+
+    def joint(self, rows: SideBySide) -> Draws:
+        """Tokens/s of each row under each draw, in single precision: sorted in half of the time, wrong by 1e-7."""
+        return np.concatenate([self._rates(part).astype(np.float32) for part in _chunks(rows)])
+
+    def across(self, rows: SideBySide) -> Floats:
+        """Tokens/s of each row over the ranges of its tokens."""
+        return np.concatenate([across(part, self.errors) for part in _chunks(rows)])
+
+
+def _chunks(rows: SideBySide) -> Iterator[SideBySide]:
+    for start in range(0, len(rows), AT_ONCE):
+        yield rows.taken(np.arange(start, min(start + AT_ONCE, len(rows))))
+
+
+class StrategyGrid(Record):
+    """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
+
+    ``joint`` is None where nothing errs. ``open`` are points at which tokens lie in ranges, and ``across`` its rates
+    over these there, and its one rate elsewhere; None where they do nowhere. ``doubt`` numbers what of tokens may be
+    otherwise: the same ranges, or the same tokens of a measured pair.
+    """
+
+    axes: tuple[GridAxis, ...]
+    at: AtPoints
+    rate: Floats
+    gpus: Floats
+    doubt: NDArray[np.intp]
+    open: NDArray[np.bool_]
+    joint: Draws | None
+    across: Floats | None
+
+    @classmethod
+    def of(cls, axes: Sequence[GridAxis], at: AtPoints, errors: ErrorDraws | None) -> StrategyGrid:
+        """``errors`` None: nothing errs."""
+        rows = at.side_by_side
+        nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
+        if rows is None:
+            never = None if errors is None else np.broadcast_to(np.float32(np.nan), (len(at), errors.errors.draws))
+            return cls(tuple(axes), at, nowhere, nowhere, np.zeros(len(at), dtype=np.intp), no, never, None)
+        means = estimate(rows)
+        rate, gpus = (at.spread(np.broadcast_to(each, len(rows))) for each in (means.tokens_per_second, means.gpus))
+        doubt, open_ = np.zeros(len(at), dtype=np.intp), no.copy()
+        kinds = [known.open if known.open or known.is_sure else id(known) for known in rows.known]
+        doubt[at.possible] = np.array([*map(list(dict.fromkeys(kinds)).index, kinds)])[rows.known_of]
+        open_[at.possible] = np.array([bool(known.open) for known in rows.known])[rows.known_of]
+        if errors is None:
+            return cls(tuple(axes), at, rate, gpus, doubt, open_, None, None)
+        over = _across(at, rate, np.flatnonzero(open_), errors) if open_.any() else None
+        return cls(tuple(axes), at, rate, gpus, doubt, open_, at.spread(errors.joint(rows)), over)
+
+    def rows(self, axes: Sequence[GridAxis]) -> NDArray[np.int64]:
+        """The number of its own point at every point of ``axes``, the last of them fastest."""
+        shape = [len(axis.values) for axis in axes]
+        found = np.zeros(shape, dtype=np.int64)
+        mine = [axis.name for axis in self.axes]
+        for name in mine:
+            at = [axis.name for axis in axes].index(name)
+            places = np.arange(shape[at]).reshape([-1 if number == at else 1 for number in range(len(shape))])
+            found = found * shape[at] + places
+        return np.broadcast_to(found, shape).reshape(-1)
+
+    def ends(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
+        """Ends of tokens/s relative to it, as logarithms; NaN where nothing errs."""
+        if self.joint is None:
+            return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+        low, high = bounds_95(self.joint)
+        return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
+
+    def over_ranges(self, rows: NDArray[np.int64]) -> Floats:
+        """Rates over the ranges of tokens; one where they lie in none."""
+        return self.rate[rows, None] if self.across is None else self.across[rows]
+
+
+def _across(at: AtPoints, rate: Floats, points: NDArray[np.intp], errors: ErrorDraws) -> Floats:
+    rows = at.select(points).side_by_side
+    assert rows is not None  # open are only those possible
+    looked = errors.across(rows)
+    found = np.repeat(rate[:, None], looked.shape[1], axis=1)
+    found[points] = looked
+    return found
