@@ -1,32 +1,50 @@
 """Every strategy at its best on as many GPUs, and how likely each is to be the fastest."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
-
-from ssdsim.advise.recommend.deployment import Deployment, best, deployment_json
-from ssdsim.advise.recommend.equal_count import Errors, basis_of, held_against
-from ssdsim.advise.recommend.recommendation import Apart, apart_from, unsupported_json
-from ssdsim.advise.recommend.request import Request, engine_json, make_request, request_json
+from collections.abc import Mapping
+from collections.abc import Sequence
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import best
+from ssdsim.advise.recommend.deployment import deployment_json
+from ssdsim.advise.recommend.equal_count import Errors
+from ssdsim.advise.recommend.equal_count import evidence_of
+from ssdsim.advise.recommend.equal_count import held_against
+from ssdsim.advise.recommend.recommendation import Apart
+from ssdsim.advise.recommend.recommendation import apart_from
+from ssdsim.advise.recommend.recommendation import unsupported_json
+from ssdsim.advise.recommend.request import Request
+from ssdsim.advise.recommend.request import engine_json
+from ssdsim.advise.recommend.request import make_request
+from ssdsim.advise.recommend.request import request_json
 from ssdsim.advise.recommend.search import Search
-from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
-from ssdsim.answers.evidence import Basis, Doubt
+from ssdsim.answers.contest import Contest
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import Versus
+from ssdsim.answers.contest import share_fastest
+from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import Uncertainty
 from ssdsim.answers.swings import inputs_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole
-from ssdsim.base.display import Display, Displayable
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
-from ssdsim.base.plain import document, picked
-from ssdsim.base.record import Record, field
+from ssdsim.base.plain import document
+from ssdsim.base.plain import picked
+from ssdsim.base.record import Record
+from ssdsim.base.record import field
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.place import runtime_for
-from ssdsim.question.standing import Standing, TokenInput, by_standing
+from ssdsim.question.standing import Standing
+from ssdsim.question.standing import TokenInput
+from ssdsim.question.standing import by_standing
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
+import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Searched
@@ -66,7 +84,7 @@ class Comparison(Displayable, Record):
     likeliest: str
     over: Mapping[str, Versus]
     sentence: str
-    doubts: Sequence[Doubt]
+    doubts: Sequence[Uncertainty]
     doubts_told: str
     runtime: str
     warnings: Sequence[str]
@@ -132,7 +150,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
         [deployment for name, deployment in deployments.items() if name != likeliest],
     )
     held = held_against(first, others, errors)
-    basis = basis_of(first, held.closest, held) if others else Basis(inputs_of(first.scenario))
+    evidence = evidence_of(first, held.decisive_rival, held) if others else Evidence(inputs_of(first.scenario))
     inputs = inputs_of(*(deployment.scenario for deployment in deployments.values()))
     check_ranges(request.options, inputs)
     return Comparison(
@@ -144,9 +162,9 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
         winner=likeliest if held.outcome == "wins" else None,
         likeliest=likeliest,
         over={deployment.shape.strategy: versus for deployment, versus in held.over.items()},
-        sentence=_sentence(compared, held, basis, first, request.gpus, b),
-        doubts=basis.doubts,
-        doubts_told=basis.told,
+        sentence=_sentence(compared, held, evidence, first, request.gpus, b),
+        doubts=evidence.doubts,
+        doubts_told=evidence.summary,
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
         apart=apart_from(search, b, next(iter(deployments.values()))),
@@ -172,26 +190,31 @@ def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
 
 
 def _sentence(
-    compared: Mapping[str, Compared], held: Contest[Deployment], basis: Basis, first: Deployment, gpus: int, batch: int
+    compared: Mapping[str, Compared],
+    held: Contest[Deployment],
+    evidence: Evidence,
+    first: Deployment,
+    gpus: int,
+    batch: int,
 ) -> str:
     """The verdict: who wins, or who may, and how the likeliest stands against its closest rival."""
     where = f" at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     sure = f"P {compared[first.shape.strategy].probability_fastest:.2f} that it is the fastest"
     if not held.over:
         return f"{first.title}{where}: {first.name}, {sure}."
-    closest = held.closest
+    closest = held.decisive_rival
     versus = held.over[closest]
     bounds = f"(95 %: {versus.low:.2f}-{versus.high:.2f})"
     clause = f"{first.name} is {versus.ratio:.2f}x {closest.name} {bounds}, {sure}"
     if held.outcome == "loses":  # in which the likeliest is as fast as another
-        clause += f"; as fast: {', '.join(rival.title for rival, versus in held.over.items() if versus.as_fast)}"
+        clause += f"; as fast: {', '.join(rival.title for rival, versus in held.over.items() if versus.is_tie)}"
     if not held.decided:
         names = sorted(compared, key=lambda name: -compared[name].probability_fastest)
         likely = [name for name in names if compared[name].probability_fastest > 1.0 - DECIDED]
         titles = [compared[name].deployment.title for name in likely]
         others = [f"one of {len(titles) - 2} others"] if len(titles) > 3 else titles[2:]
         where = f"{where}, {' or '.join([*titles[:2], *others])}"
-    return basis.sentence(held, [closest], (first.title, ""), clause, where)
+    return evidence.sentence(held, [closest], (first.title, ""), clause, where)
 
 
 def as_json(comparison: Comparison) -> dict[str, Any]:

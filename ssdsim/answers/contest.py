@@ -47,12 +47,12 @@ class Versus(Record):
         return None if self.low is None or self.high is None else Interval(self.low, self.high)
 
     @property
-    def as_fast(self) -> bool:
+    def is_tie(self) -> bool:
         """Say whether the interval rounds to 1, which leaves nothing open."""
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
-    def stays(self) -> str:
+    def constant_ratio(self) -> str:
         """The ratio that it is over all ranges, to the digits that are shown; empty where it moves."""
         if self.lowest is None or self.highest is None:
             return ""
@@ -60,7 +60,7 @@ class Versus(Record):
         return lowest if lowest == highest else ""
 
     @property
-    def turns(self) -> bool:
+    def sign_depends_on_inputs(self) -> bool:
         """Say whether the other one is faster somewhere in the ranges of token inputs, at the predicted timings."""
         return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest
 
@@ -69,11 +69,11 @@ class Versus(Record):
         """The other side is faster, or as fast."""
         if self.probability_faster is None:
             return self.ratio <= 1.0
-        return self.as_fast or is_decided(1.0 - self.probability_faster, not self.turns)
+        return self.is_tie or is_decided(1.0 - self.probability_faster, not self.sign_depends_on_inputs)
 
     @property
     def wins(self) -> bool:
-        return not self.loses and is_decided(self.probability_faster, not self.turns)
+        return not self.loses and is_decided(self.probability_faster, not self.sign_depends_on_inputs)
 
 
 class Contest(Record, Generic[Key]):
@@ -87,7 +87,7 @@ class Contest(Record, Generic[Key]):
         """The contest's end: lost where one rival is faster or as fast, won where the subject is the fastest of all."""
         if any(versus.loses for versus in self.over.values()):
             return "loses"
-        everywhere = not any(versus.turns for versus in self.over.values())
+        everywhere = not any(versus.sign_depends_on_inputs for versus in self.over.values())
         return "wins" if is_decided(self.probability, everywhere) else "undecided"
 
     @property
@@ -100,7 +100,7 @@ class Contest(Record, Generic[Key]):
         return [rival for rival, versus in self.over.items() if not (versus.wins or versus.loses)]
 
     @property
-    def closest(self) -> Key:
+    def decisive_rival(self) -> Key:
         """The fastest rival of those that decide: that beat the subject, else that leave it open, else of all."""
         lost = [rival for rival, versus in self.over.items() if versus.loses]
         return min(lost or self.open or self.over, key=lambda rival: self.over[rival].ratio)

@@ -25,7 +25,7 @@ _OF_TIMES = (TIMINGS, SIMULATION)
 _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 
-class Doubt(Record):
+class Uncertainty(Record):
     """The error of a ratio for one reason: ``half`` of its range, relative, the others being as they are taken.
 
     For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
@@ -41,20 +41,20 @@ class Doubt(Record):
         return f"{self.what} ±{self.half:.0%}".replace("%", " %")
 
 
-class Basis(Record):
+class Evidence(Record):
     """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
 
     inputs: tuple[TokenInput, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Uncertainty, ...] = ()
 
     @classmethod
-    def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Basis:
-        """The basis of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
-        of_timings = [] if timings is None else [Doubt(SIMULATION if first.site is None else TIMINGS, timings)]
-        return cls(inputs_of(first, other), (*of_timings, *doubts_of(swings(first, other))))
+    def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Evidence:
+        """The evidence of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
+        of_timings = [] if timings is None else [Uncertainty(SIMULATION if first.site is None else TIMINGS, timings)]
+        return cls(inputs_of(first, other), (*of_timings, *token_uncertainties(swings(first, other))))
 
     @property
-    def tokens(self) -> tuple[Doubt, ...]:
+    def tokens(self) -> tuple[Uncertainty, ...]:
         """Doubts of tokens, the widest first."""
         return tuple(each for each in self.doubts if each.what not in _OF_TIMES)
 
@@ -64,7 +64,7 @@ class Basis(Record):
         return [each for each in self.inputs if each.standing == "placeholder" and each.is_open]
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty where nothing is in doubt."""
         shown = [each for each in self.doubts if each.half >= _SHOWN]
         if not shown:
@@ -90,7 +90,7 @@ class Basis(Record):
         return filled(self.template(contest, rivals, head, literally(clause), where), contest)
 
     @property
-    def whatever(self) -> str:
+    def robustness_clause(self) -> str:
         """`` at any plausible acceptance``: of an answer that placeholders do not turn; empty where nothing is one."""
         names = list(dict.fromkeys(each.what for each in self.placeholders))
         return f" at any plausible {' and '.join(names)}" if names else ""
@@ -105,9 +105,9 @@ class Basis(Record):
         if not contest.decided:
             versus = [contest.over[rival] for rival in rivals]
             return f"Undecided{where}: {condition}{clause}{over}{self._open(contest, versus)}."
-        whatever = literally(self.whatever) if over else ""
+        robustness = literally(self.robustness_clause) if over else ""
         before, after = map(literally, head)
-        return f"{before}{where}{whatever}{after}: {condition}{clause}{over}."
+        return f"{before}{where}{robustness}{after}: {condition}{clause}{over}."
 
     def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
         """``; with acceptance anywhere in 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range.
@@ -116,19 +116,19 @@ class Basis(Record):
         """
         every = list(contest.over.values())
         ranged = [at for at in held if every[at].lowest is not None]
-        if not ranged or not self.anywhere:
+        if not ranged or not self.range_clause:
             return ""
-        if len(ranged) == 1 and every[held[0]].stays:
+        if len(ranged) == 1 and every[held[0]].constant_ratio:
             said = f"stays {field(ranged[0], 'lowest')}x"
         else:
             spans = [f"{field(at, 'lowest')}-{field(at, 'highest')}x" for at in ranged]
             said = f"is {' and '.join(spans)}"
-        return f"; with {literally(self.anywhere)} it {said}"
+        return f"; with {literally(self.range_clause)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
         """The reason why nothing is decided."""
-        if contest.open or any(each.turns for each in versus):
-            return literally(self.why_open(any(each.turns for each in versus)))
+        if contest.open or any(each.sign_depends_on_inputs for each in versus):
+            return literally(self.why_open(any(each.sign_depends_on_inputs for each in versus)))
         return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
@@ -143,18 +143,18 @@ class Basis(Record):
         return f"; the timings' errors and what is not known of {' and '.join(names)} leave open who is faster"
 
     @property
-    def anywhere(self) -> str:
+    def range_clause(self) -> str:
         """``acceptance anywhere in 0.5-0.9``, several ``anywhere plausible``; empty where none lies in a range.
 
         Unlike a 95 % interval this has the best and the worst of the ranges, timings being as they are predicted.
         """
         ranged = [each for each in self.inputs if each.is_open]
-        return _anywhere(ranged) if ranged else ""
+        return _range_text(ranged) if ranged else ""
 
 
-def doubts_of(moving: Sequence[Swing]) -> tuple[Doubt, ...]:
+def token_uncertainties(moving: Sequence[Swing]) -> tuple[Uncertainty, ...]:
     """Doubts of tokens whose inputs move the ratio so, the widest first."""
-    made = [Doubt(what, float(half), bool(turns)) for what, (half, turns) in _halves(moving).items()]
+    made = [Uncertainty(what, float(half), bool(turns)) for what, (half, turns) in _halves(moving).items()]
     return tuple(sorted(made, key=lambda each: -each.half))
 
 
@@ -176,8 +176,8 @@ def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArr
     return made
 
 
-SURE = Basis()
-"""The basis of a ratio of which nothing is known to be in doubt."""
+SURE = Evidence()
+"""The evidence of a ratio of which nothing is known to be in doubt."""
 
 
 def field(rival: int, name: str) -> str:
@@ -205,7 +205,7 @@ def listed(inputs: Iterable[TokenInput]) -> str:
     return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
 
 
-def _anywhere(ranged: Sequence[TokenInput]) -> str:
+def _range_text(ranged: Sequence[TokenInput]) -> str:
     if len(ranged) > 1:
         names = " and ".join(dict.fromkeys(each.what for each in ranged))
         plausible = all(each.standing == "placeholder" for each in ranged)
@@ -219,7 +219,7 @@ def _called(each: TokenInput) -> str:
     return each.what if each.name == "alpha" else ALL[each.name].axis
 
 
-def value_told(each: TokenInput) -> str:
+def value_text(each: TokenInput) -> str:
     """The value in words: a number, or of rates by position the first and the last."""
     if isinstance(each.value, int | float):
         return f"{each.value:g}"
@@ -231,31 +231,31 @@ def value_told(each: TokenInput) -> str:
     return f"{len(values)} points"
 
 
-def range_told(each: TokenInput) -> str:
+def range_text(each: TokenInput) -> str:
     """The range in which the value may lie, in words."""
     if each.within is not None:
         return f"{each.within[0]:g}-{each.within[1]:g}"
     return "its own 95 %" if each.standing == "measured" else "exact"
 
 
-def standing_told(each: TokenInput) -> str:
+def standing_text(each: TokenInput) -> str:
     """The source of the value, in words."""
     if each.standing == "placeholder":
         return "a placeholder, nobody measured it"
     return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
 
 
-def inputs_told(inputs: Iterable[TokenInput]) -> str:
+def inputs_text(inputs: Iterable[TokenInput]) -> str:
     """All inputs in one line, those of one standing and text together; empty where no strategy drafts.
 
     What a text adds to that of another input stands beside its value: ``(to K 12)``.
     """
-    told = [(each, standing_told(each)) for each in inputs]
+    told = [(each, standing_text(each)) for each in inputs]
     together: dict[str, list[str]] = {}
     for each, text in told:
         standing = min((other for _, other in told if f"{text}, ".startswith(f"{other}, ")), key=len)
-        more = [range_told(each)] if each.is_open else []
+        more = [range_text(each)] if each.is_open else []
         more += [text.removeprefix(standing).removeprefix(", ")] if text != standing else []
         span = f" ({'; '.join(more)})" if more else ""
-        together.setdefault(standing, []).append(f"{spelled(each.name)} {value_told(each)}{span}")
+        together.setdefault(standing, []).append(f"{spelled(each.name)} {value_text(each)}{span}")
     return "; ".join(f"{', '.join(values)}: {standing}" for standing, values in together.items())

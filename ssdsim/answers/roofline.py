@@ -5,10 +5,9 @@ bandwidth. The times are the profile's, as everywhere.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Unpack
-
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from ssdsim import strategies
 from ssdsim.answers.option_usage import check_owners
 from ssdsim.base.option import Group
@@ -17,18 +16,25 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
-from ssdsim.pricing.step import Pass, Step
+from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Step
 from ssdsim.question.asked import Asked
-from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
+from ssdsim.question.options import ALL
+from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import members
+from ssdsim.question.options import refuse_others
 from ssdsim.question.price import price
 from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import ExpertMlp, Operation
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Operation
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ssdsim.question.typed_options import Options
+    import pandas as pd
 
 COLUMNS = (
     "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",
@@ -45,7 +51,8 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
 
     Parameters
     ----------
-    options : those of :func:`taken`, as :func:`ssdsim.configure` takes them; ``strategies`` says whose rounds.
+    options : those of :func:`accepted_options`, as :func:`ssdsim.configure` takes them; ``strategies`` names whose
+        rounds.
 
     Returns
     -------
@@ -81,7 +88,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     >>> frame[frame["pass"] == "verify"].set_index("operation").bound["gate_up"]
     'memory'
     """
-    refuse_others("roofline", options, taken())
+    refuse_others("roofline", options, accepted_options())
     check_owners(options)
     given = options.get("drafter")
     drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
@@ -103,7 +110,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     return frame
 
 
-def taken() -> tuple[str, ...]:
+def accepted_options() -> tuple[str, ...]:
     """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
     # what is accepted shapes no pass, how outcomes are spread no more than their number; a fallback without a model is

@@ -1,25 +1,32 @@
 """The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-
-import numpy as np
-
+from collections.abc import Mapping
+from collections.abc import Sequence
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import SURE, Basis, Doubt, field, filled, literally
-from ssdsim.base.display import Display, Displayable
+from ssdsim.answers.contest import Contest
+from ssdsim.answers.contest import Versus
+from ssdsim.answers.contest import contest
+from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import SURE
+from ssdsim.answers.evidence import Uncertainty
+from ssdsim.answers.evidence import field
+from ssdsim.answers.evidence import filled
+from ssdsim.answers.evidence import literally
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.given import possible
-from ssdsim.question.many import Drawn, estimate
+from ssdsim.question.many import Drawn
+from ssdsim.question.many import estimate
 from ssdsim.question.points import Points
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.estimate import Estimate
+from types import MappingProxyType
+import numpy as np
 
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
@@ -39,7 +46,7 @@ class Verdict(Displayable, Record):
     probability_best: float | None
     decided: bool
     sentence: str
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Uncertainty, ...] = ()
     doubts_told: str = ""
 
     @property
@@ -83,14 +90,15 @@ def verdict(
     if not decided.over:
         return Verdict(subject, best, {}, None, True, stands_alone(subject))
     gpus = {name: float(e.gpus) for name, e in estimates.items()}
-    basis = SURE
+    evidence = SURE
     if scenarios:
-        basis = Basis.of(scenarios[subject], scenarios[decided.closest], decided.over[decided.closest].timings)
+        rival = decided.decisive_rival
+        evidence = Evidence.of(scenarios[subject], scenarios[rival], decided.over[rival].timings)
     sentence = filled(
-        template(basis, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
+        template(evidence, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
     )
     return Verdict(
-        subject, best, decided.over, decided.probability, decided.decided, sentence, basis.doubts, basis.told
+        subject, best, decided.over, decided.probability, decided.decided, sentence, evidence.doubts, evidence.summary
     )
 
 
@@ -104,13 +112,13 @@ def stands_alone(subject: str) -> str:
     return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
 
 
-def template(basis: Basis, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
+def template(evidence: Evidence, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
     """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.evidence.filled`.
 
     ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.
     """
     told = _told(contest)
-    return basis.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
+    return evidence.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
@@ -131,7 +139,7 @@ def called_together(names: Sequence[str]) -> str:
 def _told(contest: Contest[str]) -> Sequence[str]:
     """The rival that decides it, or those that leave it open; of many the fastest."""
     if contest.decided or not contest.open:
-        return [contest.closest]
+        return [contest.decisive_rival]
     fastest = sorted(contest.open, key=lambda rival: contest.over[rival].ratio)[:_NAMED]
     return [rival for rival in contest.open if rival in fastest]
 
@@ -140,7 +148,7 @@ def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tup
     """The answer, for users and, where that is another, for the price of a token."""
     if contest.outcome == "loses":
         return "No", ""
-    rival = contest.closest
+    rival = contest.decisive_rival
     versus, share = contest.over[rival], gpus[rival] / gpus[subject]
     ends = {ratio * share >= 1.0 for ratio in (versus.ratio, versus.lowest, versus.highest) if ratio is not None}
     if ends == {True}:
@@ -166,7 +174,7 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
     if not contest.decided:
         others = len(contest.open) - len(told)
         return f"{said} (and open against {others} more)" if others > 0 else said
-    rival = contest.closest
+    rival = contest.decisive_rival
     if contest.outcome == "loses":
         faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"
         return f"{said}; {literally(strategies.ALL.named(rival).called)} is {faster}"
@@ -177,7 +185,7 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
 
 def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
     """The relative gain in tokens/s of a GPU that the subject makes over its closest rival."""
-    rival = contest.closest
+    rival = contest.decisive_rival
     return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0
 
 

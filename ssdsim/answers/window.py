@@ -7,36 +7,45 @@ or the draft device's memory.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping
 from itertools import product
-from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
 from msgspec.structs import asdict
-
 from ssdsim import strategies
 from ssdsim.answers.option_usage import check_owners
-from ssdsim.base.checks import few_enough, listed, whole
+from ssdsim.base.checks import few_enough
+from ssdsim.base.checks import listed
+from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group, spelled
+from ssdsim.base.option import Group
+from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.pricing.cost import Cost, TimingErrors
-from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, window_budget
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import MOST_OUTCOMES
+from ssdsim.pricing.drafter import prespeculation
+from ssdsim.pricing.drafter import window_budget
 from ssdsim.pricing.occupancy import largest_budget
 from ssdsim.pricing.site import Site
-from ssdsim.question.asked import Asked, effective
+from ssdsim.question.asked import Asked
+from ssdsim.question.asked import effective
 from ssdsim.question.drafting import draft_by_options
-from ssdsim.question.options import members, refuse_others
+from ssdsim.question.options import members
+from ssdsim.question.options import refuse_others
 from ssdsim.question.price import price
 from ssdsim.strategies import drafters
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
+import numpy as np
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from ssdsim.question.typed_options import Axes
+    import pandas as pd
 
 AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
 """Options that may be lists, outermost first."""
@@ -49,7 +58,7 @@ MOST_COMBINATIONS = 100_000  # of the axes: some milliseconds each
 DRAWS = 1000
 
 
-class Window(Record):
+class VerificationWindow(Record):
     """The content of one verification; durations in seconds, budgets in cached outcomes a sequence.
 
     ``passes`` draft passes (one token a sequence each) fit into ``verify_s``, with 95 % bounds from the timings'
@@ -88,8 +97,8 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     Returns
     -------
     DataFrame with a row a combination, the last axis fastest: the columns :data:`AXES` and the fields of
-    :class:`Window`; where a combination is impossible (memory, devices, a degree that does not divide the heads),
-    ``reason`` says why and the measures are missing.
+    :class:`VerificationWindow`. If a combination is impossible (memory, devices, a degree that does not divide the
+    heads), ``reason`` says why, and the measures are missing.
 
     Raises
     ------
@@ -123,7 +132,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(counts, "Int64") | dict.fromkeys(seconds, float))
 
 
-def taken() -> tuple[str, ...]:
+def accepted_options() -> tuple[str, ...]:
     """The options that a window may read: the axes, and what says where and with what models draft."""
     of_drafters = (option.name for drafter in drafters.ALL for option in drafter.options)
     idle = ("sd_draft", "backup_ms")  # what SD and a fallback do at the same site
@@ -131,7 +140,7 @@ def taken() -> tuple[str, ...]:
     return (*AXES, *dict.fromkeys(name for name in single if name not in (*AXES, *idle)))
 
 
-def _measured(asked: Asked, seed: int) -> Window:
+def _measured(asked: Asked, seed: int) -> VerificationWindow:
     """The window where the pre-speculating strategy has room, with the smallest cache."""
     assert asked.site is not None  # only --t-sd reads no hardware
     settings = asked.settings.copy()
@@ -140,7 +149,7 @@ def _measured(asked: Asked, seed: int) -> Window:
     return measure(asked.site.with_options(settings), asked.drafter, seed)
 
 
-def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
+def measure(site: Site, drafter: Drafter, seed: int = 0) -> VerificationWindow:
     """The window at a site."""
     k = site.options["k"]
     verify, draft = site.cost(site.target_pass("verify", k + 1)), site.cost(site.draft_pass("draft step"))
@@ -150,7 +159,7 @@ def measure(site: Site, drafter: Drafter, seed: int = 0) -> Window:
     passes = int(verify.seconds / draft.seconds)
     low, high = _bounds(verify, draft, seed)
     widest = prespeculation(site, drafter, k, max(budget, 1)).cost
-    return Window(
+    return VerificationWindow(
         verify_s=verify.seconds,
         draft_pass_s=draft.seconds,
         passes=passes,
@@ -193,7 +202,7 @@ def _bounds(verify: Cost, draft: Cost, seed: int) -> tuple[int, int]:
 
 def _combinations(options: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """The options of each combination."""
-    refuse_others("window", options, taken())
+    refuse_others("window", options, accepted_options())
     check_owners(options)
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}

@@ -7,7 +7,7 @@ from typing import get_args
 
 from ssdsim import strategies
 from ssdsim.advise.compare import Comparison
-from ssdsim.answers.evidence import range_told, standing_told, value_told
+from ssdsim.answers.evidence import range_text, standing_text, value_text
 from ssdsim.base.option import spelled
 from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
@@ -80,9 +80,9 @@ def _inputs(comparison: Comparison) -> Table:
 
 def _cells(each: TokenInput) -> Iterator[str]:
     yield spelled(each.name)
-    yield value_told(each)
-    yield range_told(each)
-    yield standing_told(each)
+    yield value_text(each)
+    yield range_text(each)
+    yield standing_text(each)
 
 
 def _rests_on(comparison: Comparison) -> Table:

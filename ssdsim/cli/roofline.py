@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from ssdsim.answers.roofline import BOUNDS, roofline, summarise, taken
+from ssdsim.answers.roofline import BOUNDS, accepted_options, roofline, summarise
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.console import console
@@ -29,7 +29,7 @@ _LEGEND = (
 
 
 @click.command("roofline", cls=Verb, example="ssdsim roofline --model qwen3-32b -b 16")
-@chosen_options(taken)
+@chosen_options(accepted_options)
 @click.option("--pass", "only", multiple=True, metavar="NAME", help="only these, such as verify [default: all]")
 @quiet_option
 @json_option

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ssdsim.answers.evidence import inputs_told
+from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
@@ -148,7 +148,7 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
     for reason in configuration.no_room.values():
         out.print(reason, style="yellow")
     print_shared(configuration, out)
-    print_origins(out, (), None, inputs_told(configuration.inputs))
+    print_origins(out, (), None, inputs_text(configuration.inputs))
 
 
 def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:

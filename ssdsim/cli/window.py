@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.answers.window import AXES, sentence, taken, window
+from ssdsim.answers.window import AXES, accepted_options, sentence, window
 from ssdsim.answers.window import as_json as window_json
 from ssdsim.cli.console import console, print_labelled
 from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
@@ -26,7 +26,7 @@ _LEGEND = (
 
 @click.command("window", cls=Verb, example="ssdsim window --tp 2,4,8 -b 1,16,64")
 @chosen_options(lambda: AXES, several=True)
-@chosen_options(lambda: (name for name in taken() if name not in AXES))
+@chosen_options(lambda: (name for name in accepted_options() if name not in AXES))
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     """Show how much drafting fits into one verification, and so how many outcomes can be cached.

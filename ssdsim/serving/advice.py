@@ -1,16 +1,16 @@
 """The answer in sentences: up to which rate the subject is worth it, and what to run above that."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-
-from ssdsim.answers.evidence import SURE, Basis
+from collections.abc import Mapping
+from collections.abc import Sequence
+from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import SURE
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.serving.crossing import Crossing, Side
+from ssdsim.serving.crossing import Crossing
+from ssdsim.serving.crossing import Side
+import numpy as np
 
 AUTO = "auto"
 _WORTH = 0.01  # of the time per token: what a schedule must save to be named
@@ -32,7 +32,7 @@ def advice(
     sides: Mapping[str, Side],
     crossings: Sequence[Crossing],
     rates: Sequence[float | None],
-    basis: Basis = SURE,
+    basis: Evidence = SURE,
 ) -> Advice:
     """Advise on the subject by its crossings with its first rival; ``basis`` is what that rests on beside timings."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
@@ -54,7 +54,7 @@ def advice(
     return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
-def _said(crossing: Crossing, basis: Basis) -> str:
+def _said(crossing: Crossing, basis: Evidence) -> str:
     where = {
         "replica": f"with a replica each ({format_count(crossing.of.gpus)} GPUs against "
         f"{format_count(crossing.over.gpus)})"
@@ -63,8 +63,10 @@ def _said(crossing: Crossing, basis: Basis) -> str:
         "gpu": "on as many GPUs each",
     }[crossing.basis]
     bounds = [] if crossing.interval is None else [f"95 %: {_rates(crossing.interval)}"]
-    if crossing.across is not None and basis.anywhere:
-        bounds.append(f"with {basis.anywhere}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}")
+    if crossing.across is not None and basis.range_clause:
+        bounds.append(
+            f"with {basis.range_clause}: {'up to ' if crossing.rate is None else ''}{_rates(crossing.across)}"
+        )
     if crossing.rate is None:
         return f"at every rate that {crossing.over.title} can serve{_inside(bounds)} {where}"
     if crossing.rate == 0.0:

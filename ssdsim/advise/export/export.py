@@ -1,31 +1,47 @@
 """A schedule as a file, or in the words of an engine, with notes on what the engine cannot say."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
-
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from ssdsim import strategies
-from ssdsim.advise.candidates import Candidates, candidates
-from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
+from ssdsim.advise.candidates import Candidates
+from ssdsim.advise.candidates import candidates
+from ssdsim.advise.export import sglang
+from ssdsim.advise.export import ssd_engine
+from ssdsim.advise.export import trtllm
+from ssdsim.advise.export import vllm
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
+from ssdsim.advise.schedule import DRAWS
+from ssdsim.advise.schedule import PolicyOfK
+from ssdsim.advise.schedule import inputs_behind
+from ssdsim.advise.schedule import of_candidates
+from ssdsim.advise.schedule import policy_of_k
+from ssdsim.advise.schedule import scenario_of
 from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import Basis
-from ssdsim.base.display import Display, Displayable
-from ssdsim.base.errors import InputError, nearest
+from ssdsim.answers.evidence import Evidence
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
+from ssdsim.hardware.runtime_catalog import BY_DEFAULT
+from ssdsim.hardware.runtime_catalog import find_runtime
+from ssdsim.hardware.runtime_catalog import runtime_of
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import titles
 from ssdsim.question.many import Drawn
-from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.question.options import ALL
+from ssdsim.question.options import DEFAULTS
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.k_table import KTable
 from ssdsim.serving.schedule_file import Schedule
 from ssdsim.transformer.operations import DTYPES
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Axes
@@ -176,7 +192,7 @@ def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dic
 
 def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
     """Notes on what ``names`` assume of tokens, and in how many cells the one rule leaves open which is best."""
-    condition = Basis(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
+    condition = Evidence(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
     cells = candidates.best(names).to_dict("records")
     said = [sentence for cell in cells if (sentence := _undecided(candidates, cell, names, seed))]
@@ -201,8 +217,8 @@ def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[
     if held.decided:
         return ""
     versus = held.over[other]
-    basis = Basis.of(sides[first], sides[other], versus.timings)
+    evidence = Evidence.of(sides[first], sides[other], versus.timings)
     titles = {name: each.strategy.title for name, each in sides.items()}
     clause = f"{titles[first]} is {versus.ratio:.2f}x {titles[other]} (95 %: {versus.low:.2f}-{versus.high:.2f})"
     where = f" at batch {best['b']}, context {best['context']}"
-    return basis.sentence(held, [other], (titles[first], ""), clause, where)
+    return evidence.sentence(held, [other], (titles[first], ""), clause, where)

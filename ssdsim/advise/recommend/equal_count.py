@@ -11,7 +11,7 @@ from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment, best, score
 from ssdsim.advise.recommend.request import Rank, Request
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import Basis, Doubt
+from ssdsim.answers.evidence import Evidence, Uncertainty
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.record import Record
@@ -39,7 +39,7 @@ class EqualCount(Record):
     probability: float | None
     sentence: str
     over: tuple[Rival, ...]
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Uncertainty, ...] = ()
     doubts_told: str = ""
 
     @property
@@ -94,9 +94,9 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     if fastest is not subject:
         slower = (subject, *(d for d in others.values() if d is not fastest))
         probability = held_against(fastest, slower, errors).probability
-    basis = basis_of(subject, contest.closest, contest)
-    sentence = _sentence(gpus, subject, contest, basis)
-    return EqualCount(gpus, subject, fastest, probability, sentence, over, basis.doubts, basis.told)
+    evidence = evidence_of(subject, contest.decisive_rival, contest)
+    sentence = _sentence(gpus, subject, contest, evidence)
+    return EqualCount(gpus, subject, fastest, probability, sentence, over, evidence.doubts, evidence.summary)
 
 
 def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
@@ -126,14 +126,14 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
     }
 
 
-def basis_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> Basis:
+def evidence_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> Evidence:
     """Basis of the subject's rate over a rival's."""
-    return Basis.of(subject.scenario, rival.scenario, contest.over[rival].timings)
+    return Evidence.of(subject.scenario, rival.scenario, contest.over[rival].timings)
 
 
-def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], basis: Basis) -> str:
+def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], evidence: Evidence) -> str:
     """Sentence of what was found, of the rival that decides it, or of the closest where it is open."""
-    rival = contest.closest
+    rival = contest.decisive_rival
     versus = contest.over[rival]
     is_faster = versus.ratio >= 1.0
     faster = float(is_faster) if versus.probability_faster is None else versus.probability_faster
@@ -143,8 +143,8 @@ def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], basi
     )
     if contest.outcome == "wins":
         clause += ", the best of its rivals"
-    if contest.outcome == "loses" and versus.as_fast:
+    if contest.outcome == "loses" and versus.is_tie:
         clause += ", as fast"
     head = subject.title if contest.outcome == "wins" else rival.title
     where = f" on {gpus} GPU{'s' if gpus > 1 else ''}"
-    return basis.sentence(contest, [rival], (head, ""), clause, where)
+    return evidence.sentence(contest, [rival], (head, ""), clause, where)

@@ -111,7 +111,7 @@ def _door(recommendation: Recommendation, view: Paying | str, slo: str | None) -
     assert about.best is not None
     best = about.best
     contest = about.contest if about.contest is not None and about.contest.over else None
-    closest = None if contest is None else contest.closest
+    closest = None if contest is None else contest.decisive_rival
     hour = request.gpu_hour
     if isinstance(view, Paying) and slo is not None:
         view = replace(view, slo=slo, within_slo=_within(about, request, slo))

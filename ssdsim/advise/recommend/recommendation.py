@@ -1,27 +1,41 @@
 """The whole recommendation: an answer a batch, the verdict at equal GPU count, break-even and what to improve."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
-
-from ssdsim.advise.recommend.break_even import BreakEven, break_evens
-from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
-from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
-from ssdsim.advise.recommend.equal_count import EqualCount, Errors, equal_count, held_against
-from ssdsim.advise.recommend.request import Request, make_request
+from ssdsim.advise.recommend.break_even import BreakEven
+from ssdsim.advise.recommend.break_even import break_evens
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import INDIFFERENT
+from ssdsim.advise.recommend.deployment import best
+from ssdsim.advise.recommend.deployment import pareto
+from ssdsim.advise.recommend.deployment import score
+from ssdsim.advise.recommend.elasticity import Elasticity
+from ssdsim.advise.recommend.elasticity import elasticities
+from ssdsim.advise.recommend.equal_count import EqualCount
+from ssdsim.advise.recommend.equal_count import Errors
+from ssdsim.advise.recommend.equal_count import equal_count
+from ssdsim.advise.recommend.equal_count import held_against
+from ssdsim.advise.recommend.request import Request
+from ssdsim.advise.recommend.request import make_request
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import Contest
-from ssdsim.answers.evidence import Basis
-from ssdsim.answers.swings import Swing, inputs_of, swings
+from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.swings import Swing
+from ssdsim.answers.swings import inputs_of
+from ssdsim.answers.swings import swings
 from ssdsim.answers.workers import Workers
-from ssdsim.base.display import Display, Displayable
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.intervals import Interval
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record, field
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.base.record import Record
+from ssdsim.base.record import field
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
@@ -30,6 +44,10 @@ from ssdsim.question.place import runtime_for
 from ssdsim.question.standing import TokenInput
 from ssdsim.strategies.protocols.axes import TARGET
 from ssdsim.transformer.forward import DATA_PARALLEL
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import TypeVar
+from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress
@@ -286,16 +304,16 @@ def _at_focus(answers: Sequence[Answer], subject: str) -> Answer | None:
 def _sentence(request: Request, answers: Sequence[Answer]) -> str:
     """Sentence of which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
-    basis = Basis(_inputs(answers))
-    condition = basis.condition.removesuffix(", ")
+    evidence = Evidence(_inputs(answers))
+    condition = evidence.condition.removesuffix(", ")
 
     def said(answer: Answer) -> str:
         if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         if answer.contest.outcome == "wins":
-            return f"{answer.best.title}{basis.whatever}"
-        rival = answer.contest.closest
-        alike = f"{rival.title} is as good" if answer.contest.over[rival].as_fast else "undecided"
+            return f"{answer.best.title}{evidence.robustness_clause}"
+        rival = answer.contest.decisive_rival
+        alike = f"{rival.title} is as good" if answer.contest.over[rival].is_tie else "undecided"
         return f"{answer.best.title} ({alike})"
 
     engine = f", of what {request.engine.called} runs" if request.engine.called else ""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
-from ssdsim.answers.evidence import Basis, Doubt, alike, doubts_of
+from ssdsim.answers.evidence import Evidence, Uncertainty, alike, token_uncertainties
 from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import Draws, quantiles
@@ -252,14 +252,14 @@ class _Cases:
         groups: dict[tuple[str, bool], list[tuple[NDArray[np.intp], _Told]]] = {}
         for points in self._alike(codes, rivals, np.flatnonzero(present.any(axis=0))):
             told = self._told(points[0], _those(rivals, present[:, points[0]]))
-            groups.setdefault((told[0].closest, told[0].decided), []).append((points, told))
+            groups.setdefault((told[0].decisive_rival, told[0].decided), []).append((points, told))
         for (rival, decided), of in groups.items():
             sure = np.zeros(len(best), dtype=np.intp), [()]
             numbers, doubts = sure if decided else self._doubted(rival, np.concatenate([points for points, _ in of]))
             for points, told in of:
                 inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
                 for number in np.unique(numbers[points]).tolist():
-                    case = _case(codes[points[0]], Basis(inputs, doubts[number]), told)
+                    case = _case(codes[points[0]], Evidence(inputs, doubts[number]), told)
                     found[points[numbers[points] == number]] = self._number(case)
         return found
 
@@ -299,10 +299,12 @@ class _Cases:
         others = [self._joint(rival)[self._rows[rival][at]] for rival in rivals]
         return float(share_fastest(own.joint[self._rows[self._subject][at]], others))
 
-    def _doubted(self, rival: str, points: NDArray[np.intp]) -> tuple[NDArray[np.intp], Sequence[tuple[Doubt, ...]]]:
+    def _doubted(
+        self, rival: str, points: NDArray[np.intp]
+    ) -> tuple[NDArray[np.intp], Sequence[tuple[Uncertainty, ...]]]:
         """Doubts of tokens that move the ratio at some points: the number of each one's, and these by number."""
         found = np.zeros(len(self._rows[rival]), dtype=np.intp)
-        doubts: list[tuple[Doubt, ...]] = [()]
+        doubts: list[tuple[Uncertainty, ...]] = [()]
         key = self._doubt(self._subject)[points] * (1 + self._doubt(rival).max()) + self._doubt(rival)[points]
         for group in _groups(key, points):
             own, its = (self._sides[name].at.together(self._rows[name][group]) for name in (self._subject, rival))
@@ -312,7 +314,7 @@ class _Cases:
             numbers = alike(moving)
             found[group] = len(doubts) + numbers
             first = np.unique(numbers, return_index=True)[1]
-            doubts += [doubts_of([swing.at(row) for swing in moving]) for row in first.tolist()]
+            doubts += [token_uncertainties([swing.at(row) for swing in moving]) for row in first.tolist()]
         return found, doubts
 
     def _doubt(self, name: str) -> NDArray[np.intp]:
@@ -331,7 +333,7 @@ def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
 
 
-def _case(code: np.str_, basis: Basis, told: _Told) -> SentenceCase:
+def _case(code: np.str_, basis: Evidence, told: _Told) -> SentenceCase:
     return SentenceCase(str(code), template(basis, *told), told[0].outcome)
 
 

@@ -1,26 +1,34 @@
 """One rule of what is decided, whichever verb is asked."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from ssdsim import compare, predict, recommend
-from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.advise.recommend.equal_count import Errors, equal_count, held_against
-from ssdsim.advise.recommend.request import Request, make_request
-from ssdsim.answers.contest import DECIDED, contest
+from ssdsim import compare
+from ssdsim import predict
+from ssdsim import recommend
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import Shape
+from ssdsim.advise.recommend.equal_count import Errors
+from ssdsim.advise.recommend.equal_count import equal_count
+from ssdsim.advise.recommend.equal_count import held_against
+from ssdsim.advise.recommend.request import Request
+from ssdsim.advise.recommend.request import make_request
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import contest
 from ssdsim.answers.evidence import SURE
-from ssdsim.answers.verdict import called_together, verdict
-from ssdsim.base.intervals import Draws, centred_on
+from ssdsim.answers.verdict import called_together
+from ssdsim.answers.verdict import verdict
+from ssdsim.base.intervals import Draws
+from ssdsim.base.intervals import centred_on
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.many import Drawn
-from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.estimate import PARTS
 from tests.ssdsim.answers.decoding import decoding
+from typing import Any
+import numpy as np
+import pytest
 
 NAMES = ("ar", "sd", "ssd")
 
@@ -101,7 +109,7 @@ def test_on_the_same_draws_all_verbs_decide_alike(rates: tuple[float, ...], draw
 def test_an_interval_that_rounds_to_one_is_as_fast_and_draws_that_agree_decide() -> None:
     rates, spread = {"a": 1.001, "b": 1.0}, np.linspace(0.9, 1.1, 101)
     alike = contest("a", ["b"], rates, {name: of_timings(rate * spread) for name, rate in rates.items()})
-    assert alike.over["b"].as_fast
+    assert alike.over["b"].is_tie
     assert alike.outcome == "loses"
     assert contest("a", ["b"], rates, None).outcome == "wins"
     for behind, outcome in ((4, "wins"), (5, "wins"), (6, "undecided"), (94, "undecided"), (95, "loses")):
@@ -116,8 +124,8 @@ def test_a_subject_must_beat_all_its_rivals_together() -> None:
     draws["c"] = np.where(np.arange(100) >= 97, 1.5, 0.5)
     decided = contest("a", ["b", "c"], {"a": 1.0, "b": 0.5, "c": 0.4}, drawn_by_timings(draws))
     assert all(versus.wins for versus in decided.over.values())
-    assert (decided.outcome, decided.open, decided.closest) == ("undecided", [], "b")
-    sentence = SURE.sentence(decided, [decided.closest], ("a", ""), "a is 2x b")
+    assert (decided.outcome, decided.open, decided.decisive_rival) == ("undecided", [], "b")
+    sentence = SURE.sentence(decided, [decided.decisive_rival], ("a", ""), "a is 2x b")
     assert sentence == "Undecided: a is 2x b; that it is faster than all of them has P 0.94."
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.contest import DECIDED
-from ssdsim.answers.evidence import Basis
+from ssdsim.answers.evidence import Evidence
 from ssdsim.answers.sweep_plan import simulate_each
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
@@ -143,7 +143,7 @@ def test_no_yes_and_no_no_where_the_rule_forbids_it(b: int, k: int, alpha: list[
     word, p = verdict.sentence.split()[0].rstrip(":"), verdict.probability_best
     assert p is not None
     assert verdict.decided == (word != "Undecided")
-    if word == "Undecided" or verdict.over["sd"].as_fast:
+    if word == "Undecided" or verdict.over["sd"].is_tie:
         return
     assert p >= DECIDED if word == "Yes" else p <= 1.0 - DECIDED
     for rate in np.linspace(*alpha, 3).tolist():
@@ -259,4 +259,4 @@ def test_the_mission_s_own_question_has_a_short_answer() -> None:
 
 def test_nothing_is_assumed_of_strategies_that_do_not_draft() -> None:
     assert configure(strategies="ar").inputs == ()
-    assert Basis().told == Basis().condition == ""
+    assert Evidence().told == Evidence().condition == ""

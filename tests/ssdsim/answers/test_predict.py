@@ -175,7 +175,7 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
     if word == "Yes":
         assert decided.probability_best >= DECIDED
     elif word == "No":
-        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.as_fast for versus in decided.over.values())
+        assert min(ahead.values()) <= 1.0 - DECIDED or any(versus.is_tie for versus in decided.over.values())
     else:
         assert decided.probability_best < DECIDED
         assert min(ahead.values()) > 1.0 - DECIDED
