@@ -259,4 +259,4 @@ def test_the_mission_s_own_question_has_a_short_answer() -> None:
 
 def test_nothing_is_assumed_of_strategies_that_do_not_draft() -> None:
     assert configure(strategies="ar").inputs == ()
-    assert Evidence().told == Evidence().condition == ""
+    assert Evidence().summary == Evidence().condition == ""
