@@ -1,50 +1,32 @@
 """Every strategy at its best on as many GPUs, and how likely each is to be the fastest."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import best
-from ssdsim.advise.recommend.deployment import deployment_json
-from ssdsim.advise.recommend.equal_count import Errors
-from ssdsim.advise.recommend.equal_count import evidence_of
-from ssdsim.advise.recommend.equal_count import held_against
-from ssdsim.advise.recommend.recommendation import Apart
-from ssdsim.advise.recommend.recommendation import apart_from
-from ssdsim.advise.recommend.recommendation import unsupported_json
-from ssdsim.advise.recommend.request import Request
-from ssdsim.advise.recommend.request import engine_json
-from ssdsim.advise.recommend.request import make_request
-from ssdsim.advise.recommend.request import request_json
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from ssdsim.advise.recommend.deployment import Deployment, best, deployment_json
+from ssdsim.advise.recommend.equal_count import Errors, evidence_of, held_against
+from ssdsim.advise.recommend.recommendation import Apart, apart_from, unsupported_json
+from ssdsim.advise.recommend.request import Request, engine_json, make_request, request_json
 from ssdsim.advise.recommend.search import Search
-from ssdsim.answers.contest import Contest
-from ssdsim.answers.contest import DECIDED
-from ssdsim.answers.contest import Versus
-from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.evidence import Evidence
-from ssdsim.answers.evidence import Uncertainty
+from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
+from ssdsim.answers.evidence import Evidence, Uncertainty
 from ssdsim.answers.swings import inputs_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95
 from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import spelled
-from ssdsim.base.plain import document
-from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
+from ssdsim.base.plain import document, picked
+from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.place import runtime_for
-from ssdsim.question.standing import Standing
-from ssdsim.question.standing import TokenInput
-from ssdsim.question.standing import by_standing
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
-import numpy as np
+from ssdsim.question.standing import Standing, TokenInput, by_standing
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Searched

@@ -5,9 +5,10 @@ bandwidth. The times are the profile's, as everywhere.
 """
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
+
 from ssdsim import strategies
 from ssdsim.answers.option_usage import check_owners
 from ssdsim.base.option import Group
@@ -16,25 +17,18 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Step
+from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.asked import Asked
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import members
-from ssdsim.question.options import refuse_others
+from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Operation
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
+from ssdsim.transformer.operations import ExpertMlp, Operation
 
 if TYPE_CHECKING:
-    from ssdsim.question.typed_options import Options
     import pandas as pd
+
+    from ssdsim.question.typed_options import Options
 
 COLUMNS = (
     "pass", "times", "device", "operation", "kind", "shape", "count", "flops", "bytes", "intensity", "seconds",

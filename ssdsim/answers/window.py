@@ -7,45 +7,36 @@ or the draft device's memory.
 """
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
+
+from collections.abc import Iterable, Mapping
 from itertools import product
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
 from msgspec.structs import asdict
+
 from ssdsim import strategies
 from ssdsim.answers.option_usage import check_owners
-from ssdsim.base.checks import few_enough
-from ssdsim.base.checks import listed
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group
-from ssdsim.base.option import spelled
+from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import MOST_OUTCOMES
-from ssdsim.pricing.drafter import prespeculation
-from ssdsim.pricing.drafter import window_budget
+from ssdsim.pricing.cost import Cost, TimingErrors
+from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, window_budget
 from ssdsim.pricing.occupancy import largest_budget
 from ssdsim.pricing.site import Site
-from ssdsim.question.asked import Asked
-from ssdsim.question.asked import effective
+from ssdsim.question.asked import Asked, effective
 from ssdsim.question.drafting import draft_by_options
-from ssdsim.question.options import members
-from ssdsim.question.options import refuse_others
+from ssdsim.question.options import members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.strategies import drafters
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
-import numpy as np
 
 if TYPE_CHECKING:
-    from ssdsim.question.typed_options import Axes
     import pandas as pd
+
+    from ssdsim.question.typed_options import Axes
 
 AXES = ("target", "draft", "hardware", "draft_hardware", "tp", "b", "context", "k")
 """Options that may be lists, outermost first."""

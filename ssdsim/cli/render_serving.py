@@ -1,27 +1,23 @@
 """Serving answers in the terminal."""
 
 from __future__ import annotations
+
 from itertools import pairwise
+
+import numpy as np
 from rich.console import Console
+
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.base.intervals import Interval
-from ssdsim.base.intervals import Measured
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_origins
+from ssdsim.base.intervals import Interval, Measured
+from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.serving.k_table import EMA
-from ssdsim.serving.k_table import KTable
-from ssdsim.serving.k_table import THROUGHPUT
-from ssdsim.serving.k_table import THROUGHPUT_AWARE
+from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics
 from ssdsim.serving.pace import Pace
 from ssdsim.serving.policies import AUTO
-from ssdsim.serving.serve import Point
-from ssdsim.serving.serve import Serving
+from ssdsim.serving.serve import Point, Serving
 from ssdsim.serving.summary import Summary
-import numpy as np
 
 _BARS = 12
 _SAYS_K = {

@@ -1,11 +1,12 @@
 """The page of a report: the verdict on top, its figures with their data, and at its end where everything came from."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
 from ssdsim import __version__
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.verdict import called_together
@@ -13,18 +14,12 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.reports.explorer.page import scripts as explorer_scripts
 from ssdsim.reports.explorer.page import styles as explorer_styles
-from ssdsim.reports.figure import Figure
-from ssdsim.reports.figure import LeftOut
-from ssdsim.reports.figure import enumerated
-from ssdsim.reports.frame import asset
-from ssdsim.reports.frame import framed
+from ssdsim.reports.figure import Figure, LeftOut, enumerated
+from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import colour_of
-from ssdsim.reports.style import title_of
+from ssdsim.reports.style import colour_of, title_of
 from ssdsim.reports.swept import Swept
 from ssdsim.reports.theme import for_pages
-from typing import Any
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd

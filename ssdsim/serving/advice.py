@@ -1,16 +1,16 @@
 """The answer in sentences: up to which rate the subject is worth it, and what to run above that."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
-from ssdsim.answers.evidence import Evidence
-from ssdsim.answers.evidence import SURE
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ssdsim.answers.evidence import SURE, Evidence
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.serving.crossing import Crossing
-from ssdsim.serving.crossing import Side
-import numpy as np
+from ssdsim.serving.crossing import Crossing, Side
 
 AUTO = "auto"
 _WORTH = 0.01  # of the time per token: what a schedule must save to be named

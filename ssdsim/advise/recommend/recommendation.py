@@ -1,41 +1,27 @@
 """The whole recommendation: an answer a batch, the verdict at equal GPU count, break-even and what to improve."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from ssdsim.advise.recommend.break_even import BreakEven
-from ssdsim.advise.recommend.break_even import break_evens
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import INDIFFERENT
-from ssdsim.advise.recommend.deployment import best
-from ssdsim.advise.recommend.deployment import pareto
-from ssdsim.advise.recommend.deployment import score
-from ssdsim.advise.recommend.elasticity import Elasticity
-from ssdsim.advise.recommend.elasticity import elasticities
-from ssdsim.advise.recommend.equal_count import EqualCount
-from ssdsim.advise.recommend.equal_count import Errors
-from ssdsim.advise.recommend.equal_count import equal_count
-from ssdsim.advise.recommend.equal_count import held_against
-from ssdsim.advise.recommend.request import Request
-from ssdsim.advise.recommend.request import make_request
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from ssdsim.advise.recommend.break_even import BreakEven, break_evens
+from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
+from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
+from ssdsim.advise.recommend.equal_count import EqualCount, Errors, equal_count, held_against
+from ssdsim.advise.recommend.request import Request, make_request
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.evidence import Evidence
-from ssdsim.answers.swings import Swing
-from ssdsim.answers.swings import inputs_of
-from ssdsim.answers.swings import swings
+from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.intervals import Interval
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.base.record import Record, field
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.provenance import summary
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
@@ -44,10 +30,6 @@ from ssdsim.question.place import runtime_for
 from ssdsim.question.standing import TokenInput
 from ssdsim.strategies.protocols.axes import TARGET
 from ssdsim.transformer.forward import DATA_PARALLEL
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import TypeVar
-from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.base.progress import Progress

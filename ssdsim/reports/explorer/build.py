@@ -1,8 +1,11 @@
 """A page to play with, of options."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.predict import predict_configured
 from ssdsim.answers.workers import Workers
@@ -10,19 +13,11 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.reports.explorer.errors import Error
-from ssdsim.reports.explorer.grid import Explored
-from ssdsim.reports.explorer.grid import explored
-from ssdsim.reports.explorer.page import html
-from ssdsim.reports.explorer.page import swept_words
-from ssdsim.reports.explorer.space import is_list_of
-from ssdsim.reports.explorer.space import plain_value
-from ssdsim.reports.explorer.space import side_axis
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
+from ssdsim.reports.explorer.grid import Explored, explored
+from ssdsim.reports.explorer.page import html, swept_words
+from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Axes

@@ -1,37 +1,28 @@
 """The records of the options: whole, consistent with each other, and what everything else reads."""
 
 from __future__ import annotations
+
+import re
 from collections.abc import Iterator
-from hypothesis import given
-from hypothesis import settings
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from site_generator.options_reference import reference
 from ssdsim import strategies
 from ssdsim.advise.candidates import fixed_options
-from ssdsim.answers import roofline
-from ssdsim.answers import window
+from ssdsim.answers import roofline, window
 from ssdsim.base import kinds
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds_of_lists import HitRates
-from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.kinds_of_lists import Names
-from ssdsim.base.kinds_of_lists import PassTimes
-from ssdsim.base.kinds_of_lists import Ranges
-from ssdsim.base.option import Excludes
-from ssdsim.base.option import Group
-from ssdsim.base.option import Option
-from ssdsim.base.option import by_name
-from ssdsim.base.option import spelled
+from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
+from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.base.record import replace
 from ssdsim.cli.main import cli
 from ssdsim.question.given import checked
-from ssdsim.question.options import ALL
-from ssdsim.question.options import SHARED
-from ssdsim.question.options import names_of
-from typing import Any
-import click
-import pytest
-import re
+from ssdsim.question.options import ALL, SHARED, names_of
 
 OPTIONS = list(ALL.values())
 GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
