@@ -21,7 +21,7 @@ from fidelity_generations import GROUPINGS, Generations, fit_generations
 from fidelity_outcomes import Outcome, left_out
 
 from calibration.runtimes.fit import DECODING, EXPERTS, Fit
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
 from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Evidence, Fp4Overrides, Host, Kernels, Runtime

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from calibration.runtimes.fit import Fit, fit_runtime
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_card import Evidence, Fp4Overrides, Runtime

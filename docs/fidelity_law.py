@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 from calibration.runtimes.unseen import Unseen, independent
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import Runtime

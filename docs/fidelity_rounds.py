@@ -25,7 +25,7 @@ from scipy.optimize import nnls
 
 from calibration.runtimes.fit import Fit, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from calibration.validation.drafted import PublishedRounds, PublishedRows
 from calibration.validation.paper import load_paper
 from ssdsim.base.bundled import models_folder

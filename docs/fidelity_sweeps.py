@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import least_squares
 
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from calibration.validation.paper import PublishedSpeeds, load_paper
 from calibration.validation.paper import Sweep as Speeds
 from ssdsim.base.checks import Array

@@ -30,7 +30,7 @@ _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.timings.build import PassCheck
+    from calibration.timings.checks import PassCheck
     from calibration.timings.dry_run import DryRun
     from ssdsim.hardware.profile import HardwareProfile
 

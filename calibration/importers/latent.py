@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from calibration.timings.fit import FEWEST_ROWS
-from calibration.timings.fit_latent import fit_latent
+from calibration.timings.fit_costs import fit_latent
 from ssdsim.base.checks import Array
 from ssdsim.hardware.latent import LatentModel
 from ssdsim.hardware.profile import HardwareProfile

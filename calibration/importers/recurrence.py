@@ -19,7 +19,7 @@ import pandas as pd
 
 from calibration.importers.silicon import engines
 from calibration.timings.fit import FEWEST_ROWS, fit_convolution
-from calibration.timings.fit_recurrence import Rows, fit_prefill_recurrence, fit_recurrence
+from calibration.timings.fit_costs import Rows, fit_prefill_recurrence, fit_recurrence
 from ssdsim.base.checks import Array
 from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceModel

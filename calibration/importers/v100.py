@@ -23,9 +23,7 @@ from calibration.importers.deepbench import import_deepbench
 from calibration.importers.nccl_output import text_runs
 from calibration.importers.nccl_tests import Timings, read_nccl_tests
 from calibration.importers.tables import read_table, with_numbers
-from calibration.timings.bootstrap import significant
-from calibration.timings.fit import report
-from calibration.timings.regimes import fit_line, regimes_with_uncertainty
+from calibration.timings.fit import fit_line, regimes_with_uncertainty, report, significant
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError

@@ -12,7 +12,7 @@ from calibration.runtimes.features import FIELDS, Features, features
 from calibration.runtimes.next_row import Open
 from calibration.runtimes.solution import Solution, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record

@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from calibration.runtimes.features import FIELDS, Features, values_of
 from calibration.runtimes.next_row import PRIOR_SD
-from calibration.timings.bootstrap import significant
+from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import NUMBERS, Kernels, Runtime

@@ -21,9 +21,9 @@ from ssdsim.question.options import ALL, refuse_others
 from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
-    from calibration.timings.build import PassCheck
-    from calibration.timings.log import Log
-    from calibration.timings.points import Point, Workload
+    from calibration.timings.checks import PassCheck
+    from calibration.timings.plan import Point, Workload
+    from calibration.timings.rows import Log
 
 _STRATEGIES = ALL["strategies"]
 
@@ -75,7 +75,7 @@ class Timed(OptionRecord):
 
     def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
         """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it."""
-        from calibration.timings.points import Workload
+        from calibration.timings.plan import Workload
 
         if described is None:
             from calibration.machine.inventory import check_dtype, check_kernels, natural_dtype
@@ -157,13 +157,11 @@ def calibrate_on(
     output: Path, devices: list[str], timed: Timed, *, minutes: float, seed: int, told: ProgressFactory
 ) -> Calibration:
     """Time what the log beside ``output`` lacks on these devices, the target's and then the draft's."""
-    from calibration.timings.build import build_profile, build_runtime, check_passes, summary
-    from calibration.timings.calibrate import machine_of
-    from calibration.timings.doubts import doubts
-    from calibration.timings.log import Log
+    from calibration.timings.build import build_profile, build_runtime
+    from calibration.timings.checks import check_passes, check_rank_links, doubts, summary
+    from calibration.timings.measure import machine_of
     from calibration.timings.memory import check_memory
-    from calibration.timings.rank_links import check_rank_links
-    from calibration.timings.rows import rows_of
+    from calibration.timings.rows import Log, rows_of
     from ssdsim.hardware.runtime_card import KERNELS
     from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 
@@ -195,8 +193,8 @@ def _measured(
 ) -> tuple[list[Point], bool]:
     """The points of the plan, which the log has; and whether somebody interrupted it."""
     from calibration.machine.ranks import RankError
-    from calibration.timings.calibrate import measure
-    from calibration.timings.points import plan
+    from calibration.timings.measure import measure
+    from calibration.timings.plan import plan
     from ssdsim.runs.layout import locked
 
     lock = log.path.with_name(f".{log.path.name}.lock")

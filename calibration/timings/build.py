@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import TypeVar, get_args
 
@@ -16,14 +15,12 @@ from calibration.machine.inventory import gpus, topology
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE
 from calibration.timings.fit_experts import fit_experts
-from calibration.timings.points import Point, Workload
-from calibration.timings.rows import Row, instability
+from calibration.timings.plan import Point, Workload, wanted
+from calibration.timings.rows import Row
 from calibration.timings.small_fit import fit_small_attention, fit_small_gemm
-from calibration.timings.visits import wanted
 from ssdsim import strategies
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record, replace
 from ssdsim.hardware.attention import AnyAttention
 from ssdsim.hardware.experts import ExpertsModel
 from ssdsim.hardware.gemm import GemmModel
@@ -40,19 +37,6 @@ _SOURCE = "calibration"
 _GAP_LOG_SD = 0.5  # gaps are differences of small times
 _FEWEST_TIMED = 10  # five folds leave enough of these for a fit
 _DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was timed
-
-
-class PassCheck(Record):
-    """A whole pass as it was measured and as the profile adds it up (seconds)."""
-
-    role: str
-    name: str
-    measured_s: float
-    predicted_s: float
-
-    @property
-    def error(self) -> float:
-        return self.predicted_s / self.measured_s - 1.0
 
 
 def build_profile(
@@ -117,30 +101,6 @@ def _beside_messages(rows: Sequence[Row]) -> str:
         if what == "messages" and alone in seconds:
             slower.setdefault(kind, []).append(with_s / seconds[alone])
     return "".join(f"; {kind} beside a message {np.median(ratios):.2f}x" for kind, ratios in slower.items())
-
-
-def check_passes(
-    profile: HardwareProfile, runtime: Runtime, workload: Workload, rows: Sequence[Row]
-) -> list[PassCheck]:
-    """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
-    passes = {("target", n): f for n, f in workload.target_passes()}
-    passes |= {("draft", n): f for n, f in workload.draft_passes()}
-    pass_checks = []
-    for row in rows:
-        parameters = dict(row.point.parameters)
-        with suppress(InputError):
-            if row.point.benchmark == "round trip":
-                sizes = (parameters["outcome_bytes"], parameters["response_bytes"])
-                predicted = sum(profile.message_seconds(size).seconds for size in sizes)
-                pass_checks.append(PassCheck("link", row.point.benchmark, row.seconds, predicted))
-            elif row.point.benchmark in ("pass", "layer"):
-                role, name = parameters["role"], parameters["name"]
-                forward, label, times = passes[role, name], name, 1
-                if row.point.benchmark == "layer":  # timed with all of the model's, which share the host's time a pass
-                    forward, label, times = replace(forward, before=(), after=()), f"{name}, a layer", forward.layers
-                predicted = cost_of_pass(forward, profile, runtime, role).seconds / times
-                pass_checks.append(PassCheck(role, label, row.seconds, predicted))
-    return pass_checks
 
 
 def _of(rows: Sequence[Row], benchmark: str) -> list[Row]:
@@ -265,9 +225,3 @@ def _device(gemms: Sequence[Row], workload: Workload, devices: Sequence[str], na
         count=len(devices),
         topology=topology(devices),
     )
-
-
-def summary(checks: Sequence[PassCheck], rows: Sequence[Row]) -> Mapping[str, float]:
-    """The worst error of a pass, and how much the machine's speed wandered."""
-    worst = max((abs(check.error) for check in checks), default=float("nan"))
-    return {"worst_pass_error": worst, "instability": instability(rows)}

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calibration.timings.memory import rank_bytes
-from calibration.timings.points import OPERATIONS, Point, Workload, plan
-from calibration.timings.visits import wanted
+from calibration.timings.plan import OPERATIONS, Point, Workload, plan, wanted
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 

@@ -1,29 +1,43 @@
-"""Fit timing models to measured times, and say how well they predict timings that they were not fitted to.
+"""Fit timing models: hold-out and bootstrap errors, and laws of one size (Hockney's ``latency + bytes / bandwidth``).
 
-Thirty percent of the rows, drawn at random from a seed, are held out and only judge the model; the
-coefficients that a profile keeps are then fitted to all rows, with the terms chosen without those held out.
-All losses are of logarithms, so that the relative error counts, and bounded, so that outliers do not.
+Thirty percent of the rows, drawn at random from a seed, are held out and only judge the model. The coefficients that a
+profile keeps are then fitted to all rows, with the terms chosen without those held out. Losses are of logarithms, so
+that the relative error counts, and bounded, so that outliers do not. The bootstrap (Efron, 1979) repeats a fit on rows
+drawn anew, and keeps the covariance of the coefficients as a few independent directions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from itertools import pairwise
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import least_squares
 
-from calibration.timings.bootstrap import judged, significant
-from calibration.timings.regimes import fit_line, fit_regimes, line_uncertainty, regimes_with_uncertainty
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.collectives import CollectiveModel
+from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.convolution import ConvolutionModel
 from ssdsim.hardware.elementwise import ElementwiseModel
-from ssdsim.hardware.laws import Domain, FitReport
+from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Directions, Domain, FitReport, LatencyBandwidthModel, ModelOfVariables
 from ssdsim.hardware.link import LinkModel
 
+Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LatencyBandwidthModel)
+
+RESAMPLINGS = 50
+_MOST_SHAPES = 500
+_LEAST = 0.001  # directions that move what is predicted for the timed shapes by less (root mean square) are left out
+_MOST_REGIMES = 4
+_MOST_CUTS = 40
+_ROWS_PER_REGIME = 3
+_FREE_BANDWIDTH = 1e15  # of a range in which time does not grow
+_TIMING_NOISE = 0.01  # regimes are not split to explain less than this relative error
+_OUTLIER = 0.25
+_SINGULAR = 1e-12  # of equal sizes, whose fixed and streamed time nothing tells apart
 Line = TypeVar("Line", LinkModel, ElementwiseModel, ConvolutionModel)
 
 HELD_OUT = 0.3
@@ -33,6 +47,166 @@ FEWEST_SIZES = 6
 
 _SECONDS, _SIZES = (1e-9, 100.0), (1.0, 1e15)
 _SPLITS = 10
+
+
+def directions(refit: Callable[[NDArray[np.intp]], Array], sensitivity: Array, fewest: int = 1) -> Directions:
+    """Independent directions, each one standard deviation long, in which coefficients wander when rows are drawn anew.
+
+    ``refit`` takes the numbers of the rows drawn, shape ``(rows,)``, and returns coefficients, shape ``(p,)``;
+    ``sensitivity``, shape ``(rows, p)``, is how much each coefficient moves the logarithm of each row's time. A draw
+    holds ``fewest`` different rows: fewer would not determine a line.
+    """
+    rows = len(sensitivity)
+    rng = np.random.default_rng(0)
+    drawn = np.array([refit(_drawn(rng, rows, fewest)) for _ in range(RESAMPLINGS)])
+    deviations = (drawn - drawn.mean(axis=0)) / np.sqrt(RESAMPLINGS - 1)
+    mixtures, sizes, _ = np.linalg.svd(deviations @ sensitivity.T, full_matrices=False)
+    significant_ones = (mixtures.T @ deviations)[sizes / np.sqrt(rows) >= _LEAST]
+    return tuple(tuple(significant(float(value)) for value in direction) for direction in significant_ones)
+
+
+def _drawn(rng: np.random.Generator, rows: int, fewest: int) -> NDArray[np.intp]:
+    """Rows drawn with replacement, but ``fewest`` different ones at least."""
+    while True:
+        drawn = rng.integers(rows, size=rows)
+        # the first few mostly tell, and a set of them takes a twentieth of the time of sorting all
+        if len(set(drawn[: 8 * fewest].tolist())) >= fewest or len(np.unique(drawn)) >= fewest:
+            return drawn
+
+
+def judged(model: Model, report: FitReport, *shapes: Array | float) -> Model:
+    """The model with its report, which says how far predictions for the timed ``shapes`` wander with the coefficients.
+
+    ``shapes`` are the arguments of the model's ``seconds``, columns of shape ``(rows,)`` or numbers.
+    """
+    rows = list(zip(*(np.ravel(column) for column in np.broadcast_arrays(*shapes)), strict=True))
+    variances = [
+        sum(moved**2 for moved in model.wander(*shape).values()) for shape in rows[:: 1 + len(rows) // _MOST_SHAPES]
+    ]
+    coefficient_sd = significant(float(np.sqrt(np.mean(variances))))
+    update = {"report": report.model_copy(update={"coefficient_sd": coefficient_sd})}
+    return cast(Model, model.model_copy(update=update))
+
+
+def significant(value: float) -> float:
+    """``value`` with six significant digits, as a profile stores it."""
+    return float(f"{value:.6g}")
+
+
+def fit_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """``(latency_s, bandwidth)`` of least relative error, robust to outliers; both shapes are ``(rows,)``."""
+    latency, slope = _robust_line(sizes, seconds)
+    return significant(latency), significant(1 / slope)
+
+
+def line_uncertainty(sizes: Array, seconds: Array) -> Directions:
+    """Wander of :func:`fit_line`'s latency and seconds a byte when the timings are drawn anew."""
+    return _wandering(_robust_line, sizes, seconds)
+
+
+def _wandering(fit: Callable[[Array, Array], tuple[float, float]], sizes: Array, seconds: Array) -> Directions:
+    sensitivity = np.column_stack([1 / seconds, sizes / seconds])
+    return directions(lambda drawn: np.array(fit(sizes[drawn], seconds[drawn])), sensitivity, fewest=2)
+
+
+def _robust_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """The latency and the seconds a byte."""
+    latency, slope = _relative_line(sizes, seconds)
+    start = np.log([max(latency, seconds.min() / 10), max(slope, 1 / _FREE_BANDWIDTH)])
+
+    def residuals(logs: Array) -> Array:
+        return np.asarray(np.log((np.exp(logs[0]) + np.exp(logs[1]) * sizes) / seconds))
+
+    latency, slope = np.exp(least_squares(residuals, start, loss="soft_l1", f_scale=0.05).x)
+    return float(latency), float(slope)
+
+
+def fit_regimes(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
+    """The regimes, at most four, that explain the timings best for their number (Schwarz's criterion)."""
+    order = np.argsort(sizes, kind="stable")
+    sizes, seconds = sizes[order], seconds[order]
+    cuts = _cuts(sizes)
+    best = _best_partitions(sizes, seconds, cuts)
+    rows = len(sizes)
+
+    def criterion(count: int) -> float:
+        return float(rows * np.log(best[count][0] / rows + _TIMING_NOISE**2) + 3 * count * np.log(rows))
+
+    edges = best[min(best, key=criterion)][1]
+    return tuple(_regime(sizes[a:b], seconds[a:b]) for a, b in pairwise(edges))
+
+
+def regimes_with_uncertainty(sizes: Array, seconds: Array) -> tuple[Regime, ...]:
+    """:func:`fit_regimes`, with how the coefficients of each wander when its timings are drawn anew."""
+
+    def wandering(regime: Regime) -> Directions:
+        inside = (sizes >= regime.from_bytes) & (sizes <= regime.to_bytes)
+        order = np.argsort(sizes[inside], kind="stable")
+        return _wandering(_relative_line, sizes[inside][order], seconds[inside][order])
+
+    regimes = fit_regimes(sizes, seconds)
+    return tuple(regime.model_copy(update={"uncertainty": wandering(regime)}) for regime in regimes)
+
+
+def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:
+    """Latency and seconds per byte, neither negative, of least squared relative error.
+
+    Of two coefficients: the unconstrained minimum, or the better one with one of them zero.
+    """
+    scale = sizes.max()
+    fixed, streamed = 1 / seconds, sizes / scale / seconds
+    ff, fs, ss, f, s = fixed @ fixed, fixed @ streamed, streamed @ streamed, fixed.sum(), streamed.sum()
+    determinant = ff * ss - fs * fs
+    if determinant > _SINGULAR * ff * ss:
+        latency, slope = (ss * f - fs * s) / determinant, (ff * s - fs * f) / determinant
+        if latency >= 0 and slope >= 0:
+            return float(latency), float(slope / scale)
+    return (float(f / ff), 0.0) if f * f / ff >= s * s / ss else (0.0, float(s / ss / scale))
+
+
+def _cuts(sizes: Array) -> list[int]:
+    """Row numbers at which a regime may begin or end: between different sizes, about ``_MOST_CUTS``."""
+    inner = np.flatnonzero(np.diff(sizes) > 0) + 1
+    thinned = inner[np.unique(np.linspace(0, len(inner) - 1, min(len(inner), _MOST_CUTS)).astype(int))]
+    return [0, *map(int, thinned), len(sizes)]
+
+
+def _best_partitions(sizes: Array, seconds: Array, cuts: list[int]) -> dict[int, tuple[float, list[int]]]:
+    """The least loss and the edges that reach it, for each number of regimes (dynamic programming)."""
+    loss = {
+        (a, b): _loss(sizes[a:b], seconds[a:b])
+        for i, a in enumerate(cuts)
+        for b in cuts[i + 1 :]
+        if b - a >= _ROWS_PER_REGIME or (a, b) == (0, len(sizes))
+    }
+    reached = {b: (value, [0, b]) for (a, b), value in loss.items() if a == 0}
+    best = {1: reached[len(sizes)]}
+    for count in range(2, _MOST_REGIMES + 1):
+        longer: dict[int, tuple[float, list[int]]] = {}
+        for (a, b), value in loss.items():
+            if a in reached and (b not in longer or reached[a][0] + value < longer[b][0]):
+                longer[b] = (reached[a][0] + value, [*reached[a][1], b])
+        reached = longer
+        if len(sizes) not in reached:
+            break
+        best[count] = reached[len(sizes)]
+    return best
+
+
+def _loss(sizes: Array, seconds: Array) -> float:
+    latency, slope = _relative_line(sizes, seconds)
+    error = np.abs((latency + slope * sizes) / seconds - 1)
+    return float(np.sum(np.minimum(error, _OUTLIER) ** 2))
+
+
+def _regime(sizes: Array, seconds: Array) -> Regime:
+    latency, slope = _relative_line(sizes, seconds)
+    return Regime(
+        latency_s=significant(latency),
+        bandwidth=significant(1 / max(slope, 1 / _FREE_BANDWIDTH)),
+        from_bytes=float(sizes[0]),
+        to_bytes=float(sizes[-1]),
+    )
 
 
 def hold_out(rows: int, seed: int = 0) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Fit the models of attention: of decoding, and of whole prompts."""
+"""Fit the models of attention: of decoding, as a corrected roofline or as a sum of parts, and of whole prompts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
 
-from calibration.timings.bootstrap import judged, significant
-from calibration.timings.fit import checked_rows, hold_out, report
-from calibration.timings.fit_corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, fit_corrected, those
-from calibration.timings.hinges import domain_of
+from calibration.timings.corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
+from calibration.timings.fit import checked_rows, directions, hold_out, judged, report, significant
 from ssdsim.base.checks import Array
-from ssdsim.hardware.attention import AttentionModel
+from ssdsim.base.errors import InputError
+from ssdsim.hardware.attention import AdditiveAttentionModel, AttentionModel, GroupLaw
 from ssdsim.hardware.laws import FitReport
 from ssdsim.hardware.prefill_attention import PrefillAttentionModel
 
@@ -25,6 +25,8 @@ _TILE_ROWS = 64.0  # the fewest of FlashAttention 2
 _ATTENTION_TERMS = 56
 _PREFILL_KNOTS = {"flops": 16, "tokens": 12, "batch": 8, "blocks": 8, "group": 6}
 _PREFILL_TERMS = 56
+_FEWEST_ROWS = 6  # of a law, which has four coefficients
+_FREE_BANDWIDTH = 1e15  # where time does not grow with what is read
 
 
 def fit_attention(
@@ -118,3 +120,35 @@ def fit_prefill_attention(timed: Mapping[str, ArrayLike], element_bytes: float, 
 def _with_head_dims(knots: Mapping[str, int], head_dims: Array) -> dict[str, int]:
     """A knot between any two of the few head dimensions that were timed."""
     return {**knots, "head_dim": max(1, len(np.unique(head_dims)) - 1)}
+
+
+def fit_additive_attention(rows: Mapping[str, Array], element_bytes: int, source: str) -> AdditiveAttentionModel:
+    """``rows`` holds ``batch, queries, context, heads, kv_heads, head_dim, seconds``, each of shape ``(rows,)``."""
+    shape = {name: column for name, column in rows.items() if name != "seconds"}
+    values = AdditiveAttentionModel.variables(**shape, element_bytes=element_bytes, packed=True)
+    groups, counts = np.unique(values["group"], return_counts=True)
+    often = groups[counts >= _FEWEST_ROWS]
+    if not len(often):
+        raise InputError(f"attention timings: at most {counts.max()} shapes of a group; a law needs {_FEWEST_ROWS}")
+    laws = tuple(_law(float(group), values, rows["seconds"]) for group in often)
+    served = np.isin(values["group"], often)
+    domain = domain_of({name: column[served] for name, column in values.items()})
+    return AdditiveAttentionModel(source=source, domain=domain, laws=laws)
+
+
+def _law(group: float, values: Mapping[str, Array], seconds: Array) -> GroupLaw:
+    """Coefficients, none negative, of least squared relative error."""
+    inside = values["group"] == group
+    seconds = seconds[inside]
+    shares = (GroupLaw.counts({name: column[inside] for name, column in values.items()}) / seconds).T
+    scale = shares.max(axis=0)  # bytes count in millions, launches one by one
+    wanted = np.ones(len(seconds))
+    launch_s, head_s, block_s, byte_s = nnls(shares / scale, wanted)[0] / scale
+    return GroupLaw(
+        group=group,
+        launch_s=significant(launch_s),
+        head_s=significant(head_s),
+        block_s=significant(block_s),
+        bandwidth=significant(1.0 / max(byte_s, 1.0 / _FREE_BANDWIDTH)),
+        uncertainty=directions(lambda drawn: nnls(shares[drawn] / scale, wanted)[0] / scale, shares, fewest=3),
+    )

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from calibration.timings.bootstrap import significant
-from calibration.timings.fit import report
+from calibration.timings.fit import report, significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.experts import FEW_TOKENS, ExpertCosts, ExpertsModel

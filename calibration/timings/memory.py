@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from calibration.machine.graph_memory import FLOAT32_BYTES, POOL_BYTES, attention_bytes, graph_memory
-from calibration.timings.points import OPERATIONS, Point, Workload, plan
+from calibration.timings.plan import OPERATIONS, Point, Workload, plan
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.transformer.forward import ForwardPass

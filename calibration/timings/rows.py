@@ -1,20 +1,90 @@
-"""Timed points as a fit reads them: every visit less the machine's drift around it."""
+"""Timed points: the log that keeps every visit, and the rows that a fit reads, corrected for the machine's drift.
+
+On a shared machine a neighbour slows whatever is timed, for a tenth of a second or for minutes. Every point is visited
+many times at random moments, so a visit that took longer than the others of its point tells of its moment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import trim_mean
 
 from calibration.machine.timing import summarise
-from calibration.timings.log import Log, Visit
-from calibration.timings.points import OPERATIONS, Point
-from calibration.timings.slowness import slowness
+from calibration.timings.plan import OPERATIONS, Point
+from ssdsim.base.checks import Array
+from ssdsim.base.documents import surviving_records
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import append_record, write_records
 from ssdsim.base.record import Record
 
+_SCHEMA = 2
 _COMPUTING = (*OPERATIONS, "pass", "layer")  # what a slow core slows
+_NEAR_S = 0.15  # moods of a machine are shared by visits about this near (seen: half of the variance)
+_DOUBT = 0.5  # visits' worth of belief that the machine is as always
+_LARGEST = 0.3  # a wilder visit (log ratio) tells only this much of its neighbours
+_SWEEPS = 8  # the drift and the points' times determine each other
+
+
+class Visit(Record):
+    """One timing of a point: its middle in seconds since the epoch, and what the benchmark found."""
+
+    at_s: float
+    result: Mapping[str, Any]
+
+    @property
+    def seconds(self) -> float:
+        return float(self.result["seconds"])
+
+
+@dataclass
+class Log:
+    """Visits in a file, a line each, appended as they come; what a kill tore is ignored."""
+
+    path: Path
+    machine: Mapping[str, Any]
+    visits: dict[str, list[Visit]] = field(default_factory=dict)
+    """Visits by the point's key, in the order of time."""
+
+    def open(self) -> Log:
+        """Read what an earlier run left; it must be of the same machine and workload."""
+        records = [record for record in surviving_records(self.path) if isinstance(record, dict)]
+        header = {"schema": _SCHEMA, "machine": dict(self.machine)}
+        if not records:  # a kill can leave an empty file, or a torn header
+            write_records(self.path, [header])
+            return self
+        if records[0].get("schema") != _SCHEMA:
+            raise InputError(f"{self.path}: written by another version of ssdsim; remove it or use -o")
+        if records[0] != header:
+            raise InputError(f"{self.path}: measured on another machine or for another workload; remove it or use -o")
+        visits = list(filter(_is_visit, records[1:]))
+        write_records(self.path, [header, *visits])  # what a kill tore goes for good: the next append starts a line
+        for visit in visits:
+            self.visits.setdefault(visit["key"], []).append(Visit(visit["at_s"], visit["result"]))
+        return self
+
+    def count(self, point: Point) -> int:
+        """Count how often a point was timed."""
+        return len(self.visits.get(point.key, ()))
+
+    def add(self, point: Point, visit: Visit) -> None:
+        self.visits.setdefault(point.key, []).append(visit)
+        record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
+        append_record(self.path, record)
+
+
+def _is_visit(record: Mapping[str, Any]) -> bool:
+    """Say whether a record holds a point's key, a time, and what a benchmark found, with its seconds."""
+    result = record.get("result")
+    seconds = result.get("seconds") if isinstance(result, dict) else None
+    numbers = (record.get("at_s"), seconds)
+    return isinstance(record.get("key"), str) and all(type(number) in (int, float) for number in numbers)
 
 
 class Row(Record):
@@ -74,3 +144,34 @@ def instability(rows: Sequence[Row]) -> float:
     """Wander of the machine's speed: its slowness from the 10th to the 90th percentile of visits."""
     slowest = [slow for row in rows if row.point.benchmark in _COMPUTING for slow in row.slowness]
     return float(np.subtract(*np.percentile(slowest, (90, 10)))) if slowest else 0.0
+
+
+def slowness(points: NDArray[np.int64], at_s: Array, seconds: Array) -> Array:
+    """Times slower than usual at each visit, its own time left out; shape ``(visits,)``, median 1.
+
+    ``points`` numbers the point of each visit from 0; ``at_s`` is when it was.
+    """
+    order = np.argsort(at_s, kind="stable")
+    nearness = np.exp(-np.diff(at_s[order]) / _NEAR_S)  # of each visit to the next
+    belief = _around(np.ones(len(order)), nearness) + _DOUBT
+    points, log_seconds = points[order], np.log(seconds[order])
+    of_point = [np.flatnonzero(points == point) for point in range(int(points.max()) + 1)]
+    drift = np.zeros(len(order))
+    for _ in range(_SWEEPS):
+        usual = np.array([np.median((log_seconds - drift)[visits]) for visits in of_point])
+        drift = _around(np.clip(log_seconds - usual[points], -_LARGEST, _LARGEST), nearness) / belief
+    slowness = np.empty(len(order))
+    slowness[order] = np.exp(drift - np.median(drift))
+    return slowness
+
+
+def _around(values: Array, nearness: Array) -> Array:
+    """The sum of the other values, each multiplied by its nearness in time."""
+    return _before(values, nearness) + _before(values[::-1], nearness[::-1])[::-1]
+
+
+def _before(values: Array, nearness: Array) -> Array:
+    sums = [0.0]
+    for value, near in zip(values, nearness, strict=False):  # there is one gap fewer than values
+        sums.append((sums[-1] + value) * near)
+    return np.array(sums)

@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from calibration.timings.additive_attention import fit_additive_attention
-from calibration.timings.bootstrap import judged, significant
-from calibration.timings.fit import FEWEST_ROWS, report
-from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_attention
-from calibration.timings.fit_corrected import those
+from calibration.timings.corrected import fit_terms, those, with_uncertainty
+from calibration.timings.fit import FEWEST_ROWS, fit_line, judged, report, significant
+from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_additive_attention, fit_attention
 from calibration.timings.fit_gemm import fit_gemm
-from calibration.timings.hinges import fit_terms, with_uncertainty
-from calibration.timings.regimes import fit_line
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import ssdsim
-from calibration.timings.log import Log
+from calibration.timings.rows import Log
 from calibration.validation.comparison import GRIDS, read_or_start
 from ssdsim.base.plain import plain
 from ssdsim.question.options import DEFAULTS

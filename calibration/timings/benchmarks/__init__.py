@@ -1,4 +1,4 @@
-"""The benchmarks, one module a kind of thing, and the handler that a rank serves them with."""
+"""The benchmarks, and the handler that a rank serves them with."""
 
 from __future__ import annotations
 
@@ -8,35 +8,25 @@ from typing import Any
 
 import torch
 
-from calibration.timings.benchmarks import (
-    attention,
-    collectives,
-    elementwise,
-    experts,
-    gemm,
-    host,
-    interference,
-    link,
-    passes,
-)
+from calibration.timings.benchmarks import communication, operations, passes
 from calibration.timings.benchmarks.bench import Bench, Result
 
 _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
-    "gemm": gemm.measure,
-    "attention": attention.measure,
-    "experts": experts.measure,
-    "elementwise": elementwise.measure,
-    "all_reduce": collectives.all_reduce,
-    "all_gather": collectives.all_gather,
-    "all_reduce with messages": partial(collectives.all_reduce, with_messages=True),
-    "all_gather with messages": partial(collectives.all_gather, with_messages=True),
-    "link": link.measure,
-    "rank link": link.measure,
-    "round trip": link.round_trip,
-    "host gap": host.measure,
-    "pass": passes.measure,
-    "layer": passes.measure_layer,
-    "interference": interference.measure,
+    "gemm": operations.gemm,
+    "attention": operations.attention,
+    "experts": operations.experts,
+    "elementwise": operations.elementwise,
+    "all_reduce": communication.all_reduce,
+    "all_gather": communication.all_gather,
+    "all_reduce with messages": partial(communication.all_reduce, with_messages=True),
+    "all_gather with messages": partial(communication.all_gather, with_messages=True),
+    "link": communication.link,
+    "rank link": communication.link,
+    "round trip": communication.round_trip,
+    "host gap": passes.host_gap,
+    "pass": passes.whole_pass,
+    "layer": passes.single_layer,
+    "interference": passes.interference,
     "prepare": Bench.prepare,
 }
 
@@ -44,7 +34,7 @@ _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
 def make_handler(
     rank: int, device: torch.device, options: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], Result | None]:
-    """A rank's handler: runs the benchmark that a request names; None where this rank only took part or waited."""
+    """A rank's handler: runs the benchmark that a request names; None if this rank only took part or waited."""
     bench = Bench(rank, device, **options)
 
     def handle(request: Mapping[str, Any]) -> Result | None:

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from calibration.machine.devices import group_of, messages_lie_on
 from calibration.machine.graph import DTYPES, Graph
 from calibration.machine.timing import Streams, TimedRuns, time_action
-from calibration.timings.points import Workload
+from calibration.timings.plan import Workload
 from ssdsim.base.plain import picked
 from ssdsim.transformer.card import Transformer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from calibration.timings.visits import FEWER, VISITS
+from calibration.timings.plan import FEWER, VISITS
 from ssdsim.cli.main import main
 
 

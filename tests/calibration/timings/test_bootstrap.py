@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.timings.additive_attention import fit_additive_attention
-from calibration.timings.bootstrap import directions
-from calibration.timings.fit import fit_link
+from calibration.timings.fit import directions, fit_line, fit_link
+from calibration.timings.fit_attention import fit_additive_attention
 from calibration.timings.fit_gemm import fit_gemm
-from calibration.timings.regimes import fit_line
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel

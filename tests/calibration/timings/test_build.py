@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibration.timings.build import build_profile, build_runtime, check_passes
-from calibration.timings.log import Log, Visit
-from calibration.timings.points import Point, Workload, plan
-from calibration.timings.rows import rows_of
+from calibration.timings.build import build_profile, build_runtime
+from calibration.timings.checks import check_passes
+from calibration.timings.plan import Point, Workload, plan
+from calibration.timings.rows import Log, Visit, rows_of
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.card import transformer_shaped

@@ -21,8 +21,8 @@ import torch
 from calibration.machine.devices import backend_of, parse_devices
 from calibration.machine.ranks import RankError, Ranks
 from calibration.machine.timing import summarise, time_action
-from calibration.timings.calibrate import wanted
-from calibration.timings.points import Workload, plan
+from calibration.timings.measure import wanted
+from calibration.timings.plan import Workload, plan
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError

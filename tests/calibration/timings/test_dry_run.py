@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from calibration.timings.points import plan
+from calibration.timings.plan import plan
 from tests.ssdsim.cli.in_process import asked
 
 DGX_1 = ("calibrate", "--dry-run", "--machine", "dgx-1", "--gpus", "0-4")
@@ -117,7 +117,7 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str) -> None
 
 def test_the_plan_is_that_of_a_calibration() -> None:
     from calibration.timings.dry_run import dry_run
-    from calibration.timings.points import Workload
+    from calibration.timings.plan import Workload
     from ssdsim.hardware.catalog import find_hardware, find_transformer
 
     pair = find_transformer("llama-2-13b"), find_transformer("llama-2-7b")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from calibration.timings.log import Log, Visit
-from calibration.timings.points import Point
+from calibration.timings.plan import Point
+from calibration.timings.rows import Log, Visit
 from ssdsim.base.errors import InputError
 
 POINT = Point.of("gemm", m=1, n=2, k=3)

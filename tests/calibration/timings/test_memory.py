@@ -6,7 +6,7 @@ import pytest
 
 from calibration.machine.graph_memory import POOL_BYTES
 from calibration.timings.memory import benchmark_bytes, check_memory, rank_bytes
-from calibration.timings.points import Point, Workload
+from calibration.timings.plan import Point, Workload
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from calibration.timings.calibrate import machine_of
-from calibration.timings.log import Log, Visit
+from calibration.timings.measure import machine_of
 from calibration.timings.memory import rank_bytes
-from calibration.timings.points import Workload, plan
+from calibration.timings.plan import Workload, plan
+from calibration.timings.rows import Log, Visit
 from ssdsim import strategies
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.transformer.card import transformer_shaped

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.timings.slowness import slowness
+from calibration.timings.rows import slowness
 
 
 def visits(seed: int, points: int = 60, often: int = 16) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ from rich.console import Console
 from calibration.cli import importing
 from calibration.cli.calibrate import _checks
 from calibration.cli.validate import _table
-from calibration.timings.build import PassCheck
+from calibration.timings.checks import PassCheck
 from calibration.validation.comparison import GridPoint, RoundComparison
 from ssdsim.base.intervals import Measured
 from ssdsim.cli import hardware, models

@@ -1,7 +1,8 @@
-"""Fit a correction: choose a few hinges of the logarithms of the shape that explain what a roofline misses.
+"""Fit a roofline and its correction, as GEMMs and attention have them.
 
-Multivariate adaptive regression splines (Friedman, 1991) with a forward pass only: orthogonal matching
-pursuit over all hinges at a grid of knots and all products of two hinges of different variables.
+The correction is a sum of a few hinges of the logarithms of the shape: multivariate adaptive regression splines
+(Friedman, 1991) with a forward pass only. Orthogonal matching pursuit chooses among all hinges at a grid of knots, and
+all products of two hinges of different variables.
 """
 
 from __future__ import annotations
@@ -11,17 +12,69 @@ from itertools import combinations, compress
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import least_squares
 
-from calibration.timings.bootstrap import directions, significant
+from calibration.timings.fit import directions, significant
 from ssdsim.base.checks import Array
-from ssdsim.hardware.laws import Correction, Domain
+from ssdsim.base.record import Record
+from ssdsim.hardware.laws import Correction, Domain, Roofline
 
+SEGMENT_ROWS = 300
+ROOFLINE_COEFFICIENTS = 4
 _SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients are fitted to every row
 _ROWS_PER_TERM = 10
 _LARGEST_RESIDUAL = 0.5  # a wilder timing (log ratio) counts as this much when terms are chosen
 _HUBER = 0.03  # residuals (log ratio) beyond this count by their size, not by their square
 _LEFT = 0.03  # of a feature's length, beside the features chosen: less of it is not chosen
 _RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
+
+
+def fit_roofline(moved_bytes: Array, flops: Array, seconds: Array) -> Roofline:
+    """The smooth maximum of a launch floor, streaming and arithmetic; all of shape ``(rows,)``."""
+    fastest = np.array([seconds.min(), (moved_bytes / seconds).max(), (flops / seconds).max(), 2.0])
+
+    def residuals(logs: Array) -> Array:
+        launch, bandwidth, peak, sharpness = np.exp(logs)
+        model = Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
+        return np.asarray(np.log(model.seconds(moved_bytes, flops) / seconds))
+
+    bounds = np.log(fastest * [0.1, 0.1, 0.1, 0.35]), np.log(fastest * [1.5, 1.3, 10, 6])
+    fitted = least_squares(residuals, np.log(fastest), loss="soft_l1", f_scale=0.05, bounds=bounds)
+    launch, bandwidth, peak, sharpness = (significant(float(value)) for value in np.exp(fitted.x))
+    return Roofline(launch_s=launch, bandwidth=bandwidth, peak_flops=peak, sharpness=sharpness)
+
+
+class CorrectedFit(Record):
+    """A roofline and its correction: ``trained`` without the held-out rows, ``final`` with them."""
+
+    roofline: Roofline
+    trained: Correction
+    final: Correction
+
+
+def fit_corrected(
+    moved_bytes: Array,
+    flops: Array,
+    values: Mapping[str, Array],
+    seconds: Array,
+    held: NDArray[np.bool_],
+    knots: Mapping[str, int],
+    most_terms: int,
+    seed: int = 0,
+) -> CorrectedFit:
+    fitted = {name: column[~held] for name, column in values.items()}
+    roofline = fit_roofline(moved_bytes[~held], flops[~held], seconds[~held])
+    log_ratio = np.log(seconds / roofline.seconds(moved_bytes, flops))
+    terms = choose_terms(log_ratio[~held], fitted, knots, most_terms, seed)
+    return CorrectedFit(
+        roofline,
+        trained=fit_terms(terms, log_ratio[~held], fitted),
+        final=with_uncertainty(fit_terms(terms, log_ratio, values), log_ratio, values),
+    )
+
+
+def those(rows: Mapping[str, Array], of: NDArray[np.bool_]) -> dict[str, Array]:
+    return {name: column[of] for name, column in rows.items()}
 
 
 def domain_of(values: Mapping[str, Array]) -> Domain:

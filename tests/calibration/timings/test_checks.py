@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from calibration.machine.ranks import Ranks
-from calibration.timings.calibrate import workload_options
-from calibration.timings.doubts import doubts
-from calibration.timings.log import Visit
-from calibration.timings.points import Point, Workload, plan
-from calibration.timings.rank_links import check_rank_links, slow_ranks
-from calibration.timings.rows import Row
+from calibration.timings.checks import check_rank_links, doubts, slow_ranks
+from calibration.timings.measure import workload_options
+from calibration.timings.plan import Point, Workload, plan
+from calibration.timings.rows import Row, Visit
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.card import transformer_shaped
 

@@ -1,4 +1,4 @@
-"""Calibrate a machine: plan the points, time those that are not yet timed, fit a profile to what there is."""
+"""Time the points of a plan that a log does not have yet."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from msgspec.structs import asdict
 
 from calibration.machine.inventory import device_names, driver_version
 from calibration.machine.ranks import Ranks
-from calibration.timings.log import Log, Visit
-from calibration.timings.points import Point, Workload, plan
-from calibration.timings.visits import wanted
+from calibration.timings.plan import Point, Workload, plan, wanted
+from calibration.timings.rows import Log, Visit
 from ssdsim.base.progress import Progress
 
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
