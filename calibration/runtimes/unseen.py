@@ -1,32 +1,28 @@
 """Errors of cards on rows that they had not seen, beside what they could know of that."""
 
 from __future__ import annotations
-from calibration.timings.fit import significant
+
 from collections.abc import Sequence
 from functools import cached_property
+
+import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 from scipy.stats import t as student
+
+from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.base.records import MOST_LOG_SD
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.runtime_card import CardErrors
-from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.training_domain import ExtrapolationError
-from ssdsim.hardware.training_domain import OF_WHOLE
-from ssdsim.hardware.training_domain import OperatingPoint
-from ssdsim.hardware.training_domain import STEPS
-from ssdsim.hardware.training_domain import TrainingDomain
-from ssdsim.hardware.training_domain import steps
+from ssdsim.hardware.training_domain import OF_WHOLE, STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, steps
 from ssdsim.pricing.cost import Cost
 from ssdsim.pricing.passes import beside_matrices
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
-import numpy as np
 
 _SHARED = 0.5
 """The share of the squares of a series' errors that all its rows have in common, over the same series (0.49)."""
