@@ -23,11 +23,10 @@ from ssdsim.answers.token_rates import TokenRates
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.reports import theme
-from ssdsim.reports.answer_plots import window_plot
+from ssdsim.reports.answer_plots import miss_curves, saguaro, window_plot
 from ssdsim.reports.drawers import drawers, one_figure
 from ssdsim.reports.figure import save_picture
 from ssdsim.reports.study import Study
-from ssdsim.reports.token_rates import miss_curves, saguaro
 from ssdsim.runs.report_folder import RunFolder, checked_serving, read_run_folder
 
 Answer = Prediction | str | Path | Mapping[str, Any] | pd.DataFrame | TokenRates
