@@ -15,12 +15,10 @@ import numpy as np
 import pandas as pd
 
 from calibration.importers.aiconfigurator import read_silicon_table
-from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES
+from calibration.importers.silicon import GEMM_FORMATS, WEIGHT_BYTES, fitted, read_system_card
 from calibration.importers.silicon_gemms import by_format, without_host_bound
-from calibration.importers.system_card import read_system_card
 from calibration.timings.fit import FEWEST_ROWS, hold_out
 from calibration.timings.fit_gemm import fit_gemm
-from calibration.timings.side_by_side import fitted
 
 DECODING, STREAMED = 64, 4e6  # tokens at most, weights at least
 WINDOWS = ("decoding", "smaller weights", "65-512 tokens", "more")

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from calibration.cli.dry_run import show_dry_run
 from calibration.machine.drivers import seen_gpus
-from calibration.timings.answer import Timed, calibrate, check_torch
+from calibration.timings.answer import CalibrationOptions, calibrate, check_torch
 from ssdsim.base.errors import InputError
 from ssdsim.base.option_record import pop_record
 from ssdsim.cli.console import console, echo
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json")
-@record_options(Timed)
+@record_options(CalibrationOptions)
 @click.option("--minutes", type=click.FloatRange(0.0, min_open=True), default=5.0, show_default=True)
 @click.option("--dry-run", is_flag=True, help="print the plan and end: points, repeats, minutes, memory, who does what")
 @click.option("--machine", help="with --dry-run: dgx-1 (32 GB), dgx-1-16gb, or a profile, in the place of this machine")
@@ -57,7 +57,7 @@ def command(
     Measurements are kept beside the output (.jsonl) as they come; run again to resume.
     """
     if dry_run:
-        print_dry_run(machine, minutes, as_json, quiet, pop_record(Timed, options))
+        print_dry_run(machine, minutes, as_json, quiet, pop_record(CalibrationOptions, options))
         return
     if machine:
         raise InputError("--machine describes a machine that is not here: it needs --dry-run")
@@ -83,7 +83,7 @@ def command(
         sys.exit(130)
 
 
-def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, timed: Timed) -> None:
+def print_dry_run(machine: str | None, minutes: float, as_json: bool, quiet: bool, timed: CalibrationOptions) -> None:
     """The plan for a described machine."""
     from calibration.timings.dry_run import dry_run
 

@@ -23,8 +23,7 @@ __all__ = ["command"]
 @json_option
 def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> None:
     """Predict another source's GEMM timings from a profile and show the bias by tokens in flight."""
-    from calibration.importers.vidur_layers import read_gemms
-    from calibration.timings.cross_check import cross_check
+    from calibration.importers.vidur import cross_check, read_gemms
 
     profile = find_hardware(name)
     if dtype not in profile.gemm:

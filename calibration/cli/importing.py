@@ -114,8 +114,14 @@ def vidur(
     mlp: Path | None, all_reduce: Path | None, send_recv: Path | None, base: str, commit: str, output: Path
 ) -> None:
     """Vidur's CSVs of one machine, on top of a profile of the same device."""
-    from calibration.importers.vidur import import_all_reduce, import_link, provenance
-    from calibration.importers.vidur_layers import DTYPE, import_elementwise, import_gemms
+    from calibration.importers.vidur import (
+        DTYPE,
+        import_all_reduce,
+        import_elementwise,
+        import_gemms,
+        import_link,
+        provenance,
+    )
 
     if not (mlp or all_reduce or send_recv):
         raise InputError("nothing to import: give --mlp, --all-reduce or --send-recv")

@@ -17,14 +17,19 @@ import numpy as np
 import pandas as pd
 
 from calibration.importers import experts, latent, recurrence, vidur
-from calibration.importers.messages import bytes_per_count
-from calibration.importers.silicon import FLOAT_BYTES, Fits, engines, one_time_a_shape
+from calibration.importers.silicon import (
+    FLOAT_BYTES,
+    Fits,
+    SystemCard,
+    engines,
+    fitted,
+    one_time_a_shape,
+    read_system_card,
+)
 from calibration.importers.silicon_attention import attention_fits, possible_prefills, prefill_fits
 from calibration.importers.silicon_gemms import gemm_fits, without_host_bound
-from calibration.importers.system_card import SystemCard, read_system_card
-from calibration.importers.tables import read_table, with_numbers
+from calibration.importers.tables import bytes_per_count, read_table, with_numbers
 from calibration.timings.fit import FEWEST_ROWS, fit_collective
-from calibration.timings.side_by_side import fitted
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import TimingModel

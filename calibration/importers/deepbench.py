@@ -2,6 +2,9 @@
 
 DeepBench is column-major, ``C (m x n) = A (m x k) B (k x n)``: ``m`` is the width of the layer's output and ``n``
 the number of tokens. In this project's row-major ``(m, k) @ (k, n)`` the two change places.
+
+A datasheet's models have no fit report. Kernels reach some 80 % of its bandwidth (``EFFICIENCY``); launches and steps
+take the times below, of the order that measured devices of later years show.
 """
 
 from __future__ import annotations
@@ -12,13 +15,17 @@ from zipfile import BadZipFile, ZipFile
 
 import pandas as pd
 
-from calibration.importers import datasheet
 from calibration.importers.tables import read_table, with_numbers
 from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.errors import InputError
+from ssdsim.hardware.attention import AttentionModel
+from ssdsim.hardware.collectives import CollectiveModel, Regime
+from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
+from ssdsim.hardware.laws import Roofline
+from ssdsim.hardware.link import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
-from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind
+from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind, sent_around
 
 _COLUMNS = ["dtype", "m", "n", "k", "a_transposed", "b_transposed", "time_us"]
 _TITLES = {
@@ -43,6 +50,15 @@ _V100 = Device(
     count=8,
     topology="hybrid cube mesh, 6 NVLink x 25 GB/s each way per device; some pairs have no direct link",
 )
+DATASHEET = "datasheet"
+EFFICIENCY = 0.8
+KERNEL_LAUNCH_S = 3e-6
+ATTENTION_LAUNCH_S = 10e-6  # splitting the context over the device and joining the parts
+COLLECTIVE_LAUNCH_S = 5e-6
+COLLECTIVE_STEP_S = 1.5e-6  # one hop of a ring
+MESSAGE_LATENCY_S = 10e-6
+
+_ANY_SIZE = 1e15
 
 
 def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "") -> HardwareProfile:
@@ -52,12 +68,12 @@ def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str
         name=name,
         device=_V100,
         gemm=_gemms(_read(Path(path))),
-        attention={dtype: datasheet.attention(_MEMORY_BANDWIDTH, peak) for dtype, peak in _V100.peak_flops.items()},
+        attention={dtype: datasheet_attention(_MEMORY_BANDWIDTH, peak) for dtype, peak in _V100.peak_flops.items()},
         collectives={
-            kind: {r: datasheet.ring(kind, r, n * _NVLINK) for r, n in _RING_LINKS.items()} for kind in _KINDS
+            kind: {r: datasheet_ring(kind, r, n * _NVLINK) for r, n in _RING_LINKS.items()} for kind in _KINDS
         },
-        link=datasheet.link(_NVLINK),
-        elementwise=datasheet.elementwise(_MEMORY_BANDWIDTH),
+        link=datasheet_link(_NVLINK),
+        elementwise=datasheet_elementwise(_MEMORY_BANDWIDTH),
         sources={
             "deepbench": Provenance(
                 kind="imported",
@@ -66,7 +82,7 @@ def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str
                 licence="Apache-2.0",
                 note="V100 of a DGX-1, CUDA 10.1; forward GEMMs, of two layouts of the weights the faster",
             ),
-            datasheet.SOURCE: Provenance(
+            DATASHEET: Provenance(
                 kind="datasheet",
                 source="NVIDIA Tesla V100 datasheet",
                 note="80 % of HBM2 and NVLink bandwidth, ring collectives, assumed launch and step latencies",
@@ -134,3 +150,39 @@ def _section(path: Path, sheet: pd.DataFrame, header: int, dtype: str) -> pd.Dat
     layouts = rows.loc[numbers.index, ["a_transposed", "b_transposed"]]
     columns: pd.DataFrame = pd.concat([numbers, layouts], axis=1)
     return columns.assign(dtype=dtype, time_us=1e3 * numbers["time_ms"])
+
+
+def datasheet_ring(kind: CollectiveKind, ranks: int, bandwidth: float) -> CollectiveModel:
+    """A ring over ``ranks`` devices that each send ``bandwidth`` bytes/s to the next.
+
+    It takes a step to each other rank for each time that the message goes around.
+    """
+    sent = sent_around(kind, ranks)
+    regime = Regime(
+        latency_s=COLLECTIVE_LAUNCH_S + ranks * sent * COLLECTIVE_STEP_S,
+        bandwidth=EFFICIENCY * bandwidth / sent,
+        from_bytes=0.0,
+        to_bytes=_ANY_SIZE,
+    )
+    return CollectiveModel(source=DATASHEET, regimes=(regime,))
+
+
+def datasheet_attention(memory_bandwidth: float, peak_flops: float) -> AttentionModel:
+    """Attention that streams the cache and computes at the datasheet's rates after a launch, without overlap."""
+    roofline = Roofline(
+        launch_s=ATTENTION_LAUNCH_S,
+        bandwidth=EFFICIENCY * memory_bandwidth,
+        peak_flops=EFFICIENCY * peak_flops,
+        sharpness=1.0,
+    )
+    return AttentionModel(source=DATASHEET, roofline=roofline)
+
+
+def datasheet_elementwise(memory_bandwidth: float) -> ElementwiseModel:
+    """A kernel that reads and writes memory at the datasheet's bandwidth."""
+    return ElementwiseModel(source=DATASHEET, launch_s=KERNEL_LAUNCH_S, bandwidth=EFFICIENCY * memory_bandwidth)
+
+
+def datasheet_link(bandwidth: float) -> LinkModel:
+    """A message over a link of ``bandwidth`` bytes/s one way."""
+    return LinkModel(source=DATASHEET, latency_s=MESSAGE_LATENCY_S, bandwidth=EFFICIENCY * bandwidth)

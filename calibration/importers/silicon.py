@@ -1,13 +1,17 @@
-"""Shared by aiconfigurator's tables: its names of formats, and one time a shape."""
+"""Shared by aiconfigurator's tables: the system card, their names of formats, one time a shape, and parallel fits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pandas as pd
 
+from ssdsim.base.documents import read_text
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.transformer.operations import DTYPE_BYTES
 
@@ -32,6 +36,9 @@ Fits = dict[tuple[str, Any], Callable[[], TimingModel]]
 
 FROM_CACHE = "their weights came from a cache"
 FLOAT_BYTES = 2  # of the 16-bit floats whose messages are imported
+Key = TypeVar("Key")
+Fitted = TypeVar("Fitted")
+_ROWS_WORTH_IT = 20_000  # fitted in about a second, which a second process takes to start
 
 
 def one_time_a_shape(table: pd.DataFrame, shape: list[str]) -> pd.DataFrame:
@@ -61,3 +68,74 @@ def _natural(version: str) -> list[tuple[int, int, str]]:
     """A key by which ``0.9.0`` sorts before ``0.19.0`` and ``1.0rc1`` before ``1.0``."""
     parts = re.findall(r"\d+|[a-z]+", version.lower())
     return [(1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts] + [(0, 1, "")]
+
+
+class SystemCard(Record):
+    """Numbers by section and key; text and deeper levels are left out."""
+
+    path: Path
+    sections: dict[str, dict[str, float]]
+
+    def figure(self, section: str, key: str, otherwise: float | None = None) -> float:
+        """One number, such as ``figure("gpu", "mem_bw")``."""
+        value = self.sections.get(section, {}).get(key, otherwise)
+        if value is None:
+            raise InputError(f"{self.path}: no number {section}.{key}; a system card of aiconfigurator has one")
+        if not 0.0 <= value < float("inf"):
+            raise InputError(f"{self.path}: {section}.{key} must be at least 0 and finite, got {value:g}")
+        return value
+
+
+def read_system_card(path: Path) -> SystemCard:
+    """The card in a file."""
+    lines = read_text(path, "system card").splitlines()
+    sections: dict[str, dict[str, float]] = {}
+    section: dict[str, float] = {}
+    depth = 0
+    for line in lines:
+        content = line.split("#")[0].rstrip()
+        key, colon, text = (part.strip() for part in content.partition(":"))
+        indent = len(content) - len(content.lstrip())
+        if colon and indent == 0:
+            section, depth = sections.setdefault(key, {}), 0
+        elif colon and indent == (depth or indent):
+            depth = indent
+            if _is_number(text):
+                section[key] = float(text)
+    return SystemCard(path, sections)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def fitted(fits: Mapping[Key, Callable[[], Fitted]], rows: int, jobs: int | None = None) -> dict[Key, Fitted]:
+    """Run ``fits`` beside each other: what each returns, in their order, whatever the number of processes.
+
+    Parameters
+    ----------
+    fits : calls (``partial``) of functions that another process can import; the longest first keeps all cores busy.
+    rows : that are fitted in all, which say whether more than one process pays.
+    jobs : processes (None: one a core where that pays).
+
+    Linear algebra runs on one thread in each: threads that wait for each other cost more than they bring to matrices of
+    sixty columns, and sums are rounded alike.
+    """
+    from joblib import Parallel, cpu_count, delayed, parallel_config
+    from threadpoolctl import threadpool_limits
+
+    jobs = min(len(fits), jobs or (cpu_count() if rows >= _ROWS_WORTH_IT else 1))
+    if jobs < 2:
+        with threadpool_limits(1):
+            return {key: fit() for key, fit in fits.items()}
+    with parallel_config("loky", inner_max_num_threads=1):
+        made = Parallel(n_jobs=jobs)(delayed(_called)(fit) for fit in fits.values())
+    return dict(zip(fits, made, strict=True))
+
+
+def _called(fit: Callable[[], Fitted]) -> Fitted:
+    return fit()

@@ -12,11 +12,11 @@ from calibration.importers.silicon import (
     GEMM_FORMATS,
     WEIGHT_BYTES,
     Fits,
+    SystemCard,
     engines,
     left_out,
     one_time_a_shape,
 )
-from calibration.importers.system_card import SystemCard
 from calibration.timings.fit import FEWEST_ROWS
 from calibration.timings.fit_gemm import fit_gemm
 

@@ -1,18 +1,22 @@
-"""Tables of other tools as files hold them, with columns of numbers that are numbers."""
+"""Tables of other tools: columns of numbers that are numbers, and the unit in which they count messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest, short_repr
+from ssdsim.transformer.operations import sent_around
 
 SHORTEST_S = 1e-12  # what is shorter than any clock can tell was not measured
 _LARGEST = 1e18  # of any number in a table: beyond it a double does not count
+_TOLERANCE = 1.1  # in-switch reduction (NVLS) exceeds the ring's bound by a few percent
+_LARGE = 4  # messages within this factor of the largest show the bandwidth
 
 
 def read_table(path: Path, what: str, needed: Iterable[str]) -> pd.DataFrame:
@@ -50,3 +54,27 @@ def _numbers(column: pd.Series) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     if not pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column):
         column = pd.to_numeric(column.map(str), errors="coerce")  # astype(str) decodes bytes
     return np.asarray(column.to_numpy(dtype=float, na_value=np.nan), dtype=float)
+
+
+def wire_bytes(kind: str, message_bytes: Array, ranks: int) -> Array:
+    """Bytes that each device sends, by the ring's bound.
+
+    ``message_bytes`` is the full tensor, or what a rank sends to all, itself included.
+    """
+    return message_bytes * (1.0 if kind == "send_recv" else sent_around(kind, ranks))
+
+
+def bytes_per_count(
+    kind: str, by_ranks: Mapping[int, tuple[Array, Array]], element_bytes: int, peak_bandwidth: float
+) -> int:
+    """``element_bytes`` if the table can count elements, 1 if that would outrun the wires.
+
+    ``by_ranks`` holds message sizes and seconds, each of shape ``(rows,)``, by number of devices;
+    ``peak_bandwidth`` is of one device, one way.
+    """
+    for ranks, (counts, seconds) in by_ranks.items():
+        large = counts >= counts.max() / _LARGE
+        as_elements = wire_bytes(kind, element_bytes * counts[large], ranks) / seconds[large]
+        if float(np.median(as_elements)) > _TOLERANCE * peak_bandwidth:
+            return 1
+    return element_bytes

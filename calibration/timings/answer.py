@@ -22,13 +22,13 @@ from ssdsim.transformer.operations import DTYPES
 
 if TYPE_CHECKING:
     from calibration.timings.checks import PassCheck
-    from calibration.timings.plan import Point, Workload
-    from calibration.timings.rows import Log
+    from calibration.timings.plan import CalibrationWorkload, TimingPoint
+    from calibration.timings.rows import CalibrationLog
 
 _STRATEGIES = ALL["strategies"]
 
 
-class Timed(OptionRecord):
+class CalibrationOptions(OptionRecord):
     """The rounds whose passes are timed, and the devices: ``device`` cpu, or ``gpus`` such as 0-4."""
 
     device: str | None = option_field(OneOf(("cpu",)), "cpu: two pinned cores with gloo", default_note="--gpus")
@@ -73,9 +73,9 @@ class Timed(OptionRecord):
             raise InputError(f"--tp {tp} needs {tp + 1} GPUs with the draft's, --gpus {gpus} has {len(found)}")
         return [*targets, draft]
 
-    def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> Workload:
+    def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> CalibrationWorkload:
         """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it."""
-        from calibration.timings.plan import Workload
+        from calibration.timings.plan import CalibrationWorkload
 
         if described is None:
             from calibration.machine.inventory import check_dtype, check_kernels, natural_dtype
@@ -89,7 +89,7 @@ class Timed(OptionRecord):
             dtype = self.dtype or natural
             if dtype not in peaks:
                 raise InputError(f"--dtype {dtype}: a {name} has none; give --dtype {natural}")
-        workload = Workload(
+        workload = CalibrationWorkload(
             target=find_transformer(self.target),
             draft=find_transformer(self.draft),
             batch=self.b,
@@ -141,8 +141,8 @@ def calibrate(
     ------
     InputError : an option or a file that is none, or ranks that died.
     """
-    refuse_others("calibrate", options, options_of(Timed))
-    timed = Timed(**options)
+    refuse_others("calibrate", options, options_of(CalibrationOptions))
+    timed = CalibrationOptions(**options)
     check_torch()
     return calibrate_on(Path(output), timed.devices(), timed, minutes=minutes, seed=seed, told=told)
 
@@ -154,14 +154,14 @@ def check_torch() -> None:
 
 
 def calibrate_on(
-    output: Path, devices: list[str], timed: Timed, *, minutes: float, seed: int, told: ProgressFactory
+    output: Path, devices: list[str], timed: CalibrationOptions, *, minutes: float, seed: int, told: ProgressFactory
 ) -> Calibration:
     """Time what the log beside ``output`` lacks on these devices, the target's and then the draft's."""
     from calibration.timings.build import build_profile, build_runtime
     from calibration.timings.checks import check_passes, check_rank_links, doubts, summary
     from calibration.timings.measure import machine_of
     from calibration.timings.memory import check_memory
-    from calibration.timings.rows import Log, rows_of
+    from calibration.timings.rows import CalibrationLog, rows_of
     from ssdsim.hardware.runtime_card import KERNELS
     from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 
@@ -171,7 +171,7 @@ def calibrate_on(
         raise InputError(f"-o {output}: the measurements go there; name the profile, such as {output.stem}.json")
     workload = timed.workload(devices)
     check_memory(workload, devices)
-    log = Log(output.with_suffix(".jsonl"), machine_of(devices, workload))
+    log = CalibrationLog(output.with_suffix(".jsonl"), machine_of(devices, workload))
     points, interrupted = _measured(workload, devices, log, minutes, seed, told)
     driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
     how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
@@ -189,8 +189,13 @@ def calibrate_on(
 
 
 def _measured(
-    workload: Workload, devices: list[str], log: Log, minutes: float, seed: int, told: ProgressFactory
-) -> tuple[list[Point], bool]:
+    workload: CalibrationWorkload,
+    devices: list[str],
+    log: CalibrationLog,
+    minutes: float,
+    seed: int,
+    told: ProgressFactory,
+) -> tuple[list[TimingPoint], bool]:
     """The points of the plan, which the log has; and whether somebody interrupted it."""
     from calibration.machine.ranks import RankError
     from calibration.timings.measure import measure

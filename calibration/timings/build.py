@@ -15,8 +15,8 @@ from calibration.machine.inventory import gpus, topology
 from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise, fit_link
 from calibration.timings.fit_attention import ATTENTION_SHAPE
 from calibration.timings.fit_experts import fit_experts
-from calibration.timings.plan import Point, Workload, wanted
-from calibration.timings.rows import Row
+from calibration.timings.plan import CalibrationWorkload, TimingPoint, wanted
+from calibration.timings.rows import TimedPoint
 from calibration.timings.small_fit import fit_small_attention, fit_small_gemm
 from ssdsim import strategies
 from ssdsim.base.checks import Array
@@ -41,10 +41,10 @@ _DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was time
 
 def build_profile(
     name: str,
-    workload: Workload,
+    workload: CalibrationWorkload,
     devices: Sequence[str],
-    points: Sequence[Point],
-    rows: Sequence[Row],
+    points: Sequence[TimingPoint],
+    rows: Sequence[TimedPoint],
     on: str,
     note: str,
 ) -> HardwareProfile:
@@ -88,7 +88,7 @@ def build_profile(
     return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
 
 
-def _beside_messages(rows: Sequence[Row]) -> str:
+def _beside_messages(rows: Sequence[TimedPoint]) -> str:
     """Say how many times longer collectives take while a message passes to the draft; no model reads it.
 
     In a round messages follow the passes, so that it only tells how much a finer overlap would cost.
@@ -97,28 +97,28 @@ def _beside_messages(rows: Sequence[Row]) -> str:
     slower: dict[str, list[float]] = {}
     for beside, with_s in seconds.items():
         kind, _, what = beside.benchmark.partition(" with ")
-        alone = Point.of(kind, **dict(beside.parameters))
+        alone = TimingPoint.of(kind, **dict(beside.parameters))
         if what == "messages" and alone in seconds:
             slower.setdefault(kind, []).append(with_s / seconds[alone])
     return "".join(f"; {kind} beside a message {np.median(ratios):.2f}x" for kind, ratios in slower.items())
 
 
-def _of(rows: Sequence[Row], benchmark: str) -> list[Row]:
+def _of(rows: Sequence[TimedPoint], benchmark: str) -> list[TimedPoint]:
     return [row for row in rows if row.point.benchmark == benchmark and row.point.fitted]
 
 
-def _columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, Array]:
+def _columns(rows: Sequence[TimedPoint], names: Sequence[str]) -> dict[str, Array]:
     columns = {name: np.array([float(dict(row.point.parameters)[name]) for row in rows]) for name in names}
     return columns | {"seconds": np.array([row.seconds for row in rows])}
 
 
-def _gemm(rows: Sequence[Row], workload: Workload) -> GemmModel:
+def _gemm(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> GemmModel:
     if len(rows) < _FEWEST_TIMED:
         raise InputError(f"only {len(rows)} GEMMs were timed, a profile needs {_FEWEST_TIMED}: give more --minutes")
     return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
-def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict[str, AnyAttention]:
+def _attention(rows: Sequence[TimedPoint], workload: CalibrationWorkload, *, masked: bool) -> dict[str, AnyAttention]:
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
     if len(timed) < _FEWEST_TIMED:
         return {}
@@ -126,7 +126,7 @@ def _attention(rows: Sequence[Row], workload: Workload, *, masked: bool) -> dict
     return {workload.dtype: model}
 
 
-def _experts(rows: Sequence[Row], workload: Workload) -> ExpertsModel | None:
+def _experts(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> ExpertsModel | None:
     """A model of the experts of either card; None where there are none, or too few were timed."""
     if len(rows) < _FEWEST_TIMED:
         return None
@@ -144,12 +144,12 @@ def _experts(rows: Sequence[Row], workload: Workload) -> ExpertsModel | None:
     return fit_experts(pd.DataFrame(timed), _SOURCE, fewest=_FEWEST_TIMED)
 
 
-def _line(rows: Sequence[Row], size: str, fit: Callable[..., Model]) -> Model | None:
+def _line(rows: Sequence[TimedPoint], size: str, fit: Callable[..., Model]) -> Model | None:
     """A model in one size; None where too few were timed."""
     return fit(*_columns(rows, (size,)).values(), source=_SOURCE) if len(rows) >= FEWEST_ROWS else None
 
 
-def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
+def build_runtime(name: str, rows: Sequence[TimedPoint]) -> Runtime | None:
     """Make a runtime of what the executor adds to its kernels, the host's gaps; None where they were not timed."""
     gaps = {dict(row.point.parameters)["role"]: row for row in _of(rows, "host gap")}
     if "target" not in gaps:
@@ -171,7 +171,7 @@ def build_runtime(name: str, rows: Sequence[Row]) -> Runtime | None:
     )
 
 
-def _interference(rows: Sequence[Row], workload: Workload, profile: HardwareProfile) -> Interference:
+def _interference(rows: Sequence[TimedPoint], workload: CalibrationWorkload, profile: HardwareProfile) -> Interference:
     """Slow-downs by how much both sides stream, from those of pairs of passes with known shares of streaming."""
     timed = _of(rows, "interference")
     passes = {"target": dict(workload.target_passes()), "draft": dict(workload.draft_passes())}
@@ -208,7 +208,7 @@ def _slow_down(shares: Array, slower: Array) -> SlowDown:
     return SlowDown(**{name: float(f"{way:.4g}") for name, way in zip(SlowDown.model_fields, ways, strict=True)})
 
 
-def _device(gemms: Sequence[Row], workload: Workload, devices: Sequence[str], name: str) -> Device:
+def _device(gemms: Sequence[TimedPoint], workload: CalibrationWorkload, devices: Sequence[str], name: str) -> Device:
     """The device with the roofs that its GEMMs reached: a fit's asymptotes may lie far beyond what was seen."""
     columns = _columns(gemms, ("m", "n", "k"))
     m, n, k, seconds = (columns[name] for name in ("m", "n", "k", "seconds"))

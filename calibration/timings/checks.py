@@ -8,8 +8,8 @@ from contextlib import suppress
 from statistics import median
 
 from calibration.machine.inventory import NO_DIRECT_LINK
-from calibration.timings.plan import Workload
-from calibration.timings.rows import Row, instability
+from calibration.timings.plan import CalibrationWorkload
+from calibration.timings.rows import TimedPoint, instability
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.profile import HardwareProfile
@@ -35,7 +35,7 @@ class PassCheck(Record):
 
 
 def check_passes(
-    profile: HardwareProfile, runtime: Runtime, workload: Workload, rows: Sequence[Row]
+    profile: HardwareProfile, runtime: Runtime, workload: CalibrationWorkload, rows: Sequence[TimedPoint]
 ) -> list[PassCheck]:
     """Whole passes, single layers and a round trip, where the profile can price them (a partial one may lack some)."""
     passes = {("target", n): f for n, f in workload.target_passes()}
@@ -58,7 +58,7 @@ def check_passes(
     return pass_checks
 
 
-def check_rank_links(profile: HardwareProfile, rows: Sequence[Row]) -> list[PassCheck]:
+def check_rank_links(profile: HardwareProfile, rows: Sequence[TimedPoint]) -> list[PassCheck]:
     """Each message of another rank as it was timed and as the profile prices it, where it has a link."""
     if profile.link is None:
         return []
@@ -69,7 +69,7 @@ def check_rank_links(profile: HardwareProfile, rows: Sequence[Row]) -> list[Pass
     ]
 
 
-def slow_ranks(rows: Sequence[Row]) -> dict[int, tuple[int, float]]:
+def slow_ranks(rows: Sequence[TimedPoint]) -> dict[int, tuple[int, float]]:
     """Ranks whose messages take notably longer than the first rank's: the worst size, and how many times as long."""
     given = [(dict(row.point.parameters), row.seconds) for row in rows if row.point.benchmark == "link"]
     first = {point["message_bytes"]: seconds for point, seconds in given}
@@ -82,7 +82,7 @@ def slow_ranks(rows: Sequence[Row]) -> dict[int, tuple[int, float]]:
     return worst
 
 
-def _by_rank(rows: Sequence[Row]) -> dict[int, dict[int, float]]:
+def _by_rank(rows: Sequence[TimedPoint]) -> dict[int, dict[int, float]]:
     """Seconds by rank and message size."""
     seconds_by_rank: dict[int, dict[int, float]] = defaultdict(dict)
     for row in rows:
@@ -92,7 +92,7 @@ def _by_rank(rows: Sequence[Row]) -> dict[int, dict[int, float]]:
     return {rank: dict(sorted(seconds_by_rank[rank].items())) for rank in sorted(seconds_by_rank)}
 
 
-def doubts(topology: str, rows: Sequence[Row], devices: Sequence[str]) -> Iterator[str]:
+def doubts(topology: str, rows: Sequence[TimedPoint], devices: Sequence[str]) -> Iterator[str]:
     """``topology`` is the profile's, ``rows`` what was timed on ``devices``."""
     if (wandered := instability(rows)) > _WANDERED:
         yield f"this machine's speed wandered by {wandered:.0%} meanwhile"
@@ -105,13 +105,13 @@ def doubts(topology: str, rows: Sequence[Row], devices: Sequence[str]) -> Iterat
         yield f"messages of {size:,} B to the draft take {who} {factor:.1f}x rank 0's time"
 
 
-def share_taken(rows: Sequence[Row]) -> float:
+def share_taken(rows: Sequence[TimedPoint]) -> float:
     """The share of the wall clock that other programs took from what computes, the median over operations."""
     shares = [row.mean_of("off_core") for row in rows if row.point.benchmark in ("gemm", "attention")]
     return median(shares) if shares else 0.0
 
 
-def summary(checks: Sequence[PassCheck], rows: Sequence[Row]) -> Mapping[str, float]:
+def summary(checks: Sequence[PassCheck], rows: Sequence[TimedPoint]) -> Mapping[str, float]:
     """The worst error of a pass, and how much the machine's speed wandered."""
     worst = max((abs(check.error) for check in checks), default=float("nan"))
     return {"worst_pass_error": worst, "instability": instability(rows)}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from calibration.timings.memory import rank_bytes
-from calibration.timings.plan import OPERATIONS, Point, Workload, plan, wanted
+from calibration.timings.plan import OPERATIONS, CalibrationWorkload, TimingPoint, plan, wanted
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 
@@ -56,7 +56,7 @@ class DryRun(Record):
         return _PREPARE_S / 60.0 + sum(each.minutes for each in self.benchmarks)
 
 
-def dry_run(workload: Workload, devices: Sequence[str], machine: HardwareProfile) -> DryRun:
+def dry_run(workload: CalibrationWorkload, devices: Sequence[str], machine: HardwareProfile) -> DryRun:
     """The plan of a calibration of ``workload`` on ``devices`` (the draft's last) of a machine such as ``machine``."""
     points = plan(workload, len(devices))
     return DryRun(
@@ -64,7 +64,7 @@ def dry_run(workload: Workload, devices: Sequence[str], machine: HardwareProfile
     )
 
 
-def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
+def _benchmarks(points: Sequence[TimingPoint], device: str) -> list[PlannedBenchmark]:
     kinds = Counter(point.benchmark for point in points)
     planned_benchmarks = []
     for name, count in kinds.items():
@@ -76,7 +76,7 @@ def _benchmarks(points: Sequence[Point], device: str) -> list[PlannedBenchmark]:
     return planned_benchmarks
 
 
-def _who(point: Point) -> str:
+def _who(point: TimingPoint) -> str:
     if point.benchmark in OPERATIONS:
         return TARGET_ALONE
     if point.benchmark == "pass":
@@ -84,7 +84,7 @@ def _who(point: Point) -> str:
     return ALL_TARGETS if point.benchmark in ("layer", "host gap", "all_reduce", "all_gather") else BOTH
 
 
-def _ranks(workload: Workload, devices: Sequence[str], machine: HardwareProfile) -> list[PlannedRank]:
+def _ranks(workload: CalibrationWorkload, devices: Sequence[str], machine: HardwareProfile) -> list[PlannedRank]:
     numbers = [int(device.split(":")[1]) for device in devices]
     last = len(devices) - 1
     return [
@@ -99,7 +99,7 @@ def _ranks(workload: Workload, devices: Sequence[str], machine: HardwareProfile)
     ]
 
 
-def _role(rank: int, last: int, workload: Workload) -> str:
+def _role(rank: int, last: int, workload: CalibrationWorkload) -> str:
     target = f"target {rank} of {workload.tp}, {workload.target.name}" if rank < workload.tp else ""
     draft = f"draft, {workload.draft.name}" if rank == last else ""
     return " and ".join(part for part in (target, draft) if part)

@@ -38,7 +38,7 @@ _FREE_BANDWIDTH = 1e15  # of a range in which time does not grow
 _TIMING_NOISE = 0.01  # regimes are not split to explain less than this relative error
 _OUTLIER = 0.25
 _SINGULAR = 1e-12  # of equal sizes, whose fixed and streamed time nothing tells apart
-Line = TypeVar("Line", LinkModel, ElementwiseModel, ConvolutionModel)
+SizeModel = TypeVar("SizeModel", LinkModel, ElementwiseModel, ConvolutionModel)
 
 HELD_OUT = 0.3
 FEWEST_ROWS = 8
@@ -244,9 +244,11 @@ def fit_collective(message_bytes: ArrayLike, seconds: ArrayLike, source: str) ->
     return judged(model, report, sizes)
 
 
-def _fit_line(made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str) -> Line:
+def _fit_line(
+    kind: type[SizeModel], what: str, fixed: str, sizes: ArrayLike, seconds: ArrayLike, source: str
+) -> SizeModel:
     """The model of one size whose ``fixed`` time and bandwidth are fitted; both arrays have shape ``(rows,)``."""
-    (variable,) = made.dimensions
+    (variable,) = kind.dimensions
     given, measured = checked_rows(what, {variable: sizes, "seconds": seconds}).values()
 
     def fit(sizes: Array, seconds: Array) -> Callable[[Array], Array]:
@@ -255,7 +257,7 @@ def _fit_line(made: type[Line], what: str, fixed: str, sizes: ArrayLike, seconds
 
     fixed_s, bandwidth = fit_line(given, measured)
     fitted: dict[str, Any] = {fixed: fixed_s, "uncertainty": line_uncertainty(given, measured)}
-    model = made(source=source, domain=_up_to(variable, given), bandwidth=bandwidth, **fitted)
+    model = kind(source=source, domain=_up_to(variable, given), bandwidth=bandwidth, **fitted)
     return judged(model, _pooled_report(fit, given, measured, 2), given)
 
 

@@ -14,8 +14,8 @@ from msgspec.structs import asdict
 
 from calibration.machine.inventory import device_names, driver_version
 from calibration.machine.ranks import Ranks
-from calibration.timings.plan import Point, Workload, plan, wanted
-from calibration.timings.rows import Log, Visit
+from calibration.timings.plan import CalibrationWorkload, TimingPoint, plan, wanted
+from calibration.timings.rows import CalibrationLog, Visit
 from ssdsim.base.progress import Progress
 
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
@@ -23,7 +23,7 @@ _PREPARE_S, _ANSWER_S = 600.0, 60.0  # to make the models; to time a point
 _HANDLER = "calibration.timings.benchmarks:make_handler"
 
 
-def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
+def machine_of(devices: Sequence[str], workload: CalibrationWorkload) -> dict[str, Any]:
     """Describe what a measurement depends on: it marks the log, and the profile's provenance."""
     device = devices[0]
     # whose rounds are planned is no part of it: more of them go on with what was timed
@@ -39,21 +39,21 @@ def machine_of(devices: Sequence[str], workload: Workload) -> dict[str, Any]:
     }
 
 
-def workload_options(workload: Workload) -> dict[str, Any]:
+def workload_options(workload: CalibrationWorkload) -> dict[str, Any]:
     """The workload as plain values, for the ranks and for the log."""
     sizes = {name: value for name, value in asdict(workload).items() if name not in ("target", "draft")}
     return sizes | {"target": workload.target.model_dump(), "draft": workload.draft.model_dump()}
 
 
 def measure(
-    workload: Workload,
+    workload: CalibrationWorkload,
     devices: Sequence[str],
-    log: Log,
+    log: CalibrationLog,
     *,
     minutes: float,
     seed: int,
     progress: Progress,
-) -> list[Point]:
+) -> list[TimingPoint]:
     """Time every point of the plan as often as :func:`wanted`, in random order, while there is time; returns the plan.
 
     All points are visited once before any is visited again, so that a run cut short has a profile, and what the log
@@ -81,7 +81,7 @@ def measure(
     return points
 
 
-def _ordered(points: Sequence[Point], seed: int) -> list[Point]:
+def _ordered(points: Sequence[TimingPoint], seed: int) -> list[TimingPoint]:
     """The points in random order, so that drift hits all shapes alike, but a few of every benchmark first.
 
     A run that is cut short then still leaves a profile that can price a pass.

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from calibration.machine.graph_memory import FLOAT32_BYTES, POOL_BYTES, attention_bytes, graph_memory
-from calibration.timings.plan import OPERATIONS, Point, Workload, plan
+from calibration.timings.plan import OPERATIONS, CalibrationWorkload, TimingPoint, plan
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.transformer.forward import ForwardPass
@@ -16,7 +16,7 @@ from ssdsim.transformer.operations import DTYPE_BYTES, Attention
 _OTHER_BYTES = {"cpu": 600 << 20, "cuda": 1 << 30}
 
 
-def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
+def rank_bytes(workload: CalibrationWorkload, rank: int, ranks: int, kind: str) -> int:
     """Most bytes that a rank holds at once.
 
     That is its models with their caches and buffers, on the first rank the pool that operations stream from, and
@@ -34,7 +34,7 @@ def rank_bytes(workload: Workload, rank: int, ranks: int, kind: str) -> int:
     return _OTHER_BYTES[kind] + pool + sum(graph.held_bytes for graph in graphs) + max(passing)
 
 
-def benchmark_bytes(point: Point, dtype: str, kind: str) -> int:
+def benchmark_bytes(point: TimingPoint, dtype: str, kind: str) -> int:
     """Bytes of the tensors that a benchmark makes for itself, beside the pool and the models."""
     value, given = DTYPE_BYTES[dtype], dict(point.parameters)
     match point.benchmark:
@@ -70,7 +70,7 @@ def _copied_bytes(streamed_bytes: int, kind: str) -> int:
     return -(-streamed_bytes // pool) * pool if streamed_bytes > pool else 0
 
 
-def check_memory(workload: Workload, devices: Sequence[str]) -> None:
+def check_memory(workload: CalibrationWorkload, devices: Sequence[str]) -> None:
     """Raise :class:`InputError` where the ranks need more than their devices have free."""
     from calibration.machine.inventory import gpus  # here, because a plan needs no torch
 

@@ -49,7 +49,7 @@ _NO_DEVICE = Device(
 _NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, sources={})
 
 
-class Point(Record):
+class TimingPoint(Record):
     """One thing to time. ``fitted`` says whether the fit may see it (whole layers and passes only check it)."""
 
     benchmark: str
@@ -57,7 +57,7 @@ class Point(Record):
     fitted: bool = True
 
     @classmethod
-    def of(cls, benchmark: str, *, fitted: bool = True, **parameters: Any) -> Point:
+    def of(cls, benchmark: str, *, fitted: bool = True, **parameters: Any) -> TimingPoint:
         return cls(benchmark, tuple(sorted(parameters.items())), fitted)
 
     @property
@@ -68,7 +68,7 @@ class Point(Record):
         return {"benchmark": self.benchmark, **dict(self.parameters)}
 
 
-class Workload(Record):
+class CalibrationWorkload(Record):
     """The pair and the rounds that a calibration is for."""
 
     target: Transformer
@@ -97,7 +97,7 @@ class Workload(Record):
         return [(one.name, one.forward) for one in self.passes if one.model == "draft" and one.tp == 1]
 
 
-def plan(workload: Workload, ranks: int) -> list[Point]:
+def plan(workload: CalibrationWorkload, ranks: int) -> list[TimingPoint]:
     """Every point, what a pass needs first; a few around them, so that a fit has a domain and rows to hold out."""
     passes = [one.forward for one in workload.passes]
     ops = [op for forward in passes for op, _ in forward.counted()]
@@ -114,7 +114,7 @@ def plan(workload: Workload, ranks: int) -> list[Point]:
     return list(dict.fromkeys(points))
 
 
-def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]:
+def _gemms(passes: Sequence[ForwardPass], workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     """The real matrices at the real and at other numbers of tokens, and matrices of other shapes around them.
 
     Each is timed after the matrix that comes before it in a pass: after its like it would take some percent less.
@@ -124,11 +124,11 @@ def _gemms(passes: Sequence[ForwardPass], workload: Workload) -> Iterator[Point]
     fewer = [m for m in _TOKENS if m <= tokens[-1]]
     for (n, k), after in real.items():
         for m in dict.fromkeys((*tokens, *fewer)):
-            yield Point.of("gemm", m=m, n=n, k=k, after=after, dtype=workload.dtype)
+            yield TimingPoint.of("gemm", m=m, n=n, k=k, after=after, dtype=workload.dtype)
     few = [m for m in fewer if m <= _FEW_TOKENS]
     for n, k in _between(list(real)):
         for m in dict.fromkeys((*few, *tokens)):
-            yield Point.of("gemm", m=m, n=n, k=k, after=(k, n), dtype=workload.dtype)
+            yield TimingPoint.of("gemm", m=m, n=n, k=k, after=(k, n), dtype=workload.dtype)
 
 
 def _predecessors(passes: Sequence[ForwardPass]) -> dict[Matrix, Matrix]:
@@ -151,17 +151,17 @@ def _between(matrices: Sequence[Matrix]) -> list[Matrix]:
     return sorted(matrices_between, key=lambda matrix: -matrix[0] * matrix[1])[:_MOST_BETWEEN]
 
 
-def _attentions(ops: Sequence[Attention], workload: Workload) -> Iterator[Point]:
+def _attentions(ops: Sequence[Attention], workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     for op in ops:
         alike = picked(op, "heads", "kv_heads", "head_dim", "masked")
         for context in (op.context // 4, op.context // 2, op.context, 2 * op.context):
             for queries in dict.fromkeys((1, max(1, op.queries // 2), op.queries)):
                 for batch in dict.fromkeys((1, max(1, op.batch // 2), op.batch)):
                     sizes = {"batch": batch, "queries": queries, "context": max(context, 1)}
-                    yield Point.of("attention", **alike | sizes, dtype=workload.dtype)
+                    yield TimingPoint.of("attention", **alike | sizes, dtype=workload.dtype)
 
 
-def _experts(workload: Workload) -> Iterator[Point]:
+def _experts(workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     """The experts of either model on the real choices of its passes, and on those of fewer sequences and tokens."""
     for role, passes in (("target", workload.target_passes()), ("draft", workload.draft_passes())):
         for forward in (forward for _, forward in passes):
@@ -171,7 +171,7 @@ def _experts(workload: Workload) -> Iterator[Point]:
             batch, queries, masked = shape_of(forward)
             for sequences in _halved(batch):
                 for tokens in _halved(queries):
-                    yield Point.of(
+                    yield TimingPoint.of(
                         "experts",
                         role=role,
                         batch=sequences,
@@ -191,42 +191,42 @@ def _halved(size: int) -> list[int]:
     return sizes
 
 
-def _elementwise(ops: Sequence[Elementwise]) -> Iterator[Point]:
+def _elementwise(ops: Sequence[Elementwise]) -> Iterator[TimingPoint]:
     if not ops:
         return
     sizes = [op.moved_bytes for op in ops]
     for size in np.geomspace(min(sizes) / 2, max(sizes) * 2, 12):
-        yield Point.of("elementwise", moved_bytes=int(size) // 16 * 16 + 16)
+        yield TimingPoint.of("elementwise", moved_bytes=int(size) // 16 * 16 + 16)
 
 
-def _collectives(ops: Sequence[Collective], workload: Workload) -> Iterator[Point]:
+def _collectives(ops: Sequence[Collective], workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     for kind in dict.fromkeys(op.kind for op in ops):
         sizes = [op.message_bytes for op in ops if op.kind == kind]
         for size in np.geomspace(min(min(sizes), 1 << 10), max(max(sizes), 1 << 20), 16):
             message_bytes = int(size) // 64 * 64 + 64
-            yield Point.of(kind, message_bytes=message_bytes, ranks=workload.tp)
-            yield Point.of(f"{kind} with messages", fitted=False, message_bytes=message_bytes, ranks=workload.tp)
+            yield TimingPoint.of(kind, message_bytes=message_bytes, ranks=workload.tp)
+            yield TimingPoint.of(f"{kind} with messages", fitted=False, message_bytes=message_bytes, ranks=workload.tp)
 
 
-def _links(tp: int) -> Iterator[Point]:
+def _links(tp: int) -> Iterator[TimingPoint]:
     """The first rank's messages, which the fit sees, and a few sizes of every other target rank's."""
     sizes = [int(size) // 16 * 16 for size in np.geomspace(64, 1 << 24, 16)]
     for size in sizes:
-        yield Point.of("link", message_bytes=size)
+        yield TimingPoint.of("link", message_bytes=size)
     for rank in range(1, tp):
         for size in sizes[::5]:
-            yield Point.of("rank link", rank=rank, message_bytes=size, fitted=False)
-    yield Point.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
+            yield TimingPoint.of("rank link", rank=rank, message_bytes=size, fitted=False)
+    yield TimingPoint.of("round trip", outcome_bytes=256, response_bytes=1024, fitted=False)
 
 
-def _interference(workload: Workload) -> Iterator[Point]:
+def _interference(workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     """Points of passes that stream beside passes that compute: each side's of fewest and most tokens."""
     sides = (
         sorted(side, key=lambda named: named[1].tokens) for side in (workload.target_passes(), workload.draft_passes())
     )
     # a strategy that drafts nothing leaves one side empty
     for (target, on_target), (draft, on_draft) in itertools.product(*(side[:1] + side[-1:] for side in sides)):
-        yield Point.of(
+        yield TimingPoint.of(
             "interference",
             target=target,
             draft=draft,
@@ -235,14 +235,14 @@ def _interference(workload: Workload) -> Iterator[Point]:
         )
 
 
-def _checks(workload: Workload) -> Iterator[Point]:
+def _checks(workload: CalibrationWorkload) -> Iterator[TimingPoint]:
     """Whole passes, which the fit never sees, and the host's gaps."""
-    yield Point.of("host gap", role="target")
+    yield TimingPoint.of("host gap", role="target")
     for name, forward in workload.target_passes():
-        yield Point.of("pass", role="target", name=name, shape=shape_of(forward), fitted=False)
-        yield Point.of("layer", role="target", name=name, shape=shape_of(forward), fitted=False)
+        yield TimingPoint.of("pass", role="target", name=name, shape=shape_of(forward), fitted=False)
+        yield TimingPoint.of("layer", role="target", name=name, shape=shape_of(forward), fitted=False)
     for name, forward in workload.draft_passes():
-        yield Point.of("pass", role="draft", name=name, shape=shape_of(forward), fitted=False)
+        yield TimingPoint.of("pass", role="draft", name=name, shape=shape_of(forward), fitted=False)
 
 
 def shape_of(forward: ForwardPass) -> Shape:
@@ -251,7 +251,7 @@ def shape_of(forward: ForwardPass) -> Shape:
     return attention.batch, attention.queries, attention.masked
 
 
-def wanted(point: Point, device: str) -> int:
+def wanted(point: TimingPoint, device: str) -> int:
     """Number of times that a point is timed on a device such as ``cpu:0``."""
     visits = VISITS[device.split(":")[0]]
     return min(visits, FEWER.get(point.benchmark, visits))

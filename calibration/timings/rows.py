@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import trim_mean
 
 from calibration.machine.timing import summarise
-from calibration.timings.plan import OPERATIONS, Point
+from calibration.timings.plan import OPERATIONS, TimingPoint
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import surviving_records
 from ssdsim.base.errors import InputError
@@ -44,7 +44,7 @@ class Visit(Record):
 
 
 @dataclass
-class Log:
+class CalibrationLog:
     """Visits in a file, a line each, appended as they come; what a kill tore is ignored."""
 
     path: Path
@@ -52,7 +52,7 @@ class Log:
     visits: dict[str, list[Visit]] = field(default_factory=dict)
     """Visits by the point's key, in the order of time."""
 
-    def open(self) -> Log:
+    def open(self) -> CalibrationLog:
         """Read what an earlier run left; it must be of the same machine and workload."""
         records = [record for record in surviving_records(self.path) if isinstance(record, dict)]
         header = {"schema": _SCHEMA, "machine": dict(self.machine)}
@@ -69,11 +69,11 @@ class Log:
             self.visits.setdefault(visit["key"], []).append(Visit(visit["at_s"], visit["result"]))
         return self
 
-    def count(self, point: Point) -> int:
+    def count(self, point: TimingPoint) -> int:
         """Count how often a point was timed."""
         return len(self.visits.get(point.key, ()))
 
-    def add(self, point: Point, visit: Visit) -> None:
+    def add(self, point: TimingPoint, visit: Visit) -> None:
         self.visits.setdefault(point.key, []).append(visit)
         record = {"key": point.key, "visit": self.count(point), "at_s": visit.at_s, "result": dict(visit.result)}
         append_record(self.path, record)
@@ -87,10 +87,10 @@ def _is_visit(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("key"), str) and all(type(number) in (int, float) for number in numbers)
 
 
-class Row(Record):
+class TimedPoint(Record):
     """A timed point with all its visits, and how many times slower than usual the machine was at each."""
 
-    point: Point
+    point: TimingPoint
     visits: Sequence[Visit]
     slowness: Sequence[float]
 
@@ -126,7 +126,7 @@ class Row(Record):
         return median(float(visit.result[name]) for visit in self.visits)
 
 
-def rows_of(log: Log, points: Sequence[Point]) -> list[Row]:
+def rows_of(log: CalibrationLog, points: Sequence[TimingPoint]) -> list[TimedPoint]:
     """The points that were timed; messages, collectives, host gaps and slow-downs are not corrected for drift."""
     timed = [point for point in points if log.count(point)]
     computing = [point for point in timed if point.benchmark in _COMPUTING]
@@ -137,10 +137,12 @@ def rows_of(log: Log, points: Sequence[Point]) -> list[Row]:
         at_s, seconds = (np.array(column) for column in zip(*((v.at_s, v.seconds) for _, v in visits), strict=True))
         for i, slow in zip(numbers, slowness(numbers, at_s, seconds), strict=True):
             slower.setdefault(computing[i].key, []).append(float(slow))
-    return [Row(point, log.visits[point.key], slower.get(point.key, [1.0] * log.count(point))) for point in timed]
+    return [
+        TimedPoint(point, log.visits[point.key], slower.get(point.key, [1.0] * log.count(point))) for point in timed
+    ]
 
 
-def instability(rows: Sequence[Row]) -> float:
+def instability(rows: Sequence[TimedPoint]) -> float:
     """Wander of the machine's speed: its slowness from the 10th to the 90th percentile of visits."""
     slowest = [slow for row in rows if row.point.benchmark in _COMPUTING for slow in row.slowness]
     return float(np.subtract(*np.percentile(slowest, (90, 10)))) if slowest else 0.0

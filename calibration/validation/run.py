@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibration.machine.drivers import torch_missing
-from calibration.timings.answer import Timed, calibrate_on
+from calibration.timings.answer import CalibrationOptions, calibrate_on
 from calibration.validation.comparison import GRIDS, GridPoint, RoundComparison, grid_of
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
@@ -137,7 +137,7 @@ class Real(OptionRecord):
         output = log.with_name(f"{log.stem}-profile.json")
         if log.exists() and output.exists():
             return str(output)
-        timed = Timed(
+        timed = CalibrationOptions(
             b=max(point.b for point in self.points),
             k=max(point.k for point in self.points),
             budget=max(point.branches for point in self.points),

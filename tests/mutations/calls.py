@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import ssdsim
-from calibration.timings.rows import Log
+from calibration.timings.rows import CalibrationLog
 from calibration.validation.comparison import GRIDS, read_or_start
 from ssdsim.base.plain import plain
 from ssdsim.question.options import DEFAULTS
@@ -112,7 +112,9 @@ def calibration_log(rng: Random) -> Input:
         "calibration log",
         "Log('log.jsonl').open()",
         lambda: [
-            visit.seconds for visits in Log(Path("log.jsonl"), machine).open().visits.values() for visit in visits
+            visit.seconds
+            for visits in CalibrationLog(Path("log.jsonl"), machine).open().visits.values()
+            for visit in visits
         ],
         {"log.jsonl": b"\n".join(lines)},
     )

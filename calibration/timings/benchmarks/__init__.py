@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from calibration.timings.benchmarks import communication, operations, passes
-from calibration.timings.benchmarks.bench import Bench, Result
+from calibration.timings.benchmarks.bench import BenchmarkRank, Result
 
 _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "gemm": operations.gemm,
@@ -27,7 +27,7 @@ _BENCHMARKS: Mapping[str, Callable[..., Result | None]] = {
     "pass": passes.whole_pass,
     "layer": passes.single_layer,
     "interference": passes.interference,
-    "prepare": Bench.prepare,
+    "prepare": BenchmarkRank.prepare,
 }
 
 
@@ -35,7 +35,7 @@ def make_handler(
     rank: int, device: torch.device, options: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], Result | None]:
     """A rank's handler: runs the benchmark that a request names; None if this rank only took part or waited."""
-    bench = Bench(rank, device, **options)
+    bench = BenchmarkRank(rank, device, **options)
 
     def handle(request: Mapping[str, Any]) -> Result | None:
         parameters = {name: value for name, value in request.items() if name != "benchmark"}

@@ -11,20 +11,20 @@ import torch.distributed as dist
 from calibration.machine.devices import group_of, messages_lie_on
 from calibration.machine.graph import DTYPES, Graph
 from calibration.machine.timing import Streams, TimedRuns, time_action
-from calibration.timings.plan import Workload
+from calibration.timings.plan import CalibrationWorkload
 from ssdsim.base.plain import picked
 from ssdsim.transformer.card import Transformer
 
 Result = dict[str, Any]
 
 
-class Bench(Streams):
+class BenchmarkRank(Streams):
     """State of one rank: target ranks are ``0 .. tp-1``, the draft is the last one."""
 
     def __init__(self, rank: int, device: torch.device, *, target: Any, draft: Any, **sizes: Any) -> None:
         self.rank = rank
         cards = Transformer.model_validate(target), Transformer.model_validate(draft)
-        self.workload = Workload(*cards, **sizes)
+        self.workload = CalibrationWorkload(*cards, **sizes)
         super().__init__(device, DTYPES[self.workload.dtype])
         self.ranks = dist.get_world_size()
         self.draft_rank = self.ranks - 1

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from calibration.machine.devices import busy, synchronised
 from calibration.machine.timing import Clock, capture
-from calibration.timings.benchmarks.bench import Bench, Result
+from calibration.timings.benchmarks.bench import BenchmarkRank, Result
 
 _MESSAGE_BYTES = 1 << 20
 _IN_GRAPH = 20
@@ -23,19 +23,19 @@ _MESSAGE_RUNS = 4  # of each visit
 _WORK_S = 0.005  # before a send: the receiver goes to sleep, as while it waits for a pass to end
 
 
-def all_reduce(bench: Bench, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
+def all_reduce(bench: BenchmarkRank, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
     tensor = torch.zeros(message_bytes // bench.dtype.itemsize, dtype=bench.dtype, device=bench.device)
     return _over_target(bench, lambda: dist.all_reduce(tensor, group=bench.target_group), with_messages)
 
 
-def all_gather(bench: Bench, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
+def all_gather(bench: BenchmarkRank, *, message_bytes: int, ranks: int, with_messages: bool = False) -> Result | None:
     share = message_bytes // bench.dtype.itemsize // ranks
     tensor, gathered = (torch.zeros(size, dtype=bench.dtype, device=bench.device) for size in (share, share * ranks))
     action = partial(dist.all_gather_into_tensor, gathered, tensor, group=bench.target_group)
     return _over_target(bench, action, with_messages)
 
 
-def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool) -> Result | None:
+def _over_target(bench: BenchmarkRank, action: Callable[[], object], with_messages: bool) -> Result | None:
     """Time ``action`` a fixed number of times on the target's ranks; the first one's time counts.
 
     On GPUs it is captured, as in a pass. ``with_messages`` keeps a message from the first rank to the draft in flight
@@ -62,20 +62,20 @@ def _over_target(bench: Bench, action: Callable[[], object], with_messages: bool
     return timed.to_json() if bench.rank == 0 else None
 
 
-def _captured(bench: Bench, action: Callable[[], object]) -> Result | None:
+def _captured(bench: BenchmarkRank, action: Callable[[], object]) -> Result | None:
     if not bench.has_target:
         return None
     timed = bench.time(capture(action, _IN_GRAPH), warm_ups=5, least_runs=_COLLECTIVE_RUNS, most_runs=_COLLECTIVE_RUNS)
     return timed.to_json() | {"seconds": timed.seconds / _IN_GRAPH} if bench.rank == 0 else None
 
 
-def link(bench: Bench, *, message_bytes: int, rank: int = 0) -> Result | None:
+def link(bench: BenchmarkRank, *, message_bytes: int, rank: int = 0) -> Result | None:
     """A message between a target rank and the draft: from the start of a send to its receipt, mean of both ways."""
     times = _one_ways(bench, rank, message_bytes, message_bytes)
     return None if times is None else _result([there / 2.0 + back / 2.0 for there, back in times])
 
 
-def round_trip(bench: Bench, *, outcome_bytes: int, response_bytes: int) -> Result | None:
+def round_trip(bench: BenchmarkRank, *, outcome_bytes: int, response_bytes: int) -> Result | None:
     """An outcome from the first rank to the draft, and a speculation back."""
     times = _one_ways(bench, 0, outcome_bytes, response_bytes)
     return None if times is None else _result([there + back for there, back in times])
@@ -85,7 +85,7 @@ def _result(seconds: list[float]) -> Result:
     return {"seconds": median(seconds), "runs": len(seconds)}
 
 
-def _one_ways(bench: Bench, rank: int, there_bytes: int, back_bytes: int) -> list[tuple[float, float]] | None:
+def _one_ways(bench: BenchmarkRank, rank: int, there_bytes: int, back_bytes: int) -> list[tuple[float, float]] | None:
     """Seconds of each message from ``rank`` there and of each back, by the clock that the ranks of a machine share."""
     device = bench.message_device
     there, back = (torch.zeros(size, dtype=torch.uint8, device=device) for size in (there_bytes, back_bytes))

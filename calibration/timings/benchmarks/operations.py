@@ -7,7 +7,7 @@ import torch
 
 from calibration.machine.experts import ExpertWeights, routes, run_experts
 from calibration.machine.graph import attend, branch_mask
-from calibration.timings.benchmarks.bench import Bench, Result
+from calibration.timings.benchmarks.bench import BenchmarkRank, Result
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention
 
@@ -15,12 +15,12 @@ _FEW_TOKENS = 4  # of the projection: with more of them attention takes no longe
 _EXPERT_RUNS = 4  # of each visit, each on other choices
 
 
-def gemm(bench: Bench, *, m: int, n: int, k: int, after: tuple[int, int], dtype: str) -> Result | None:
+def gemm(bench: BenchmarkRank, *, m: int, n: int, k: int, after: tuple[int, int], dtype: str) -> Result | None:
     """A product of matrices; ``after`` is n and k of the weights that the device works with before."""
     return bench.time_gemm(m, n, k, after).to_json() if bench.rank == 0 else None
 
 
-def attention(bench: Bench, **shape: int | str | bool) -> Result | None:
+def attention(bench: BenchmarkRank, **shape: int | str | bool) -> Result | None:
     """Decode attention of that ``shape``, with or without a branch mask, as the executor runs it.
 
     The queries lie within a projection's output, and the cache streams.
@@ -41,7 +41,7 @@ def attention(bench: Bench, **shape: int | str | bool) -> Result | None:
     return timed.to_json()
 
 
-def elementwise(bench: Bench, *, moved_bytes: int) -> Result | None:
+def elementwise(bench: BenchmarkRank, *, moved_bytes: int) -> Result | None:
     """A memory-bound kernel over activations: half of the bytes read, half written, and still in a cache."""
     if bench.rank != 0:
         return None
@@ -53,7 +53,15 @@ def elementwise(bench: Bench, *, moved_bytes: int) -> Result | None:
 
 
 def experts(
-    bench: Bench, *, role: str, batch: int, queries: int, masked: bool, width: int, after: tuple[int, int], dtype: str
+    bench: BenchmarkRank,
+    *,
+    role: str,
+    batch: int,
+    queries: int,
+    masked: bool,
+    width: int,
+    after: tuple[int, int],
+    dtype: str,
 ) -> Result | None:
     """Seconds of the experts of the card of ``role``, ``width`` of each on a device.
 

@@ -17,7 +17,7 @@ import torch.distributed as dist
 from calibration.machine.devices import synchronised
 from calibration.machine.graph import Graph
 from calibration.machine.timing import Action, Clock, capture
-from calibration.timings.benchmarks.bench import Bench, Result
+from calibration.timings.benchmarks.bench import BenchmarkRank, Result
 from calibration.timings.plan import Shape
 from ssdsim.base.record import replace
 from ssdsim.transformer.card import Transformer
@@ -35,13 +35,13 @@ _GAP_RUNS = 10  # of each visit
 _LAUNCHES = 64
 
 
-def whole_pass(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
-    """A pass of :class:`calibration.timings.plan.Workload`."""
+def whole_pass(bench: BenchmarkRank, *, role: str, name: str, shape: Shape) -> Result | None:
+    """A pass of :class:`calibration.timings.plan.CalibrationWorkload`."""
     captured = graph_and_pass(bench, role, shape)
     return None if captured is None else _time_pass(bench, *captured, reports=_reports(bench, role))
 
 
-def single_layer(bench: Bench, *, role: str, name: str, shape: Shape) -> Result | None:
+def single_layer(bench: BenchmarkRank, *, role: str, name: str, shape: Shape) -> Result | None:
     """One layer of that pass, run as often as the model has layers, divided by their number."""
     captured = graph_and_pass(bench, role, shape)
     if captured is None:
@@ -51,7 +51,7 @@ def single_layer(bench: Bench, *, role: str, name: str, shape: Shape) -> Result 
     return None if timed is None else timed | {"seconds": timed["seconds"] / forward.layers}
 
 
-def graph_and_pass(bench: Bench, role: str, shape: Shape) -> tuple[Graph, ForwardPass] | None:
+def graph_and_pass(bench: BenchmarkRank, role: str, shape: Shape) -> tuple[Graph, ForwardPass] | None:
     """The model of ``role`` and its pass of that shape; None on a rank that does not hold it."""
     if not (bench.has_target if role == "target" else bench.has_draft):
         return None
@@ -73,17 +73,17 @@ def clock_of(forward: ForwardPass, device: torch.device) -> Clock:
     return "wall" if waits or device.type == "cuda" else "core"
 
 
-def _reports(bench: Bench, role: str) -> bool:
+def _reports(bench: BenchmarkRank, role: str) -> bool:
     return bench.rank == (0 if role == "target" else bench.draft_rank)
 
 
-def _time_pass(bench: Bench, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
+def _time_pass(bench: BenchmarkRank, graph: Graph, forward: ForwardPass, reports: bool) -> Result | None:
     runs, clock = _PASS_RUNS[bench.device.type], clock_of(forward, bench.device)
     timed = bench.time(graph.prepare(forward), warm_ups=1, least_runs=runs, most_runs=runs, clock=clock)
     return timed.to_json() if reports else None
 
 
-def interference(bench: Bench, *, target: str, draft: str, target_shape: Shape, draft_shape: Shape) -> Result:
+def interference(bench: BenchmarkRank, *, target: str, draft: str, target_shape: Shape, draft_shape: Shape) -> Result:
     """The seconds of a target's pass and of a draft's, alone and while the other side works.
 
     Both sides run alone, then at the same time, and again. Only runs wholly within the other side's count. The numbers
@@ -104,7 +104,9 @@ def interference(bench: Bench, *, target: str, draft: str, target_shape: Shape, 
     return {"seconds": together["target"], "runs": _CYCLES, **figures}
 
 
-def _together(bench: Bench, actions: Mapping[str, Action | None], alone_s: Mapping[str, float]) -> dict[str, float]:
+def _together(
+    bench: BenchmarkRank, actions: Mapping[str, Action | None], alone_s: Mapping[str, float]
+) -> dict[str, float]:
     """Mean seconds of both passes while both sides work."""
     long_s = max(_TOGETHER_S, (_FEWEST + 1) * max(alone_s.values()))
     mine = "target" if bench.has_target else "draft"
@@ -118,7 +120,7 @@ def _together(bench: Bench, actions: Mapping[str, Action | None], alone_s: Mappi
     return {"target": _within(of["target"], of["draft"]), "draft": _within(of["draft"], of["target"])}
 
 
-def _action(bench: Bench, role: str, shape: Shape) -> Action | None:
+def _action(bench: BenchmarkRank, role: str, shape: Shape) -> Action | None:
     """The pass of ``role`` where this rank holds it; each run ends before the next starts."""
     captured = graph_and_pass(bench, role, shape)
     if captured is None:
@@ -127,7 +129,7 @@ def _action(bench: Bench, role: str, shape: Shape) -> Action | None:
     return synchronised(action, bench.device)
 
 
-def _alone(bench: Bench, role: str, name: str, action: Action | None) -> float:
+def _alone(bench: BenchmarkRank, role: str, name: str, action: Action | None) -> float:
     """Seconds of ``action`` with the other side idle, as the first rank of ``role`` times it."""
     if name not in bench.known_s:  # the first run also warms up
         bench.known_s[name] = _from_first(bench, role, _mean(_spans(action, 2)[1:]) if action is not None else 0.0)
@@ -135,7 +137,7 @@ def _alone(bench: Bench, role: str, name: str, action: Action | None) -> float:
     return _from_first(bench, role, _mean(_spans(action, runs)) if action is not None else 0.0)
 
 
-def _from_first(bench: Bench, role: str, seconds: float) -> float:
+def _from_first(bench: BenchmarkRank, role: str, seconds: float) -> float:
     """Broadcast the seconds that the first rank of ``role`` measured."""
     numbers = [seconds]
     dist.broadcast_object_list(numbers, src=0 if role == "target" else bench.draft_rank, device=bench.message_device)
@@ -163,7 +165,7 @@ def _mean(spans: list[Span]) -> float:
     return fmean(end - start for start, end in spans)
 
 
-def host_gap(bench: Bench, *, role: str) -> Result | None:
+def host_gap(bench: BenchmarkRank, *, role: str) -> Result | None:
     """Gaps a layer, a pass and an eager launch, in seconds, of the card of ``role`` made tiny; on the first rank.
 
     A tiny model's operations take their launch floors; the same operations timed alone take them too, so the
@@ -186,7 +188,7 @@ def host_gap(bench: Bench, *, role: str) -> Result | None:
     }
 
 
-def _launch_s(bench: Bench) -> float:
+def _launch_s(bench: BenchmarkRank) -> float:
     """Time what a kernel loses when the host launches it, not a CUDA graph; a CPU launches nothing."""
     if bench.device.type == "cpu":
         return 0.0
@@ -210,18 +212,18 @@ def _tiny(card: Transformer, layers: int) -> Transformer:
     return card.model_copy(update=small | {"vocab_size": min(card.vocab_size, 64)})
 
 
-def _tiny_graph(bench: Bench, card: Transformer) -> tuple[Graph, ForwardPass]:
+def _tiny_graph(bench: BenchmarkRank, card: Transformer) -> tuple[Graph, ForwardPass]:
     dtype = bench.workload.dtype
     graph = Graph(card, device=bench.device, dtype=dtype, batch=1, context=16)
     return graph, forward_pass(card, batch=1, context=16, dtype=dtype)
 
 
-def _tiny_seconds(bench: Bench, card: Transformer) -> float:
+def _tiny_seconds(bench: BenchmarkRank, card: Transformer) -> float:
     graph, forward = _tiny_graph(bench, card)
     return bench.time(graph.prepare(forward), least_runs=_GAP_RUNS, most_runs=_GAP_RUNS, clock="wall").seconds
 
 
-def _operations_alone(bench: Bench, graph: Graph, ops: Sequence[Operation]) -> float:
+def _operations_alone(bench: BenchmarkRank, graph: Graph, ops: Sequence[Operation]) -> float:
     """The sum of operations, each timed by itself as the other benchmarks time them."""
     actions = graph.single_operations(ops, tokens=1)
     if bench.device.type == "cuda":

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from calibration.importers.aiconfigurator import import_aiconfigurator
-from calibration.importers.messages import bytes_per_count
+from calibration.importers.tables import bytes_per_count
 from calibration.timings.fit import hold_out
 from calibration.timings.fit_gemm import fit_gemm
 from ssdsim.base.errors import InputError

@@ -10,8 +10,7 @@ import pytest
 
 from calibration.importers.nccl_tests import read_nccl_tests, with_nccl_tests
 from calibration.importers.plain_csv import with_plain_csv
-from calibration.importers.vidur_layers import import_elementwise, import_gemms, read_gemms
-from calibration.timings.cross_check import cross_check
+from calibration.importers.vidur import cross_check, import_elementwise, import_gemms, read_gemms
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 

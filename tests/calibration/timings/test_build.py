@@ -12,8 +12,8 @@ import pytest
 
 from calibration.timings.build import build_profile, build_runtime
 from calibration.timings.checks import check_passes
-from calibration.timings.plan import Point, Workload, plan
-from calibration.timings.rows import Log, Visit, rows_of
+from calibration.timings.plan import CalibrationWorkload, TimingPoint, plan
+from calibration.timings.rows import CalibrationLog, Visit, rows_of
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.card import transformer_shaped
@@ -23,7 +23,7 @@ from ssdsim.transformer.operations import Attention, Collective, Elementwise, Ge
 pytestmark = pytest.mark.long
 
 TARGET, DRAFT = transformer_shaped(1536, 4, "float32"), transformer_shaped(768, 2, "float32")
-WORKLOAD = Workload(TARGET, DRAFT, batch=4, lookahead=5, branches=18, context=256, tp=2, dtype="float32")
+WORKLOAD = CalibrationWorkload(TARGET, DRAFT, batch=4, lookahead=5, branches=18, context=256, tp=2, dtype="float32")
 DEVICES = ["cpu:0", "cpu:1", "cpu:0"]
 GAP_S = 1.5e-5
 
@@ -46,7 +46,7 @@ def pass_s(forward: ForwardPass) -> float:
     return forward.layers * GAP_S + sum(times * operation_s(op) for op, times in forward.counted())
 
 
-def result(point: Point) -> dict[str, Any]:
+def result(point: TimingPoint) -> dict[str, Any]:
     """What the benchmark of ``point`` finds on this machine."""
     given = dict(point.parameters)
     passes = dict(WORKLOAD.target_passes()) | dict(WORKLOAD.draft_passes())
@@ -78,8 +78,10 @@ def result(point: Point) -> dict[str, Any]:
     raise AssertionError(point.benchmark)
 
 
-def built(tmp_path: Path, points: list[Point], noise: float, visits: int = 16) -> tuple[HardwareProfile, Log]:
-    log = Log(tmp_path / "made-up.jsonl", {"device": "a made-up core"}).open()
+def built(
+    tmp_path: Path, points: list[TimingPoint], noise: float, visits: int = 16
+) -> tuple[HardwareProfile, CalibrationLog]:
+    log = CalibrationLog(tmp_path / "made-up.jsonl", {"device": "a made-up core"}).open()
     rng, clock = np.random.default_rng(0), count()
     for _ in range(visits):
         for point in points:

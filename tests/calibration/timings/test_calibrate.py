@@ -22,7 +22,7 @@ from calibration.machine.devices import backend_of, parse_devices
 from calibration.machine.ranks import RankError, Ranks
 from calibration.machine.timing import summarise, time_action
 from calibration.timings.measure import wanted
-from calibration.timings.plan import Workload, plan
+from calibration.timings.plan import CalibrationWorkload, plan
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
@@ -110,7 +110,7 @@ def test_stopped_three_times_and_resumed_every_visit_is_there_once(
     counts = logged_keys(calibration / "validation-profile.jsonl")
     assert set(counts.values()) == {1}
     target, draft = find_transformer("transformer-shaped-128x2"), find_transformer("transformer-shaped-64x1")
-    workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=1, dtype="float32")
+    workload = CalibrationWorkload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=1, dtype="float32")
     visits = {point: range(1, wanted(point, "cpu:0") + 1) for point in plan(workload, ranks=2)}
     assert set(counts) == {f"{point.key} visit {visit}" for point, numbers in visits.items() for visit in numbers}
 

@@ -7,20 +7,24 @@ import pytest
 from calibration.machine.ranks import Ranks
 from calibration.timings.checks import check_rank_links, doubts, slow_ranks
 from calibration.timings.measure import workload_options
-from calibration.timings.plan import Point, Workload, plan
-from calibration.timings.rows import Row, Visit
+from calibration.timings.plan import CalibrationWorkload, TimingPoint, plan
+from calibration.timings.rows import TimedPoint, Visit
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.card import transformer_shaped
 
 TARGET, DRAFT = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
-WORKLOAD = Workload(TARGET, DRAFT, batch=1, lookahead=2, branches=3, context=16, tp=2, dtype="float32")
+WORKLOAD = CalibrationWorkload(TARGET, DRAFT, batch=1, lookahead=2, branches=3, context=16, tp=2, dtype="float32")
 
 
-def timed(benchmark: str, seconds: float, off_core: float = 0.0, slowness: float = 1.0, **parameters: int) -> Row:
-    return Row(Point.of(benchmark, **parameters), [Visit(0.0, {"seconds": seconds, "off_core": off_core})], [slowness])
+def timed(
+    benchmark: str, seconds: float, off_core: float = 0.0, slowness: float = 1.0, **parameters: int
+) -> TimedPoint:
+    return TimedPoint(
+        TimingPoint.of(benchmark, **parameters), [Visit(0.0, {"seconds": seconds, "off_core": off_core})], [slowness]
+    )
 
 
-def links(slower: float) -> list[Row]:
+def links(slower: float) -> list[TimedPoint]:
     """Rank 1 as fast as rank 0; rank 2 so many times slower with large messages."""
     rows = [timed("link", 1e-5, message_bytes=64), timed("link", 1e-3, message_bytes=1 << 20)]
     for rank, factor in ((1, 1.0), (2, slower)):

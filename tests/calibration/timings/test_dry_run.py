@@ -117,11 +117,11 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str) -> None
 
 def test_the_plan_is_that_of_a_calibration() -> None:
     from calibration.timings.dry_run import dry_run
-    from calibration.timings.plan import Workload
+    from calibration.timings.plan import CalibrationWorkload
     from ssdsim.hardware.catalog import find_hardware, find_transformer
 
     pair = find_transformer("llama-2-13b"), find_transformer("llama-2-7b")
-    workload = Workload(*pair, batch=2, lookahead=3, branches=12, context=256, tp=2, dtype="float16")
+    workload = CalibrationWorkload(*pair, batch=2, lookahead=3, branches=12, context=256, tp=2, dtype="float16")
     shown = dry_run(workload, ["cuda:0", "cuda:3", "cuda:5"], find_hardware("v100-sxm2-32gb"))
     assert sum(each.points for each in shown.benchmarks) == len(plan(workload, 3))
     assert [rank.to_draft.split(",")[0] for rank in shown.ranks[:2]] == ["no NVLink", "no NVLink"]

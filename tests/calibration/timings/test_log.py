@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from calibration.timings.plan import Point
-from calibration.timings.rows import Log, Visit
+from calibration.timings.plan import TimingPoint
+from calibration.timings.rows import CalibrationLog, Visit
 from ssdsim.base.errors import InputError
 
-POINT = Point.of("gemm", m=1, n=2, k=3)
+POINT = TimingPoint.of("gemm", m=1, n=2, k=3)
 
 
-def opened(path: Path) -> Log:
-    return Log(path, {"device": "a core"}).open()
+def opened(path: Path) -> CalibrationLog:
+    return CalibrationLog(path, {"device": "a core"}).open()
 
 
 @pytest.mark.parametrize("torn", ["", "\n", '\n{"key": "torn', "\n\xff\xfe", '\n{"key": "no time"}'])

@@ -6,11 +6,11 @@ import pytest
 
 from calibration.machine.graph_memory import POOL_BYTES
 from calibration.timings.memory import benchmark_bytes, check_memory, rank_bytes
-from calibration.timings.plan import Point, Workload
+from calibration.timings.plan import CalibrationWorkload, TimingPoint
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 
-WORKLOAD = Workload(
+WORKLOAD = CalibrationWorkload(
     find_transformer("llama-3.1-70b"),
     find_transformer("llama-3.2-1b"),
     batch=4,
@@ -28,7 +28,7 @@ def test_weights_larger_than_the_pool_are_whole_copies_of_it() -> None:
     small, large = (values // 1024, 1024), (values // 512, 1024)
 
     def in_pools(matrix: tuple[int, int], after: tuple[int, int], device: str) -> float:
-        point = Point.of("gemm", m=1, n=matrix[0], k=matrix[1], after=after, dtype="bfloat16")
+        point = TimingPoint.of("gemm", m=1, n=matrix[0], k=matrix[1], after=after, dtype="bfloat16")
         return benchmark_bytes(point, "bfloat16", device) / POOL_BYTES[device]
 
     assert in_pools(small, small, "cpu") < 0.01

@@ -10,8 +10,8 @@ import pytest
 
 from calibration.timings.measure import machine_of
 from calibration.timings.memory import rank_bytes
-from calibration.timings.plan import Workload, plan
-from calibration.timings.rows import Log, Visit
+from calibration.timings.plan import CalibrationWorkload, plan
+from calibration.timings.rows import CalibrationLog, Visit
 from ssdsim import strategies
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.transformer.card import transformer_shaped
@@ -25,7 +25,7 @@ def test_a_draft_step_on_the_targets_ranks_is_timed_as_it_can_be_shared(
 ) -> None:
     """A draft with three heads runs whole or not at all."""
     target, draft = transformer_shaped(512, 2, "float32"), transformer_shaped(hidden_size, 1, "float32")
-    workload = Workload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=2, dtype="float32")
+    workload = CalibrationWorkload(target, draft, batch=2, lookahead=3, branches=4, context=32, tp=2, dtype="float32")
     points = [(point.benchmark, dict(point.parameters)) for point in plan(workload, ranks=3)]
     timed = {name: [p for benchmark, p in points if benchmark == name] for name in ("gemm", "attention", "all_reduce")}
     assert {one.tp for one in workload.passes if one.model == "draft"} == set(degrees)
@@ -53,10 +53,10 @@ class Longer(PEARL):
         return super().lookahead(options) + 2
 
 
-def workload_of(*names: str) -> Workload:
+def workload_of(*names: str) -> CalibrationWorkload:
     target, draft = transformer_shaped(256, 1, "float32"), transformer_shaped(128, 1, "float32")
     sizes: dict[str, int] = {"batch": 2, "lookahead": 3, "branches": 4, "context": 32, "tp": 1}
-    return Workload(target, draft, **sizes, dtype="float32", strategies=names)
+    return CalibrationWorkload(target, draft, **sizes, dtype="float32", strategies=names)
 
 
 def test_the_passes_of_whatever_strategy_is_registered_are_timed() -> None:
@@ -81,10 +81,10 @@ def test_every_strategy_is_planned_for_by_name_and_more_of_them_keep_what_was_ti
     few, many = workload_of("sd"), workload_of(*strategies.ALL.names)
     planned = plan(few, ranks=2)
     assert not {point.benchmark for point in plan(workload_of("ar"), ranks=2)} - {point.benchmark for point in planned}
-    log = Log(tmp_path / "cpu.jsonl", machine_of(["cpu:0", "cpu:1"], few)).open()
+    log = CalibrationLog(tmp_path / "cpu.jsonl", machine_of(["cpu:0", "cpu:1"], few)).open()
     for point in planned:
         log.add(point, Visit(0.0, {"seconds": 1.0}))
-    later = Log(log.path, machine_of(["cpu:0", "cpu:1"], many)).open()
+    later = CalibrationLog(log.path, machine_of(["cpu:0", "cpu:1"], many)).open()
     fits = [point for point in plan(many, ranks=2) if point.benchmark in ("gemm", "attention")]
     timed = [point for point in fits if later.count(point)]
     assert 0 < len(timed) < len(fits)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.importers import power_law
-from calibration.importers.experts import fits
+from calibration.importers.experts import fits, touched_experts
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
@@ -73,14 +72,14 @@ def test_experts_of_uneven_rows_are_as_many_as_their_collector_drew(
 ) -> None:
     """The means of its own draws, as a reading of its source found them."""
     for tokens, touched in known.items():
-        assert power_law.touched(tokens, count, per_token, exponent) == pytest.approx(touched, rel=0.03)
+        assert touched_experts(tokens, count, per_token, exponent) == pytest.approx(touched, rel=0.03)
 
 
 @given(st.integers(1, 300), st.sampled_from([8, 16, 128, 256]), st.integers(1, 8), st.sampled_from([1.01, 1.2]))
 def test_no_draw_touches_more_experts_than_there_are_visits_or_fewer_than_a_token(
     tokens: int, count: int, per_token: int, exponent: float
 ) -> None:
-    touched = power_law.touched(tokens, count, per_token, exponent)
+    touched = touched_experts(tokens, count, per_token, exponent)
     assert per_token <= touched <= min(count, tokens * per_token)
 
 
@@ -89,7 +88,7 @@ def uneven_table() -> pd.DataFrame:
     rows = table(0.0)
     rows = rows[rows["distribution"] == "power_law_1.2"].copy()
     shapes = rows[["num_tokens", "num_experts", "topk"]].itertuples(index=False, name=None)
-    touched = np.array([power_law.touched(*shape, 1.2) for shape in shapes])
+    touched = np.array([touched_experts(*shape, 1.2) for shape in shapes])
     width = (rows["inter_size"] // rows["moe_tp_size"]).to_numpy(float)
     hidden = rows["hidden_size"].to_numpy(float)
     visits = (rows["num_tokens"] * rows["topk"]).to_numpy(float)
