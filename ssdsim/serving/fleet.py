@@ -1,24 +1,25 @@
 """Several replicas behind a router, on SimPy's clock."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import simpy
-
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import unheard
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.journal import Requests, Run
+from ssdsim.serving.flat_tables import FlatTables
+from ssdsim.serving.journal import Requests
+from ssdsim.serving.journal import Run
 from ssdsim.serving.loop import run_of
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.replica import Replica
-from ssdsim.serving.replicas import Fleet, Router
+from ssdsim.serving.replicas import Fleet
+from ssdsim.serving.replicas import Router
 from ssdsim.serving.workload import Workload
+from typing import Any
+import numpy as np
+import simpy
 
 
 def simulate_fleet(
@@ -42,7 +43,11 @@ def simulate_fleet(
     if replicas % policy.devices.targets:
         raise InputError(f"{policy.devices.targets} replicas share a draft: {replicas} are no multiple of it")
     requests = Requests(workload)
-    each = [Replica(policy, batching, workload, requests, seed=seed, number=number) for number in range(replicas)]
+    tables = FlatTables.of(policy, batching, workload)
+    each = [
+        Replica(policy, batching, workload, requests, seed=seed, number=number, tables=tables)
+        for number in range(replicas)
+    ]
     clock = simpy.Environment()
     _Fleet(clock, each, fleet.router, workload, batching, policy.devices, hears).start()
     clock.run()
@@ -94,8 +99,6 @@ class _Fleet:
         targets = devices.targets
         shared = [SharedDraft(devices.together) for _ in range(len(replicas) // targets)]
         self._drafts = [shared[number // targets] if targets > 1 else None for number in range(len(replicas))]
-        for replica in replicas:
-            replica.shares_draft = targets > 1
         self._times = (workload.arrival_s + batching.prefill_ms / 1e3).tolist()
         self._come = [clock.event() for _ in replicas]
         self._next_s = self._times[0]
@@ -112,7 +115,7 @@ class _Fleet:
                 yield self._clock.timeout(time_s - self._clock.now)
             self._next_s = self._times[request + 1] if request + 1 < len(self._times) else np.inf
             number = self._choice(request)
-            self._replicas[number].offer([request])
+            self._replicas[number].offer(request, request + 1)
             self._hears((request + 1) / len(self._times))
             if not self._come[number].triggered:
                 self._come[number].succeed()
@@ -142,7 +145,6 @@ class _Fleet:
             replica.step(self._next_s)
             return
         now = replica.now
-        replica.draft_late_s = draft.wait_s(now)
-        replica.step(self._next_s)
-        if replica.drafted_s:
-            draft.book(now, replica.drafted_s)
+        drafted_s = replica.step_with_draft(self._next_s, draft.wait_s(now))
+        if drafted_s:
+            draft.book(now, drafted_s)

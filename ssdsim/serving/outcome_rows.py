@@ -13,8 +13,6 @@ from ssdsim.rounds.kernel import Kernel, Tokens
 
 BELOW_ONE = 1.0 - 1e-9
 
-_DRAWN = 1 << 15  # uniform numbers, at least, at a time
-
 
 class OutcomeRows:
     """The rows of a strategy's kernel as one table: row ``kind * states + state``.
@@ -51,9 +49,9 @@ class OutcomeRows:
         self._rows = rows
 
     @property
-    def by_row(self) -> Array:
-        """:attr:`cdf`, a row each."""
-        return self.cdf.reshape(len(self._rows), -1)
+    def shares_chances(self) -> bool:
+        """Whether all of a batch share the chances of a round."""
+        return self._levels is not None
 
     def kind_of(self, uniform: Array) -> NDArray[np.int64]:
         """The kinds of requests, drawn by their weights."""
@@ -72,22 +70,3 @@ class OutcomeRows:
     def tokens_of_certain(self) -> int:
         """Tokens that every round yields where :attr:`is_certain`."""
         return int(self.tokens[int(np.argmax(self._rows[0]))])
-
-
-class Uniforms:
-    """Uniform numbers below 1 by some, which leaves a row's number plus one of them within the row."""
-
-    def __init__(self, seed: int | list[int]) -> None:
-        self._rng = np.random.default_rng(seed)
-        self.numbers, self.at = np.empty(0), 0
-
-    def take(self, count: int) -> Array:
-        """The next ``count`` of them."""
-        end = self.at + count
-        if end > self.numbers.size:
-            self.numbers = self._rng.random(max(_DRAWN, count))
-            np.minimum(self.numbers, BELOW_ONE, out=self.numbers)
-            self.at, end = 0, count
-        take = self.numbers[self.at : end]
-        self.at = end
-        return take

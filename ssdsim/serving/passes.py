@@ -1,30 +1,30 @@
 """Seconds that parts of prompts add to a pass, tabulated over its tokens."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+from collections.abc import Sequence
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import (
-    Counted,
-    Model,
-    beside_prompts,
-    cost_between_kernels,
-    cost_of_operations,
-    of_prompts,
-    over_cache,
-    over_tokens,
-)
+from ssdsim.pricing.passes import Counted
+from ssdsim.pricing.passes import Model
+from ssdsim.pricing.passes import beside_prompts
+from ssdsim.pricing.passes import cost_between_kernels
+from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.passes import of_prompts
+from ssdsim.pricing.passes import over_cache
+from ssdsim.pricing.passes import over_tokens
 from ssdsim.pricing.site import Site
 from ssdsim.serving.curve import Curve
+from ssdsim.serving.rounds import added_s
+from ssdsim.serving.rounds import alone_s
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.mixed import Chunk, mixed_pass
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.mixed import Chunk
+from ssdsim.transformer.mixed import mixed_pass
+from typing import Any
 
 
 class Place(Record):
@@ -68,53 +68,28 @@ class PromptTable:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._decoded = Curve(lambda tokens: self._tokens_s(tokens, place.runtime))
-        self._beside = Curve(lambda tokens: self._tokens_s(tokens, beside_prompts(place.runtime)))
-        self._alone = Curve(lambda tokens: self._tokens_s(tokens, of_prompts(place.runtime)))
-        self._heads = Curve(self._head_s)
-        self._attention = Curve(self._attention_s)
-        self._host_decoding = Curve(lambda tokens: self._host_s(self._decoding(tokens)))
-        self._host_with_prompts = Curve(lambda tokens: self._host_s(self._forward(tokens)))
-
-    @property
-    def curves(self) -> Mapping[str, Curve]:
-        """What it knows, by name."""
-        return {
-            "decoded": self._decoded,
-            "beside": self._beside,
-            "alone": self._alone,
-            "heads": self._heads,
-            "attention": self._attention,
-            "host_decoding": self._host_decoding,
-            "host_with_prompts": self._host_with_prompts,
-        }
+        self.curves = (
+            Curve(lambda tokens: self._tokens_s(tokens, place.runtime)),
+            Curve(lambda tokens: self._tokens_s(tokens, beside_prompts(place.runtime))),
+            Curve(lambda tokens: self._tokens_s(tokens, of_prompts(place.runtime))),
+            Curve(self._head_s),
+            Curve(self._attention_s),
+            Curve(lambda tokens: self._host_s(self._decoding(tokens))),
+            Curve(lambda tokens: self._host_s(self._forward(tokens))),
+        )
+        """In the order of :data:`ssdsim.serving.rounds.CURVES`."""
 
     def added_s(self, decoded: int, chunks: Sequence[Chunk]) -> float:
         """Seconds that ``chunks`` add to a pass over ``decoded`` tokens."""
-        total = decoded + sum([chunk.tokens for chunk in chunks])
-        share = decoded / total
-        tokens_s = share * self._beside[total] + (1.0 - share) * self._alone[total] - self._decoded[decoded]
-        heads_s = self._heads[decoded + len(chunks)] - self._heads[decoded]
-        host_s = self._host_with_prompts[total] - self._host_decoding[decoded]
-        return tokens_s + heads_s + self._over_cache_s(chunks) + host_s
+        return added_s(self.curves, decoded, pairs(chunks), len(chunks))
 
     def alone_s(self, chunks: Sequence[Chunk]) -> float:
         """A pass over ``chunks`` and nothing else."""
-        total = sum([chunk.tokens for chunk in chunks])
-        host_s = self._host_with_prompts[total]
-        return self._alone[total] + self._heads[len(chunks)] + self._over_cache_s(chunks) + host_s
+        return alone_s(self.curves, pairs(chunks), len(chunks))
 
     def _host_s(self, forward: ForwardPass) -> float:
         """Seconds that the runtime adds between a pass's kernels."""
         return cost_between_kernels(forward, Cost(), self._place.runtime, self._place.model).seconds
-
-    def _over_cache_s(self, chunks: Sequence[Chunk]) -> float:
-        """Each part takes its share of the attention of its prompt up to its end."""
-        seconds = 0.0
-        for chunk in chunks:
-            end = chunk.prefix + chunk.tokens
-            seconds += self._attention[end] * (1.0 - chunk.prefix * (chunk.prefix + 1) / (end * (end + 1)))
-        return seconds
 
     def _forward(self, tokens: int) -> ForwardPass:
         return mixed_pass(self._place.card, (Chunk(tokens),), context=tokens, **self._place.shard)
@@ -139,6 +114,11 @@ class PromptTable:
         if not after:
             return 0.0
         return cost_of_operations([(op, 1) for op in after], place.profile, of_prompts(place.runtime)).seconds
+
+
+def pairs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """The tokens of each part of a prompt, and those before it."""
+    return [(chunk.tokens, chunk.prefix) for chunk in chunks]
 
 
 class PromptTables:

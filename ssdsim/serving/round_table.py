@@ -19,7 +19,8 @@ from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Round
 from ssdsim.rounds.states import Stationary
 from ssdsim.serving.curve import spaced
-from ssdsim.serving.passes import PromptTable, PromptTables, draft_place, target_place
+from ssdsim.serving.passes import PromptTable, PromptTables, draft_place, pairs, target_place
+from ssdsim.serving.rounds import add_prompts, prompts_alone_s
 from ssdsim.transformer.mixed import Chunk
 
 _APART = 1.3
@@ -171,10 +172,9 @@ class RoundTable:
     def prompts_s(self, chunks: Sequence[Chunk], joins: int, draft_late_s: float = 0.0) -> float:
         """A pass over ``chunks`` alone, after which ``joins`` requests look in a speculation cache in vain."""
         prompts, batch = self.prompts, max(1, joins)
-        pass_s = prompts.target.alone_s(chunks) + self._host_s(batch)
-        if prompts.draft is not None:
-            draft_s = prompts.draft.alone_s(chunks)
-            pass_s = max(pass_s, draft_s + draft_late_s) if prompts.apart else pass_s + draft_s
+        target, draft = prompts.target.curves, None if prompts.draft is None else prompts.draft.curves
+        host_s, drafts, of = self._host_s(batch), draft is not None, pairs(chunks)
+        pass_s = prompts_alone_s(target, draft, drafts, prompts.apart, host_s, draft_late_s, of, len(of))
         if joins and self.miss_bit:
             context = float(max(chunk.prefix + chunk.tokens for chunk in chunks))
             pass_s += self.round_s(batch, context, self.miss_bit) - self.round_s(batch, context, 0)
@@ -209,18 +209,15 @@ class RoundTable:
 
     def _with_prompts(self, batch: int, context: float, chunks: Sequence[Chunk]) -> dict[str, float]:
         """Each step's seconds in a round in which ``chunks`` are processed."""
-        seconds, prompts = self._between(batch, context), self.prompts
+        by_name, prompts = self._between(batch, context), self.prompts
         if not chunks:
-            return seconds
-        for name, queries in prompts.queries.items():
-            seconds[name] += prompts.target.added_s(-(-batch // prompts.copies) * queries, chunks)
-        if prompts.draft is not None:
-            draft_s = prompts.draft.alone_s(chunks)
-            if prompts.hidden:
-                draft_s = max(0.0, draft_s - min(seconds[name] for name in prompts.queries))
-            for name in prompts.drafting:
-                seconds[name] += draft_s
-        return seconds
+            return by_name
+        names, seconds, of = list(by_name), list(by_name.values()), pairs(chunks)
+        queries, drafting = [prompts.queries.get(n, 0) for n in names], [n in prompts.drafting for n in names]
+        target, draft = prompts.target.curves, None if prompts.draft is None else prompts.draft.curves
+        decoding, drafts, hidden = -(-batch // prompts.copies), draft is not None, prompts.hidden
+        add_prompts(seconds, queries, drafting, len(names), decoding, target, draft, drafts, hidden, of, len(of))
+        return dict(zip(names, seconds, strict=True))
 
     def _settings(self, batch: int, context: int) -> Settings:
         settings = self.scenario.settings.copy()

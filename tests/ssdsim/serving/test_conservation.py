@@ -44,19 +44,18 @@ def _watched(made: Policy, workload: Workload, batching: Batching, seed: int) ->
         if not replica.is_busy:
             replica.now = max(replica.now, times[came])
         while came < len(times) and times[came] <= replica.now:
-            replica.offer([came])
+            replica.offer(came, came + 1)
             came += 1
         if replica.is_busy:
             replica.step(times[came] if came < len(times) else np.inf)
             used = replica.blocks_in_use()
             # the tokens of the round just run were reserved before it
             reserved = [
-                ledger.blocks + (ledger.reserve // ledger.block + 1) * replica.held
-                for ledger in replica._variant.ledgers
+                ledger.blocks + (ledger.reserve // ledger.block + 1) * replica.sequences
+                for ledger in replica.variant.ledgers
             ]
             assert all(u <= r for u, r in zip(used, reserved, strict=True))
-            replica._fits(replica._variant)
-    assert replica.blocks_in_use() == [0] * len(replica._variant.ledgers)
+    assert replica.blocks_in_use() == [0] * len(replica.variant.ledgers)
     return run_of(made, workload, lines, [replica]), replica
 
 
