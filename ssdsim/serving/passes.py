@@ -1,30 +1,31 @@
 """Seconds that parts of prompts add to a pass, tabulated over its tokens."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import Any
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import Counted
-from ssdsim.pricing.passes import Model
-from ssdsim.pricing.passes import beside_prompts
-from ssdsim.pricing.passes import cost_between_kernels
-from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.pricing.passes import of_prompts
-from ssdsim.pricing.passes import over_cache
-from ssdsim.pricing.passes import over_tokens
+from ssdsim.pricing.passes import (
+    Counted,
+    Model,
+    beside_prompts,
+    cost_between_kernels,
+    cost_of_operations,
+    of_prompts,
+    over_cache,
+    over_tokens,
+)
 from ssdsim.pricing.site import Site
 from ssdsim.serving.curve import Curve
-from ssdsim.serving.rounds import added_s
-from ssdsim.serving.rounds import alone_s
+from ssdsim.serving.rounds import added_s, alone_s
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.mixed import Chunk
-from ssdsim.transformer.mixed import mixed_pass
-from typing import Any
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.mixed import Chunk, mixed_pass
 
 
 class Place(Record):
