@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from calibration.validation.paper import FamilyReplay, SweepReplay
 from ssdsim.figures import on_white
 from ssdsim.reports.figure import rounded
-from ssdsim.reports.style import band, colour_of, curve, look_at, new_plot, title_of
+from ssdsim.reports.style import band, colour_and_symbol, colour_of, curve, new_plot, title_of
 
 _PATTERNS = {"ar": "", "sd": "/", "ssd": "x"}
 
@@ -57,7 +57,7 @@ def engine_sweeps(replays: Sequence[SweepReplay]) -> go.Figure:
     """Tokens/s of engines over K: points are published, lines predicted, each from three numbers fitted to its row."""
     plot = new_plot("lookahead K (tokens)", "tokens/s of one sequence", height=380)
     for at, replay in enumerate(replays):
-        (colour, symbol), sweep = look_at(at), replay.sweep
+        (colour, symbol), sweep = colour_and_symbol(at), replay.sweep
         name = f"{sweep.engine}, {sweep.method}"
         predicted, published = (
             f"{name}: %{{y:.4g}} {how}<extra>K = %{{x}}</extra>" for how in ("predicted", "published")

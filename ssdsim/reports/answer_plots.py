@@ -12,7 +12,7 @@ from ssdsim.answers.window import AXES
 from ssdsim.base.errors import InputError
 from ssdsim.question.options import ALL
 from ssdsim.reports.figure import rounded
-from ssdsim.reports.style import band, bars, curve, doubling_ticks, interval, look_at, new_plot
+from ssdsim.reports.style import band, bars, colour_and_symbol, curve, doubling_ticks, interval, new_plot
 
 if TYPE_CHECKING:
     from ssdsim.answers.token_rates import TokenRates
@@ -43,7 +43,7 @@ def window_plot(frame: pd.DataFrame) -> go.Figure:
         error = None
         if column == "passes":
             error = bars(values, shown["passes_low"].astype(float), shown["passes_high"].astype(float))
-        colour, symbol = look_at(at)
+        colour, symbol = colour_and_symbol(at)
         line = {"width": 2.5, "dash": ("solid", "dash", "dot")[at]}
         look = {"line": line, "marker": {"symbol": symbol, "size": 8}, "error_y": error}
         hover = f"{name}: %{{y:.0f}}<extra>%{{x}}</extra>"
@@ -60,7 +60,7 @@ def miss_curves(rates: TokenRates) -> go.Figure:
     plot.update_yaxes(type="log", tickformat="~p", tickvals=[0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0])
     fan_outs = rates.fan_outs.tolist()
     for at, tau in enumerate(rates.taus.tolist()):
-        name, (colour, symbol) = f"temperature {tau:g}", look_at(at)
+        name, (colour, symbol) = f"temperature {tau:g}", colour_and_symbol(at)
         low, high = (1.0 - part[at, 0] for part in (rates.hit.high, rates.hit.low))
         floor = np.maximum(low, 1e-4)
         plot.add_trace(interval(fan_outs, floor.tolist(), high.tolist(), band(colour), name))
@@ -80,7 +80,7 @@ def saguaro(rates: TokenRates) -> go.Figure:
     cs = rates.cs.tolist()
     for at, fan_out in enumerate(rates.fan_outs.tolist()):
         alpha, hit = rates.alpha.value[-1, :, at], rates.hit.value[-1, :, at]
-        colour, symbol = look_at(at)
+        colour, symbol = colour_and_symbol(at)
         look = {"line": {"width": 2}, "marker": {"symbol": symbol, "size": 7}}
         hover = f"F {fan_out}, C %{{customdata:g}}: %{{x:.1%}} accepted, %{{y:.1%}} hit<extra></extra>"
         plot.add_trace(curve(rounded(alpha), hit, f"F {fan_out}", colour, hover, customdata=cs, **look))

@@ -16,7 +16,7 @@ from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.page import Page, origins, strategies_table, verdict_lines
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, colour_of, title_of
-from ssdsim.reports.swept import grid_json, made_by, swept
+from ssdsim.reports.sweep_controls import grid_json, made_by, sweep_controls
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
 
 
@@ -66,8 +66,8 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     workers = Workers()
     run = read_run_folder(Path(text("a run folder", folder)))
     study = Study(run, seed)
-    of_sweep = [] if run.rows is None else [partial(swept, study)]
-    *follows, made = workers.answers([*of_sweep, partial(_drawn, study)])
+    of_sweep = [] if run.rows is None else [partial(sweep_controls, study)]
+    *controls, made = workers.answers([*of_sweep, partial(_drawn, study)])
     figures = tuple(item for item in made if isinstance(item, Figure))
     left_out = tuple(item for item in made if isinstance(item, LeftOut))
     if run.measured_alone:
@@ -78,7 +78,7 @@ def report(folder: str | Path, seed: int = 0) -> Report:
     more: dict[str, Any] = {"unfinished": _unfinished(run), "grid": grid_json(study)}
     more |= {"strategies": strategies_table(study), "origins": origins(study)}
     if run.rows is not None:
-        more |= {"follows": follows[0], "made_by": made_by(run)}
+        more |= {"controls": controls[0], "made_by": made_by(run)}
     return _of(Page(study.configuration.place, sentence, colour_of(study.subject), figures, lines, left_out, **more))
 
 

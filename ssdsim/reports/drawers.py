@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.reports.batch import batch_and_fallback
 from ssdsim.reports.boundary import boundary
+from ssdsim.reports.fallback import fallback
 from ssdsim.reports.figure import Figure, LeftOut
 from ssdsim.reports.hits import all_hit, cache_shapes, hit_rate
 from ssdsim.reports.pair import pair
@@ -29,7 +29,7 @@ _OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
     "hit-rate": hit_rate,
     "cache-shapes": cache_shapes,
     "pair": pair,
-    "fallback": batch_and_fallback,
+    "fallback": fallback,
     "all-hit": all_hit,
     "timeline": timeline,
     "roofline": roofs,

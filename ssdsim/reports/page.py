@@ -18,7 +18,7 @@ from ssdsim.reports.figure import Figure, LeftOut, enumerated
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, title_of
-from ssdsim.reports.swept import Swept
+from ssdsim.reports.sweep_controls import SweepControls
 from ssdsim.reports.theme import for_pages
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Page(Record):
     """The content of a report: ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
 
     ``unfinished`` says how many points of a sweep are in, where they are not all; ``made_by`` is the command behind
-    the run; ``follows`` is what the menus of a sweep move, which comes first.
+    the run; ``controls`` are those of a sweep, which come first.
     """
 
     title: str
@@ -48,11 +48,11 @@ class Page(Record):
     grid: Mapping[str, Any] | None = None
     unfinished: str | None = None
     made_by: str | None = None
-    follows: Swept | None = None
+    controls: SweepControls | None = None
 
     def html(self) -> str:
         """The whole document."""
-        follows, (header, base) = self.follows, self._above()
+        controls, (header, base) = self.controls, self._above()
         left_out, version = _left_out(self.left_out), f"<p>Made by ssdsim {__version__}.</p>"
         data = {
             "figures": [figure.plot_json() for figure in self.figures],
@@ -66,9 +66,9 @@ class Page(Record):
             header="\n".join(header),
             main="\n".join([*base, *_sections(self.figures, self.grid)]),
             footer="\n".join(["<h2>Provenance</h2>", self.origins, left_out, version]),
-            data=data if follows is None else {**data, "explorer": follows.data},
-            styles=[asset("page.css")] if follows is None else explorer_styles(),
-            scripts=[asset("page.js"), *([] if follows is None else explorer_scripts())],
+            data=data if controls is None else {**data, "explorer": controls.data},
+            styles=[asset("page.css")] if controls is None else explorer_styles(),
+            scripts=[asset("page.js"), *([] if controls is None else explorer_scripts())],
         )
 
     def _above(self) -> tuple[list[str], list[str]]:
@@ -80,19 +80,19 @@ class Page(Record):
         ]
         verdict = f'<p class="verdict" style="--strategy: {self.colour}">{escape(self.sentence)}</p>'
         base = [verdict, *(f"<p>{escape(line)}</p>" for line in self.lines), self.strategies]
-        if self.follows is None:
+        if self.controls is None:
             return [*header, *base], []
         stays = f"<p>{escape(_stays(self.figures if self.grid else ()))}</p>"
-        at = [self.follows.html, f"<h2>At {escape(self.follows.base)}</h2>", '<div class="base">', stays]
-        return [*header, *(f"<p>{escape(line)}</p>" for line in self.follows.lines)], [*at, *base, "</div>"]
+        at = [self.controls.html, f"<h2>At {escape(self.controls.base)}</h2>", '<div class="base">', stays]
+        return [*header, *(f"<p>{escape(line)}</p>" for line in self.controls.lines)], [*at, *base, "</div>"]
 
 
 def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iterator[str]:
     for section, group in groupby(figures, key=lambda figure: figure.section):
         members = list(group)
-        controls = _controls(grid) if grid and any(figure.axis for figure in members) else ""
+        menus = _menus(grid) if grid and any(figure.axis for figure in members) else ""
         body = "\n".join(_figure(figure) for figure in members)
-        yield f'<section><h2>{escape(section)}</h2>{controls}<div class="grid">{body}</div></section>'
+        yield f'<section><h2>{escape(section)}</h2>{menus}<div class="grid">{body}</div></section>'
 
 
 def _stays(following: Sequence[Figure]) -> str:
@@ -104,7 +104,7 @@ def _stays(following: Sequence[Figure]) -> str:
     )
 
 
-def _controls(grid: Mapping[str, Any]) -> str:
+def _menus(grid: Mapping[str, Any]) -> str:
     """One menu an axis of the grid: at which of its values the charts over the other axes are drawn."""
     menus = []
     for name, values in grid["axes"].items():

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
-from ssdsim.reports.style import LOG2_TICKS, PALETTE, bars, curve, look_at, new_plot
+from ssdsim.reports.style import LOG2_TICKS, PALETTE, bars, colour_and_symbol, curve, new_plot
 from ssdsim.tokens.pair_choice import ChosenFindings, chosen_by
 from ssdsim.tokens.pair_file import Batch, Findings, HitLaw
 
@@ -42,7 +42,7 @@ def _hits(chosen: ChosenFindings) -> Figure | str:
     plot.update_xaxes(type="log", tickvals=LOG2_TICKS[:8])
     plot.update_yaxes(tickformat=".0%")
     for at, (name, law) in enumerate(laws.items()):
-        _add_curve(plot, name, law, *look_at(at))
+        _add_curve(plot, name, law, *colour_and_symbol(at))
     table = pd.DataFrame([row for name, law in laws.items() for row in _rows(name, law)])
     bounded = any(low is not None for law in laws.values() for _, _, low, _ in law.curve or ())
     return Figure(
@@ -134,7 +134,7 @@ def _acceptance(chosen: ChosenFindings) -> Figure | str:
     for at, (name, each) in enumerate(shown.items()):
         bounds = each.alpha_k_bounds or (None,) * len(each.rates)
         points = [(r, *(b or (None, None))) for r, b in zip(each.rates, bounds, strict=False)]
-        colour, symbol = look_at(at)
+        colour, symbol = colour_and_symbol(at)
         how: dict[str, Any] = {"line": {"width": 3 if at == 0 else 1.5}, "marker": {"symbol": symbol, "size": 8}}
         hover, positions = f"{name} %{{y:.1%}}<extra>position %{{x}}</extra>", range(1, len(points) + 1)
         plot.add_trace(curve(positions, (r for r, *_ in points), name, colour, hover, error_y=_bars(points), **how))
@@ -195,7 +195,7 @@ def _correlation(chosen: ChosenFindings) -> Figure | str:
     }
     for at, (name, values) in enumerate(lines.items()):
         if any(value is not None for value in values):
-            colour, symbol = look_at(at)
+            colour, symbol = colour_and_symbol(at)
             shares = (float("nan") if value is None or value <= 0.0 else value for value in values)
             bounds = _bars([(each.p_all_hit or 0.0, each.low, each.high) for each in batches]) if at == 0 else None
             how = {"line": {"dash": ("solid", "dash", "dot")[at]}, "marker": {"symbol": symbol, "size": 8}}

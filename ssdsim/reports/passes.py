@@ -15,7 +15,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.reports.figure import Figure, LeftOut, rounded
 from ssdsim.reports.study import DRAWS, Study
-from ssdsim.reports.style import PALETTE, band, curve, interval, look_at, new_plot
+from ssdsim.reports.style import PALETTE, band, colour_and_symbol, curve, interval, new_plot
 from ssdsim.transformer.operations import ExpertMlp, Gemm
 from ssdsim.transformer.precision import Precision
 
@@ -157,7 +157,7 @@ def verification_cost(study: Study) -> list[Figure | LeftOut]:
     table = _verification_table(site, study.seed)
     plot = new_plot("lookahead K (tokens)", "verification of K + 1 tokens / decoding one (×)", height=360)
     for number, batch in enumerate(sorted(set(table["b"].tolist()))):
-        plot.add_traces(_verification_line(batch, table[table["b"] == batch], *look_at(number)))
+        plot.add_traces(_verification_line(batch, table[table["b"] == batch], *colour_and_symbol(number)))
     own = table[(table["b"] == table["b"].min()) & (table["K"] == 3)].iloc[0]
     return [
         Figure(

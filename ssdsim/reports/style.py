@@ -50,7 +50,7 @@ def symbol_of(name: str) -> str:
     return SYMBOLS[strategies.ALL.names.index(name) % len(SYMBOLS)]
 
 
-def look_at(place: int) -> tuple[str, str]:
+def colour_and_symbol(place: int) -> tuple[str, str]:
     """Colour and symbol of the line at a place among others; the first colour is left for what they are held to."""
     return PALETTE[1 + place % (len(PALETTE) - 1)], SYMBOLS[place % len(SYMBOLS)]
 

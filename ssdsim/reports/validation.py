@@ -17,9 +17,9 @@ from ssdsim.reports.style import (
     against_measured,
     band,
     bars,
+    colour_and_symbol,
     colour_of,
     curve,
-    look_at,
     new_plot,
     symbol_of,
     title_of,
@@ -118,7 +118,7 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
     ends = [0.85 * rows[["value", "low"]].min().min(), 1.18 * rows[["value", "high"]].max().max()]
     plot = against_measured(f"{what} ({unit})", ends)
     for at, (name, of) in enumerate(rows.groupby(_coloured_by(rows), sort=True)):
-        colour, symbol = look_at(at)
+        colour, symbol = colour_and_symbol(at)
         beside: dict[str, Any] = {"error_y": bars(of["predicted"], of["low"], of["high"])}
         beside["text"] = [f"{row.series}, batch {row.batch}" for row in of.itertuples()]
         beside |= {"customdata": rounded(100 * of["error"]), "marker": {"symbol": symbol, "size": 8}}

@@ -6,8 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ssdsim.base.records import of_one_length
-
 Number = Annotated[float, Field(ge=-1e40, le=1e40, allow_inf_nan=False)]
 MOST_VARIANTS = 100_000
 """That a schedule may switch between."""
@@ -53,10 +51,14 @@ class _Attainment(_Part):
 class _Minute(_Part):
     at_s: list[Number]
     running: list[Number]
-    held: list[Number]
+    in_flight: list[Number] = Field(alias="held")
     variant: list[Annotated[float, Field(ge=0, le=MOST_VARIANTS)]]
 
-    _of_the_same_rounds = of_one_length("at_s", "running", "held", "variant")
+    @model_validator(mode="after")
+    def _lists_are_of_the_same_rounds(self) -> _Minute:
+        if len({len(each) for each in (self.at_s, self.running, self.in_flight, self.variant)}) > 1:
+            raise ValueError("at_s, running, held and variant must be lists of one length")
+        return self
 
 
 class _Served(_Part):

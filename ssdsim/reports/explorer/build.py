@@ -15,8 +15,8 @@ from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.reports.explorer.errors import Error
-from ssdsim.reports.explorer.grid import Explored, explored
-from ssdsim.reports.explorer.page import html, swept_words
+from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid
+from ssdsim.reports.explorer.page import grid_words, html
 from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def explore(
     InputError : a mistake in the options, no strategy has room where the page opens, a grid of too many points, or a
         cluster that cannot be reached.
     """
-    found = explored(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
+    found = explorer_grid(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
@@ -86,16 +86,16 @@ def _made_by(options: Mapping[str, Any], seed: int) -> str:
     given = {name: plain_value(value) for name, value in options.items() if value is not None}
     lists = {name: value for name, value in given.items() if is_list_of(name, value)}
     single = {name: value for name, value in given.items() if name not in lists}
-    return " ".join(["ssdsim explore", *swept_words(single, lists), *(["--seed", str(seed)] if seed else [])])
+    return " ".join(["ssdsim explore", *grid_words(single, lists), *(["--seed", str(seed)] if seed else [])])
 
 
-def _sides(found: Explored) -> list[dict[str, Any]]:
+def _sides(found: ExplorerGrid) -> list[dict[str, Any]]:
     """The sides that stand beside each other; one where nothing does."""
     name = side_axis(found.space)
     return [{}] if name is None else [{name: value} for value in found.space.axis(name).values]
 
 
-def _start(found: Explored, side: Mapping[str, Any]) -> Mapping[str, Any]:
+def _start(found: ExplorerGrid, side: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options of a side of the page as it opens."""
     return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
 

@@ -12,15 +12,15 @@ from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
 from ssdsim.question.many import estimate
-from ssdsim.reports.explorer.space import Space, anywhere
-from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, RateTable
+from ssdsim.reports.explorer.space import Space, random_value
+from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints, RateTable
 from ssdsim.reports.explorer.table import Floats, GridTable
 
-OF_OTHERS = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
+FEW_PLACES = 400  # at most, where other strategies than the default ones are compared: some search a tree at each point
 Place = Mapping[str, Any]
 
 
-def are_others(space: Space) -> bool:
+def beyond_default(space: Space) -> bool:
     """Say whether other strategies are compared than the default ones."""
     return not {*space.names} <= {*strategies.default()}
 
@@ -29,10 +29,10 @@ def random_places(space: Space, count: int, seed: int) -> list[Place]:
     """So many places anywhere between the axes' ends; none where nothing is interpolated."""
     if not any(axis.continuous for axis in space.axes):
         return []
-    if are_others(space):
-        count = min(count, OF_OTHERS)
+    if beyond_default(space):
+        count = min(count, FEW_PLACES)
     rng = np.random.default_rng(seed)
-    return [{axis.name: anywhere(axis, rng) for axis in space.axes} for _ in range(count)]
+    return [{axis.name: random_value(axis, rng) for axis in space.axes} for _ in range(count)]
 
 
 class Exact(Record):
@@ -51,7 +51,7 @@ class Exact(Record):
         rates: dict[str, Floats] = {}
         joint: dict[str, Draws] = {}
         for name in (space.subject, *space.rivals):
-            at = AtPoints.of(name, [space.alone(name, place) for place in places], evaluator)
+            at = PricedPoints.of(name, [space.alone(name, place) for place in places], evaluator)
             rows = at.side_by_side
             if rows is None:
                 rates[name] = np.full(len(places), np.nan)

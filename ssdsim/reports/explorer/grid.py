@@ -19,16 +19,23 @@ from ssdsim.base.record import Record, replace
 from ssdsim.question.configuration import configure
 from ssdsim.reports.explorer.contests import Contests, contests
 from ssdsim.reports.explorer.errors import (
-    OF_OTHERS,
+    FEW_PLACES,
     Error,
     Exact,
     Place,
-    are_others,
+    beyond_default,
     interpolation_errors,
     random_places,
 )
-from ssdsim.reports.explorer.space import GridAxis, Space, anywhere, space_of
-from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, RateTable, StrategyGrid, memory, rates
+from ssdsim.reports.explorer.space import GridAxis, Space, random_value, space_of
+from ssdsim.reports.explorer.strategy_grid import (
+    ErrorDraws,
+    PricedPoints,
+    RateTable,
+    StrategyGrid,
+    memory_table,
+    rate_table,
+)
 from ssdsim.reports.explorer.table import GridTable, chosen_nodes
 
 MOST_POINTS = 1_000_000
@@ -43,7 +50,7 @@ _CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
-class Explored(Record):
+class ExplorerGrid(Record):
     """All that the page holds, or that one stop of the axis does along which the work is split.
 
     ``measured`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
@@ -69,14 +76,14 @@ class Explored(Record):
         return tuple(interpolation_errors(self.exact, self.space, self.rates, self.measured.table))
 
 
-def explored(
+def explorer_grid(
     seed: int = 0,
     workers: Workers | None = None,
     exact: bool = False,
     start: Mapping[str, Any] = MappingProxyType({}),
     checked: int = 0,
     **options: Any,
-) -> Explored:
+) -> ExplorerGrid:
     """Work out the grid of a page; lists among the options are its stops, as in a sweep.
 
     Parameters
@@ -108,23 +115,23 @@ class _Job:
         self._parts, self._split, self._places, self._seed = parts, split, places, seed
         self._evaluator, self._errors = Evaluator(), ErrorDraws(DRAWS, seed)
 
-    def part(self, number: int) -> Explored:
+    def part(self, number: int) -> ExplorerGrid:
         space, places = self._parts[number], self._places
         if self._split is not None:
             places = [place for place in places if place[self._split] in space.axis(self._split).values]
-        at = {name: AtPoints.of(name, space.grid(name, space.read[name]), self._evaluator) for name in space.names}
-        found = {name: rates([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
-        shares = {name: each for name in space.names if (each := memory(space, name)) is not None}
+        at = {name: PricedPoints.of(name, space.grid(name, space.read[name]), self._evaluator) for name in space.names}
+        found = {name: rate_table([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
+        shares = {name: each for name in space.names if (each := memory_table(space, name)) is not None}
         errors = self._errors_of(space, measured=True)
         exact = Exact.of(space, places, self._evaluator, None if space.unit_free else errors)
         measured, assumed = self._measured(space, at, errors), self._assumed(space)
-        return Explored(space, found, shares, measured, assumed, exact, self._seed)
+        return ExplorerGrid(space, found, shares, measured, assumed, exact, self._seed)
 
     def _errors_of(self, space: Space, measured: bool) -> ErrorDraws | None:
         """Errors of tokens; None where nothing is not known."""
         return None if configure(**space.options(space.start, measured)).is_sure else self._errors
 
-    def _measured(self, space: Space, at: Mapping[str, AtPoints], errors: ErrorDraws | None) -> Contests:
+    def _measured(self, space: Space, at: Mapping[str, PricedPoints], errors: ErrorDraws | None) -> Contests:
         """Contests at the points ``at`` whose rates are known."""
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         sides = {}
@@ -143,7 +150,7 @@ class _Job:
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         for name in (space.subject, *space.rivals):
             axes = [each for each in names if each in space.read[name]]
-            at = AtPoints.of(name, coarse.grid(name, axes, measured=False), self._evaluator)
+            at = PricedPoints.of(name, coarse.grid(name, axes, measured=False), self._evaluator)
             sides[name] = StrategyGrid.of([coarse.axis(each) for each in axes], at, errors)
         return contests(coarse, sides, names)
 
@@ -162,11 +169,11 @@ def _among(fine: Sequence[GridAxis], coarse: Sequence[GridAxis]) -> NDArray[np.i
     return found
 
 
-def _numbered_part(job: _Job, number: int) -> tuple[int, Explored]:
+def _numbered_part(job: _Job, number: int) -> tuple[int, ExplorerGrid]:
     return number, job.part(number)
 
 
-def _joined(space: Space, along: str, parts: Sequence[Explored]) -> Explored:
+def _joined(space: Space, along: str, parts: Sequence[ExplorerGrid]) -> ExplorerGrid:
     """All parts, which are the stops of one axis, in the order of its stops."""
     first, assumed = parts[0], [part.assumed for part in parts if part.assumed is not None]
     return replace(
@@ -189,7 +196,7 @@ def _split_axis(space: Space) -> str | None:
 def _is_quick(space: Space) -> bool:
     """Say whether parts are not worth it: each asks anew who is compared and where, a fifth of the work in all."""
     few = all(_points(space, name) <= _FEW for name in space.names)
-    return few and not are_others(space) and most_points(space.fixed) == MOST_POINTS
+    return few and not beyond_default(space) and most_points(space.fixed) == MOST_POINTS
 
 
 def _points(space: Space, name: str) -> int:
@@ -210,9 +217,9 @@ def limits(space: Space) -> list[str]:
             "A measured pair has rounds of its own at each point for every rate that may be off. So a page with --pair "
             f"has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
         )
-    if are_others(space) and any(axis.continuous for axis in space.axes):
+    if beyond_default(space) and any(axis.continuous for axis in space.axes):
         said.append(
-            f"Some of these strategies search at each point, so interpolation is held against {OF_OTHERS} exact "
+            f"Some of these strategies search at each point, so interpolation is held against {FEW_PLACES} exact "
             "answers only."
         )
     return said
@@ -240,12 +247,12 @@ def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
 
 def _nodes(space: Space, axis: GridAxis, evaluator: Evaluator) -> GridAxis:
     rng, most = np.random.default_rng(0), _NODES.get(axis.name, _OTHERS_NODES)
-    cases = _CASES_OF_OTHERS if are_others(space) else _CASES
+    cases = _CASES_OF_OTHERS if beyond_default(space) else _CASES
     places = _places(axis)
     readers = [name for name in space.names if axis.name in space.read[name]]
     points = []
     for _ in range(cases):
-        at = {each.name: anywhere(each, rng) for each in space.axes}
+        at = {each.name: random_value(each, rng) for each in space.axes}
         name = readers[int(rng.integers(len(readers)))]
         points += [space.alone(name, {**at, axis.name: place}) for place in places]
     found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])

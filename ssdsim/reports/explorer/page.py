@@ -18,7 +18,7 @@ from ssdsim.base.option import Option, spelled
 from ssdsim.question.options import ALL
 from ssdsim.reports.explorer.contests import THRESHOLDS, Contests
 from ssdsim.reports.explorer.errors import Error
-from ssdsim.reports.explorer.grid import Explored, limits
+from ssdsim.reports.explorer.grid import ExplorerGrid, limits
 from ssdsim.reports.explorer.space import GridAxis, Space, side_axis
 from ssdsim.reports.explorer.table import WIDTH, GridTable
 from ssdsim.reports.frame import asset, framed
@@ -29,7 +29,7 @@ _SCRIPTS = ("grid.js", "figures.js", "explorer.js")
 
 
 def html(
-    found: Explored, title: str, lines: Sequence[str], command: str, errors: Sequence[Error], footer: str = ""
+    found: ExplorerGrid, title: str, lines: Sequence[str], command: str, errors: Sequence[Error], footer: str = ""
 ) -> str:
     """The whole document.
 
@@ -116,7 +116,7 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
     yield '<code id="command"></code>'
 
 
-def provenance(found: Explored, lines: Sequence[str], command: str, errors: Sequence[Error]) -> Iterator[str]:
+def provenance(found: ExplorerGrid, lines: Sequence[str], command: str, errors: Sequence[Error]) -> Iterator[str]:
     """The footer: what the numbers rest on, the command that made them, how far interpolation may be off."""
     yield "<h2>Provenance</h2>"
     yield f"<p>Made by <code>{escape(command)}</code>: {found.points:,} points, each worked out as by ssdsim sweep.</p>"
@@ -141,7 +141,7 @@ def provenance(found: Explored, lines: Sequence[str], command: str, errors: Sequ
 _LOW_BITS = np.uint32(0xFFFFFF00)  # of the mantissa sixteen bits are left: 8e-6
 
 
-def content(found: Explored) -> dict[str, Any]:
+def content(found: ExplorerGrid) -> dict[str, Any]:
     """The page's data; ``numbers`` are float32 in base64 of gzip, of which each table knows where its own begin."""
     numbers = _PackedNumbers()
     space = found.space
@@ -281,7 +281,7 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def swept_words(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
+def grid_words(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
     """The words of a sweep's options and of the lists of its ``grid``.
 
     >>> " ".join(swept_words({"t_sd": 0.2}, {"b": [1, 2], "fl": [[4, 3], [2, 2]]}))

@@ -197,7 +197,7 @@ def side_axis(space: Space) -> str | None:
     return next((axis.name for axis in space.axes if axis.name in SIDES and len(axis.values) > 1), None)
 
 
-def anywhere(axis: GridAxis, rng: np.random.Generator) -> Any:
+def random_value(axis: GridAxis, rng: np.random.Generator) -> Any:
     """A random value of an axis."""
     if axis.continuous:
         return float(rng.uniform(axis.values[0], axis.values[-1]))

@@ -31,7 +31,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 Float = TypeVar("Float", bound=np.floating[Any])
 
 
-class AtPoints(Record):
+class PricedPoints(Record):
     """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
 
     ``scenarios`` are None where it is possible nowhere.
@@ -42,7 +42,7 @@ class AtPoints(Record):
     number: NDArray[np.intp]
 
     @classmethod
-    def of(cls, name: str, points: Asked, evaluator: Evaluator) -> AtPoints:
+    def of(cls, name: str, points: Asked, evaluator: Evaluator) -> PricedPoints:
         """The strategy called ``name`` at points that ask for it alone."""
         found = evaluator.fastest(points)
         scenarios = found.side_by_side(name)
@@ -54,9 +54,9 @@ class AtPoints(Record):
     def __len__(self) -> int:
         return len(self.number)
 
-    def select(self, points: NDArray[np.intp]) -> AtPoints:
+    def select(self, points: NDArray[np.intp]) -> PricedPoints:
         """Some of the points."""
-        return AtPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
+        return PricedPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
 
     def scenario(self, point: int) -> Scenario:
         """Scenario at a point at which it is possible."""
@@ -115,7 +115,7 @@ class RateTable(Record):
         return cls(table, np.concatenate(refused, axis=at), tuple(reasons))
 
 
-def rates(axes: Sequence[GridAxis], at: AtPoints) -> RateTable:
+def rate_table(axes: Sequence[GridAxis], at: PricedPoints) -> RateTable:
     """A strategy at every point of ``axes``, the last of them fastest."""
     rows = at.side_by_side
     columns = np.empty((0, len(COLUMNS))) if rows is None else _columns(estimate(rows), len(rows))
@@ -141,7 +141,7 @@ def _columns(found: Estimate, count: int) -> Any:
 MEMORY = ("share",)
 
 
-def memory(space: Space, name: str) -> GridTable | None:
+def memory_table(space: Space, name: str) -> GridTable | None:
     """Share of the usable memory of its fullest device that a strategy takes; None without hardware."""
     if space.unit_free:
         return None
@@ -194,7 +194,7 @@ class StrategyGrid(Record):
     """
 
     axes: tuple[GridAxis, ...]
-    at: AtPoints
+    at: PricedPoints
     rate: Floats
     gpus: Floats
     doubt: NDArray[np.intp]
@@ -203,7 +203,7 @@ class StrategyGrid(Record):
     across: Floats | None
 
     @classmethod
-    def of(cls, axes: Sequence[GridAxis], at: AtPoints, errors: ErrorDraws | None) -> StrategyGrid:
+    def of(cls, axes: Sequence[GridAxis], at: PricedPoints, errors: ErrorDraws | None) -> StrategyGrid:
         """``errors`` None: nothing errs."""
         rows = at.side_by_side
         nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
@@ -244,7 +244,7 @@ class StrategyGrid(Record):
         return self.rate[rows, None] if self.across is None else self.across[rows]
 
 
-def _across(at: AtPoints, rate: Floats, points: NDArray[np.intp], errors: ErrorDraws) -> Floats:
+def _across(at: PricedPoints, rate: Floats, points: NDArray[np.intp], errors: ErrorDraws) -> Floats:
     rows = at.select(points).side_by_side
     assert rows is not None  # open are only those possible
     looked = errors.across(rows)

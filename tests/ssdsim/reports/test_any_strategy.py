@@ -22,7 +22,7 @@ from ssdsim.reports.build import figure as one_figure
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, symbol_of
-from ssdsim.reports.swept import grid_json
+from ssdsim.reports.sweep_controls import grid_json
 from ssdsim.runs.report_folder import read_run_folder
 from tests.ssdsim.reports.run_folders import write_run
 from tests.ssdsim.reports.sleepy import Sleepy

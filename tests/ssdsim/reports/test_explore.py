@@ -13,9 +13,9 @@ from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.reports.explorer.contests import contests
-from ssdsim.reports.explorer.grid import Explored, explored, limits
+from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid, limits
 from ssdsim.reports.explorer.space import space_of
-from ssdsim.reports.explorer.strategy_grid import AtPoints, ErrorDraws, StrategyGrid
+from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints, StrategyGrid
 from ssdsim.reports.explorer.table import Floats, GridTable, chosen_nodes, interpolated, weights
 
 PAIR = Path(__file__).parents[3] / "models/pairs/smollm2-135m-28-layers.json"
@@ -23,8 +23,8 @@ SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
 
 
 @pytest.fixture(scope="module")
-def small() -> Explored:
-    return explored(checked=300, **SMALL)
+def small() -> ExplorerGrid:
+    return explorer_grid(checked=300, **SMALL)
 
 
 def column(table: GridTable, name: str) -> Floats:
@@ -91,7 +91,7 @@ def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
 
 
 @pytest.mark.long
-def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
+def test_points_of_the_grid_are_what_predict_says(small: ExplorerGrid) -> None:
     for b, k, backup in ((1, 6, "jit"), (16, 3, "fast")):
         options = {"b": b, "k": k, "f": 3, "backup": backup, "context": 1024, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
         exact = predict(**options)
@@ -109,7 +109,7 @@ def test_points_of_the_grid_are_what_predict_says(small: Explored) -> None:
 
 
 @pytest.mark.long
-def test_a_page_knows_what_each_of_its_sentences_decides(small: Explored) -> None:
+def test_a_page_knows_what_each_of_its_sentences_decides(small: ExplorerGrid) -> None:
     """The title of its ratio says no more than the verdict: where that is undecided, so is it."""
     words = {"wins": "Yes", "loses": "No", "undecided": "Undecided"}
     for each in (small.measured, small.assumed):
@@ -126,7 +126,7 @@ def test_a_measured_pair_keeps_its_rates() -> None:
     names = {axis.name for axis in space.axes}
     assert {"pair_set", "temperature"} <= names
     assert not {"alpha", "hit_c"} & names
-    found = explored(**{**options, "b": [4, 16], "k": [3], "f": [3], "context": [1024]})
+    found = explorer_grid(**{**options, "b": [4, 16], "k": [3], "f": [3], "context": [1024]})
     for b in (4, 16):
         exact = predict(**options, b=b, f=3)
         at = {"b": b, "k": 3, "f": 3, "backup": "jit", "context": 1024}
@@ -141,12 +141,12 @@ def test_a_measured_pair_keeps_its_rates() -> None:
 @pytest.mark.long
 def test_more_points_than_can_be_worked_out_are_refused() -> None:
     with pytest.raises(InputError, match="points of sd, at most 3,000 with --pair: give fewer"):
-        explored(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
+        explorer_grid(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
 
 
 @pytest.mark.long
 def test_a_point_without_room_says_why() -> None:
-    found = explored(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
+    found = explorer_grid(b=[1, 64], k=[6], f=[3], context=[1024, 32768])
     at = {"b": 64, "k": 6, "f": 3, "backup": "jit", "context": 32768, "alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
     assert np.isnan(found.rates["ssd"].table.at(at)["log_rate"])
     assert any("needs" in reason for reason in found.rates["ssd"].reasons)
@@ -155,7 +155,8 @@ def test_a_point_without_room_says_why() -> None:
 
 def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     options: dict[str, Any] = {"subject": "sd", "b": [8, 16], "k": [12], "context": [8192]}
-    with_all, with_ar = explored(exact=True, **options, f=4096), explored(exact=True, **options, strategies="ar,sd")
+    with_all = explorer_grid(exact=True, **options, f=4096)
+    with_ar = explorer_grid(exact=True, **options, strategies="ar,sd")
     assert np.isnan(column(with_all.rates["ssd"].table, "log_rate")).all()
     assert with_all.measured.sets[0] == ("ar", "ssd")
     best, of_ar = column(with_all.measured.table, "best:0"), column(with_ar.measured.table, "best:0")
@@ -163,7 +164,7 @@ def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     assert (with_all.measured.cases[..., 0] >= 0).all()
 
 
-def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
+def test_interpolation_keeps_within_its_bars(small: ExplorerGrid) -> None:
     errors = {each.what: each for each in small.errors}
     assert errors["tokens/s of SSD"].worst < 0.005
     assert errors["SSD over SD"].worst < 0.005
@@ -173,7 +174,7 @@ def test_interpolation_keeps_within_its_bars(small: Explored) -> None:
 
 @pytest.mark.long
 def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
-    found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
+    found = explorer_grid(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], p_hit=[0.5, 0.9], b=[1, 4], k=[3, 5])
     assert found.assumed is None
     assert np.isnan(column(found.measured.table, "sd:low")).all()
     assert any(case.sentence.startswith("Yes") for case in found.measured.known)
@@ -181,7 +182,7 @@ def test_durations_and_tokens_that_are_given_have_no_interval() -> None:
 
 @pytest.mark.long
 def test_durations_that_are_given_leave_tokens_open_that_nobody_gave() -> None:
-    found = explored(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], b=[1, 4], k=[3, 5], f=[3])
+    found = explorer_grid(t_sd=[0.1, 0.3], alpha=[0.6, 0.9], b=[1, 4], k=[3, 5], f=[3])
     assert found.assumed is not None
     at = {"t_sd": 0.1, "alpha": 0.6, "b": 4, "k": 5, "f": 3, "backup": "jit"}
     exact = predict(t_sd=0.1, alpha=0.6, b=4, k=5, f=3, backup="jit").verdict.over["sd"]
@@ -193,7 +194,8 @@ def test_there_are_no_bounds_over_ranges_where_no_token_lies_in_one() -> None:
     axes, errors, sides = space.axes, ErrorDraws(100, 0), dict[str, StrategyGrid]()
     for name in space.names:
         own = [axis for axis in axes if axis.name in space.read[name]]
-        sides[name] = StrategyGrid.of(own, AtPoints.of(name, space.grid(name, space.read[name]), Evaluator()), errors)
+        points = PricedPoints.of(name, space.grid(name, space.read[name]), Evaluator())
+        sides[name] = StrategyGrid.of(own, points, errors)
     open_ = np.array([True, False])
     closed = {name: replace(side, open=side.open & open_) for name, side in sides.items()}
     for of, known in ((sides, [True, True]), (closed, open_)):

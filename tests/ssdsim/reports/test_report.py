@@ -22,7 +22,7 @@ from ssdsim.reports.frame import plotlyjs
 from ssdsim.reports.pareto import _points
 from ssdsim.reports.speedups import speedup
 from ssdsim.reports.study import Study
-from ssdsim.reports.swept import grid_json
+from ssdsim.reports.sweep_controls import grid_json
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.tokens.theory import critical_batch_size

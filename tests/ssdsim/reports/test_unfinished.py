@@ -11,7 +11,7 @@ from ssdsim.answers.sweep_plan import plan_of
 from ssdsim.base.errors import InputError
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.study import Study
-from ssdsim.reports.swept import NONE, grid_json
+from ssdsim.reports.sweep_controls import NONE, grid_json
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.runs.sweep_folder import opened
 from tests.ssdsim.cli.in_process import asked

@@ -14,8 +14,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
-from ssdsim.reports.explorer.grid import explored, most_points
-from ssdsim.reports.explorer.page import content, panel, spelled_value, swept_words
+from ssdsim.reports.explorer.grid import explorer_grid, most_points
+from ssdsim.reports.explorer.page import content, grid_words, panel, spelled_value
 from ssdsim.reports.study import Study, ratios
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder, grid_key, grid_keys
@@ -25,7 +25,7 @@ _WEIGHT = {"b": 2.0}  # of an axis's values: the page's figures are drawn over t
 NONE = 65535
 
 
-class Swept(Record):
+class SweepControls(Record):
     """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them.
 
     ``base`` is the place on the grid at which all else of the report is.
@@ -37,7 +37,7 @@ class Swept(Record):
     lines: tuple[str, ...]
 
 
-def swept(study: Study) -> Swept | None:
+def sweep_controls(study: Study) -> SweepControls | None:
     """Page of a sweep; None where there is no grid of the closed form, or where strategies themselves are an axis."""
     folder = study.folder
     if folder.rows is None or folder.engine != "closed" or not folder.axes:
@@ -47,17 +47,17 @@ def swept(study: Study) -> Swept | None:
     grid, thinned = _thinned(folder.axes, study.base)
     single = {name: value for name, value in study.base.items() if name not in grid}
     try:
-        found = explored(study.seed, exact=True, start=study.base, **located(folder.path, {**single, **grid}))
+        found = explorer_grid(study.seed, exact=True, start=study.base, **located(folder.path, {**single, **grid}))
     except InputError:  # an option that only some points of the grid read
         return None
     data = content(found)
     base = ", ".join(f"{ALL[name].short} {spelled_value(study.base[name])}" for name in folder.axes)
-    return Swept("\n".join(panel(data)), data, base, tuple(thinned))
+    return SweepControls("\n".join(panel(data)), data, base, tuple(thinned))
 
 
 def made_by(folder: RunFolder) -> str:
     """The command that makes the run again, but for its engine and its folder."""
-    return " ".join(["ssdsim sweep", *swept_words(folder.options, folder.grid)])
+    return " ".join(["ssdsim sweep", *grid_words(folder.options, folder.grid)])
 
 
 def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
@@ -104,13 +104,13 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
     for ratio in drawn:
         speedups = np.full(folder.points, np.nan)
         speedups[places[there].astype(np.intp)] = (rates[ratio.above] / rates[ratio.below])[there]
-        encoded[ratio.key] = packed(speedups)
+        encoded[ratio.key] = packed_thousandths(speedups)
     base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
     titles = {name: ALL[name].axis for name in keys}
     return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, "ratios": encoded}
 
 
-def packed(speedups: Array) -> str:
+def packed_thousandths(speedups: Array) -> str:
     """Thousandths as what each is more than the one before, 16 bits that wrap around; base64 of gzip.
 
     Neighbours are alike, so differences take half of the place.

@@ -26,7 +26,7 @@ _LEFT_OUT = "batch and backup"
 ByBackup = Mapping[str, Mapping[int, PointRates]]
 
 
-def batch_and_fallback(study: Study) -> list[Figure | LeftOut]:
+def fallback(study: Study) -> list[Figure | LeftOut]:
     """Each strategy that has the choice, over its first rival, against the batch with either fallback."""
     choosing = [scenario for scenario in study.caching if _has_the_choice(scenario)]
     if not choosing:

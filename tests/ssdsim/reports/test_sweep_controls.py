@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from ssdsim import sweep
-from ssdsim.reports import swept
 from ssdsim.reports.study import Study
+from ssdsim.reports.sweep_controls import sweep_controls
 from ssdsim.runs.report_folder import read_run_folder
 
 
@@ -20,9 +20,9 @@ def test_a_large_grid_is_thinned_and_its_points_are_those_of_the_sweep(
 ) -> None:
     grid = {"b": [1, 2, 4, 8], "k": [2, 3, 4, 5, 6], "alpha": [0.5, 0.6, 0.7, 0.8, 0.9]}
     table = sweep(folder=tmp_path / "run", t_sd=0.2, **grid)  # type: ignore[arg-type]
-    monkeypatch.setattr(swept, "MOST_POINTS", 40)
+    monkeypatch.setattr("ssdsim.reports.sweep_controls.MOST_POINTS", 40)
     study = Study(read_run_folder(tmp_path / "run"))
-    found = swept.swept(study)
+    found = sweep_controls(study)
     assert found is not None
     axes = {axis["name"]: axis["values"] for axis in found.data["axes"]}
     assert list(axes["b"]) == grid["b"], "the page's figures are drawn over the batch"
