@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ssdsim.advise.recommend.deployment import Deployment, best, deployment_json
-from ssdsim.advise.recommend.equal_count import Errors, evidence_of, held_against
-from ssdsim.advise.recommend.recommendation import Apart, apart_from, unsupported_json
-from ssdsim.advise.recommend.request import Request, engine_json, make_request, request_json
+from ssdsim.advise.recommend.equal_count import DeploymentDraws, evidence_of, held_against
+from ssdsim.advise.recommend.recommendation import UnsupportedByEngine, unsupported_beside, unsupported_json
+from ssdsim.advise.recommend.request import SearchRequest, engine_json, make_request, request_json
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
 from ssdsim.answers.evidence import Evidence, Uncertainty
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
-class Compared(Record):
+class RankedStrategy(Record):
     """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
 
     ``rests_on`` are the inputs that its acceptance and hits rest on, by their standing; of AR there are none.
@@ -54,12 +54,12 @@ class Comparison(Displayable, Record):
 
     ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
     its ratio to the closest may be off, in one line ``doubts_told``. ``impossible`` says why others have no room;
-    ``apart`` are those that the engine cannot run.
+    ``unsupported`` are those that the engine cannot run.
     """
 
-    request: Request
+    request: SearchRequest
     batch: int
-    compared: Mapping[str, Compared]
+    compared: Mapping[str, RankedStrategy]
     inputs: Sequence[TokenInput]
     impossible: Mapping[str, str]
     winner: str | None
@@ -70,7 +70,7 @@ class Comparison(Displayable, Record):
     doubts_told: str
     runtime: str
     warnings: Sequence[str]
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    unsupported: Mapping[str, UnsupportedByEngine] = field(default_factory=dict)
 
     @property
     def display(self) -> Display:
@@ -112,11 +112,11 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
     impossible = search.why_not(b)
     if not deployments:
         raise DoesNotFit(impossible[request.ranked[0]])
-    errors = Errors(request)
+    errors = DeploymentDraws(request)
     rates = {name: errors.per_user(deployment).joint for name, deployment in deployments.items()}
     ends = {name: bounds_95(rates[name]) for name in deployments}
     compared = {
-        name: Compared(
+        name: RankedStrategy(
             deployment=deployment,
             low=float(ends[name][0]),
             high=float(ends[name][1]),
@@ -149,7 +149,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
         doubts_told=evidence.summary,
         runtime=runtime_for(request.options).summary,
         warnings=(*request.warnings, *sorted(search.warnings)),
-        apart=apart_from(search, b, next(iter(deployments.values()))),
+        unsupported=unsupported_beside(search, b, next(iter(deployments.values()))),
     )
 
 
@@ -172,7 +172,7 @@ def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
 
 
 def _sentence(
-    compared: Mapping[str, Compared],
+    compared: Mapping[str, RankedStrategy],
     held: Contest[Deployment],
     evidence: Evidence,
     first: Deployment,
@@ -209,6 +209,6 @@ def as_json(comparison: Comparison) -> dict[str, Any]:
         "engine": engine_json(comparison.request),
         "strategies": tuple(comparison.compared.values()),
         **picked(comparison, "inputs", "impossible", "runtime", "warnings"),
-        "apart": unsupported_json(comparison.apart),
+        "apart": unsupported_json(comparison.unsupported),
     }
     return document(answer, {Deployment: deployment_json})

@@ -16,7 +16,7 @@ from ssdsim.question.configuration import Configuration
 from ssdsim.rounds.estimate import Estimate
 
 
-class Column(Record):
+class EstimateColumn(Record):
     """A number of an :class:`Estimate`, by its name there.
 
     ``key`` is its name in JSON, ``title`` that in tables, where times are in ms, and ``swept`` that in a sweep (``{}``
@@ -47,16 +47,16 @@ class Column(Record):
 
 
 COLUMNS = (
-    Column("tokens_per_second", "tokens_per_second", "rate", "tokens/s", "{}_tokens_per_second"),
-    Column("per_user", "tokens_per_second_per_sequence", "rate", "per user"),
-    Column("per_gpu", "tokens_per_second_per_gpu", "rate", "per GPU"),
-    Column("gpus", "gpus", "devices", "GPUs", "{}_gpus"),
-    Column("tpot_s", "tpot_ms", "time", "TPOT"),
-    Column("tokens_per_round", "tokens_per_round", "tokens", "tokens", "tokens_per_round_{}", of="drafting"),
-    Column("round_s", "round_ms", "time", "round", "{}_round_s"),
-    Column("p_hit", "p_hit", "share", swept="p_hit", of="caching"),
-    Column("p_all_hit", "p_all_hit", "share", swept="p_all_hit", of="caching"),
-    Column("paper_tokens_per_second", "paper_tokens_per_second", "rate"),
+    EstimateColumn("tokens_per_second", "tokens_per_second", "rate", "tokens/s", "{}_tokens_per_second"),
+    EstimateColumn("per_user", "tokens_per_second_per_sequence", "rate", "per user"),
+    EstimateColumn("per_gpu", "tokens_per_second_per_gpu", "rate", "per GPU"),
+    EstimateColumn("gpus", "gpus", "devices", "GPUs", "{}_gpus"),
+    EstimateColumn("tpot_s", "tpot_ms", "time", "TPOT"),
+    EstimateColumn("tokens_per_round", "tokens_per_round", "tokens", "tokens", "tokens_per_round_{}", of="drafting"),
+    EstimateColumn("round_s", "round_ms", "time", "round", "{}_round_s"),
+    EstimateColumn("p_hit", "p_hit", "share", swept="p_hit", of="caching"),
+    EstimateColumn("p_all_hit", "p_all_hit", "share", swept="p_all_hit", of="caching"),
+    EstimateColumn("paper_tokens_per_second", "paper_tokens_per_second", "rate"),
 )
 TITLED = sorted((column for column in COLUMNS if column.title), key=lambda column: column.unit == "tokens")
 """The columns of a table, tokens last."""
@@ -84,7 +84,7 @@ def own_columns(name: str) -> tuple[str, ...]:
     return (*(column.swept for column in _swept(name) if column.of == "caching"), *told)
 
 
-def _swept(name: str) -> list[Column]:
+def _swept(name: str) -> list[EstimateColumn]:
     return [column for column in COLUMNS if column.swept and column.is_of(name)]
 
 
@@ -164,7 +164,7 @@ def prediction_table(
     return Display(configuration.title, header, rows, sentence)
 
 
-def _cell(column: Column, estimate: Estimate, seconds: bool) -> str:
+def _cell(column: EstimateColumn, estimate: Estimate, seconds: bool) -> str:
     value = column.value(estimate, seconds)
     if column.unit == "devices":
         return format_count(value)

@@ -115,7 +115,7 @@ class Evaluator:
             raise error
         return [asked.sites.at(row).result for row in range(len(points))]
 
-    def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> Table:
+    def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> PointResults:
         """Each strategy at its fastest, of those that a point names."""
         self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
@@ -123,7 +123,7 @@ class Evaluator:
             self._evaluated = 0
         given = points if isinstance(points, GridPart) else list(_mappings(points))
         self._evaluated += len(given)
-        return Table(Points(given, self._steps), names)
+        return PointResults(Points(given, self._steps), names)
 
 
 def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -135,7 +135,7 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
         yield point
 
 
-class Table:
+class PointResults:
     """Results at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
@@ -185,7 +185,7 @@ class Table:
         return None if found is None else found.scenarios
 
     @cached_property
-    def found(self) -> list[OfPoint | str]:
+    def results(self) -> list[PointResult | str]:
         """What is found at each of points that name one strategy each, or why it is not possible."""
         found = dict(pair for each in self._fastest.values() for pair in each.of_points())
         return [found[row] if error is None else error for row, error in enumerate(self.errors)]
@@ -300,7 +300,7 @@ class Fastest(Record):
         best = order[first]
         return cls(scenarios.taken(best), rows_of(found, best, len(scenarios)))
 
-    def of_points(self) -> Iterator[tuple[int, OfPoint]]:
+    def of_points(self) -> Iterator[tuple[int, PointResult]]:
         """Each of its points with what is found there."""
         told = self.scenarios.strategy.shown_settings
         columns = (self.scenarios.values(name) for name in told)
@@ -308,28 +308,28 @@ class Fastest(Record):
         rates = np.broadcast_to(self.rates, len(self.scenarios)).tolist()
         rows = zip(self.scenarios.rows.tolist(), rates, said, strict=True)
         for number, (row, rate, values) in enumerate(rows):
-            yield row, OfPoint(self.scenarios, number, rate, dict(zip(told, values, strict=True)))
+            yield row, PointResult(self.scenarios, number, rate, dict(zip(told, values, strict=True)))
 
 
-class Again(Record):
+class Repriced(Record):
     """The fastest scenario of a point that another process has priced, so that it is priced here once more."""
 
     evaluator: Evaluator
     point: Mapping[str, Any]
 
     def __getitem__(self, number: int) -> Scenario:
-        (found,) = self.evaluator.fastest([self.point]).found
-        assert isinstance(found, OfPoint)  # it was possible there
+        (found,) = self.evaluator.fastest([self.point]).results
+        assert isinstance(found, PointResult)  # it was possible there
         return found.scenario
 
 
-class OfPoint(Record):
+class PointResult(Record):
     """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
 
-    scenarios: Scenarios | Sequence[Scenario] | Again
+    scenarios: Scenarios | Sequence[Scenario] | Repriced
     number: int
     tokens_per_second: float
-    told: Mapping[str, Any]
+    settings: Mapping[str, Any]
 
     @cached_property
     def scenario(self) -> Scenario:

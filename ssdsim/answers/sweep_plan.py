@@ -59,7 +59,7 @@ MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
 
-class Part(NamedTuple):
+class SweepPart(NamedTuple):
     """The points ``start`` to ``stop - 1``."""
 
     number: int
@@ -67,7 +67,7 @@ class Part(NamedTuple):
     stop: int
 
 
-class Plan(Record):
+class SweepPlan(Record):
     """Plan of what to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
 
     options: Mapping[str, Any]
@@ -98,17 +98,17 @@ class Plan(Record):
         """Values of the options that may name files."""
         return [value for name in files() for value in (self.options.get(name), *self.grid.get(name, ()))]
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[SweepPart]:
         """All points, cut in the same way whenever the same plan is made."""
         step = _POINTS_A_PART[self.engine]
         starts = range(0, self.size, step)
-        return [Part(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
+        return [SweepPart(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
 
-    def points(self, part: Part) -> GridPart:
+    def points(self, part: SweepPart) -> GridPart:
         """The options of the part's points, as they were given."""
         return GridPart(self.options, self.grid, part.start, part.stop)
 
-    def results(self, part: Part) -> pa.Table:
+    def results(self, part: SweepPart) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
         points = self.points(part)
         configured = all_as_configured(points)
@@ -133,7 +133,7 @@ class Plan(Record):
         return len(results) == self.size and {*results.schema.names} == expected and {*numbers} <= {*floats}
 
 
-def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
+def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> SweepPlan:
     """A plan from options of which some are lists; they take the place of the preset's."""
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
@@ -148,13 +148,13 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Plan:
         if not values or repeated:
             what = f"names {repeated[0]} twice" if repeated else "names no value"
             raise InputError(f"the list of {spelled(name)} {what}")
-    plan = Plan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
+    plan = SweepPlan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
-    check_read(given, map(as_configured, plan.points(Part(0, 0, plan.size))))
+    check_read(given, map(as_configured, plan.points(SweepPart(0, 0, plan.size))))
     return plan
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: SweepPlan) -> None:
     if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
         raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
     if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
@@ -259,7 +259,7 @@ def _column(values: Sequence[Any], of: Rows) -> pa.Array:
     return words([said[number] for number in of.tolist()])
 
 
-def number_columns(plan: Plan) -> list[str]:
+def number_columns(plan: SweepPlan) -> list[str]:
     """Names of the columns of numbers that the plan's results have: axes, then results."""
     axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
     bounded = plan.draws or plan.engine != "closed"

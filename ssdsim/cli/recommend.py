@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ssdsim.advise.recommend.launch_plan import Door, base_point, pasted, recommended_with_door
+from ssdsim.advise.recommend.launch_plan import LaunchPlan, base_point, pasted, recommended_with_launch_plan
 from ssdsim.advise.recommend.launch_plan import as_json as recommendation_json
 from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
@@ -109,30 +109,30 @@ def command(
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
     with shown("recommend", "steps", quiet) as progress:
-        recommendation, entrance = recommended_with_door(progress, rate, slo, seed=seed, **options)
-    answer = recommendation_json(recommendation, entrance) if as_json or output is not None else {}
+        recommendation, plan = recommended_with_launch_plan(progress, rate, slo, seed=seed, **options)
+    answer = recommendation_json(recommendation, plan) if as_json or output is not None else {}
     if output is not None:
         with shown("recommend", "", quiet):
-            _keep(output, recommendation, entrance, answer, seed)
+            _keep(output, recommendation, plan, answer, seed)
     if as_json:
         echo_json(answer)
     else:
         from ssdsim.cli.render_recommendation import print_recommendation
 
-        print_recommendation(recommendation, entrance, quiet)
-        if output is not None and entrance is not None:
-            written = [output / REPORT, *([output / COMMAND] if entrance.command else [])]
+        print_recommendation(recommendation, plan, quiet)
+        if output is not None and plan is not None:
+            written = [output / REPORT, *([output / COMMAND] if plan.command else [])]
             click.echo(", ".join(map(str, written)))
     return int(all(answer.best is None for answer in recommendation.answers))
 
 
 def _keep(
-    folder: Path, recommendation: Recommendation, entrance: Door | None, answer: dict[str, Any], seed: int
+    folder: Path, recommendation: Recommendation, plan: LaunchPlan | None, answer: dict[str, Any], seed: int
 ) -> None:
     """The folder, with its page where there is something to show."""
-    options = {} if entrance is None else base_point(recommendation, entrance)
-    keep_recommendation(folder, options, answer, "" if entrance is None else pasted(entrance))
-    if entrance is not None:
+    options = {} if plan is None else base_point(recommendation, plan)
+    keep_recommendation(folder, options, answer, "" if plan is None else pasted(plan))
+    if plan is not None:
         from ssdsim.reports.build import report
 
         report(folder, seed).save(folder / REPORT)

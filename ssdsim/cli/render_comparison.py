@@ -30,7 +30,7 @@ def print_comparison(comparison: Comparison, quiet: bool) -> None:
         style="bold",
     )
     out.print(_strategies(comparison))
-    for each in comparison.apart.values():
+    for each in comparison.unsupported.values():
         out.print(f"apart: {each.sentence} ({each.deployment.name})", style="yellow")
     for name, reason in comparison.impossible.items():
         out.print(f"no {strategies.ALL.named(name).title}: {reason}", style="yellow")

@@ -12,9 +12,9 @@ from ssdsim import strategies
 from ssdsim.advise.recommend.break_even import BreakEven
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.equal_count import EqualCount
-from ssdsim.advise.recommend.launch_plan import ATTAINMENT, NO_ENGINE, Door
-from ssdsim.advise.recommend.recommendation import TITLE, Answer, Recommendation
-from ssdsim.advise.recommend.request import Request
+from ssdsim.advise.recommend.launch_plan import ATTAINMENT, NO_ENGINE, LaunchPlan
+from ssdsim.advise.recommend.recommendation import TITLE, BatchAnswer, Recommendation
+from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.settings import GIVEN
@@ -31,18 +31,18 @@ _NO_GAIN = 5e-4
 _HELD = "its GPUs held, its settings follow"
 
 
-def print_recommendation(recommendation: Recommendation, entrance: Door | None, quiet: bool) -> None:
+def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None, quiet: bool) -> None:
     """Print what to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
     out = console()
     print_labelled(out, "Verdict  ", recommendation.sentence, "green", "bold")
-    about = recommendation.at_focus
-    if entrance is not None and about is not None:
-        for label, text in _first_lines(recommendation, about, entrance):
+    about = recommendation.focus_answer
+    if plan is not None and about is not None:
+        for label, text in _first_lines(recommendation, about, plan):
             print_labelled(out, f"{label:9}", text, "", "bold")
-        _print_command(entrance, out)
-        for label, text in _rates(entrance):
+        _print_command(plan, out)
+        for label, text in _rates(plan):
             print_labelled(out, f"{label:9}", text, "", "bold")
-        for note in entrance.command.notes if entrance.command else ():
+        for note in plan.command.notes if plan.command else ():
             print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
         out.print()
     for sentence in _at_equal_count(recommendation, about):
@@ -71,27 +71,27 @@ def print_recommendation(recommendation: Recommendation, entrance: Door | None, 
     print_warnings(recommendation.warnings, quiet)
 
 
-def _first_lines(recommendation: Recommendation, about: Answer, entrance: Door) -> Iterator[tuple[str, str]]:
+def _first_lines(recommendation: Recommendation, about: BatchAnswer, plan: LaunchPlan) -> Iterator[tuple[str, str]]:
     """The first lines: what runs where, K by batch, what that is worth, what stands apart, what it costs."""
-    best, request = entrance.deployment, recommendation.request
+    best, request = plan.deployment, recommendation.request
     settings = f", {best.settings}" if best.settings else ""
     v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
     models = f"{v['target']} drafted by {v['draft']}" if strategy.drafts else v["target"]
     where = f"on {best.gpus} of {request.gpus} {v['hardware']}"
     yield "Run", f"{best.name}{settings} {where} for {best.batch} in flight: {models}"
-    if any(k for _, k in entrance.k_by_batch) and len(entrance.k_by_batch) > 1:
-        yield "K", ", ".join(f"{k} at {span}" for k, span in _spans(entrance.k_by_batch))
+    if any(k for _, k in plan.k_by_batch) and len(plan.k_by_batch) > 1:
+        yield "K", ", ".join(f"{k} at {span}" for k, span in _spans(plan.k_by_batch))
     interval = about.interval
     own = f"{best.per_user:.1f} tokens/s a user"
     own += f" (95 %: {interval.low:.1f}-{interval.high:.1f})" if interval is not None else ""
-    if entrance.worth is not None and entrance.closest is not None:
-        yield "Worth", f"{_held(entrance.worth)} {entrance.closest.name}{_sure(entrance.worth)}: {own}"
+    if plan.worth is not None and plan.decisive_rival is not None:
+        yield "Worth", f"{_held(plan.worth)} {plan.decisive_rival.name}{_sure(plan.worth)}: {own}"
     else:
         yield "Worth", own
-    for each in about.apart.values():
+    for each in about.unsupported.values():
         yield "Apart", f"{each.sentence} ({each.deployment.name}, {each.deployment.settings})"
-    if entrance.cost is not None:
-        yield "Cost", _cost(entrance, request)
+    if plan.cost is not None:
+        yield "Cost", _cost(plan, request)
 
 
 def _held(versus: Versus) -> str:
@@ -112,17 +112,17 @@ def _spans(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
         yield k, f"batch {many}"
 
 
-def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
+def _rates(plan: LaunchPlan) -> Iterator[tuple[str, str]]:
     """The rate from which on it stops paying, by the serving view; why that says nothing."""
-    paying = entrance.paying
+    paying = plan.paying
     if paying is None:
-        if entrance.not_served is not None:
-            yield "Pays", f"not known: {entrance.not_served}"
+        if plan.not_served is not None:
+            yield "Pays", f"not known: {plan.not_served}"
         return
     prompt, answer = paying.lengths
-    counted = "target" if entrance.deployment.shape.targets > 1 else "copy"
-    each = f"A {counted}: " if entrance.deployment.targets > 1 else ""
-    settings = f", {entrance.deployment.settings} at every batch" if entrance.deployment.settings else ""
+    counted = "target" if plan.deployment.shape.targets > 1 else "copy"
+    each = f"A {counted}: " if plan.deployment.targets > 1 else ""
+    settings = f", {plan.deployment.settings} at every batch" if plan.deployment.settings else ""
     yield "Pays", f"{each}With prompts of {prompt} and answers of {answer} tokens{settings}: {paying.sentence}"
     if paying.rate is not None:
         times = (
@@ -136,27 +136,27 @@ def _rates(entrance: Door) -> Iterator[tuple[str, str]]:
         yield "SLO", f"{Slo.parse(paying.slo).told if paying.slo else ''}: kept{told}"
 
 
-def _cost(entrance: Door, request: Request) -> str:
-    assert entrance.cost is not None
-    needed, everything = entrance.cost
-    used, idle = entrance.deployment.gpus, request.gpus - entrance.deployment.gpus
+def _cost(plan: LaunchPlan, request: SearchRequest) -> str:
+    assert plan.cost is not None
+    needed, everything = plan.cost
+    used, idle = plan.deployment.gpus, request.gpus - plan.deployment.gpus
     if request.use == "all" or not idle:
         return f"${everything:.2f} a million tokens on all {request.gpus} GPUs, each ${request.gpu_hour:g} an hour"
     on = f"on {used} GPU{'s' if used > 1 else ''}, each ${request.gpu_hour:g} an hour"
     return f"${needed:.2f} a million tokens {on}; ${everything:.2f} if the {idle} idle ones are paid for (--use all)"
 
 
-def _print_command(entrance: Door, out: Console) -> None:
+def _print_command(plan: LaunchPlan, out: Console) -> None:
     """Print the command unbroken, so that it can be pasted."""
-    if entrance.command is None:
+    if plan.command is None:
         print_labelled(out, "Command  ", NO_ENGINE, "", "bold")
         return
     label = Text("Command  ", "bold")
-    text = entrance.command.text.rstrip()
+    text = plan.command.text.rstrip()
     out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
 
 
-def _at_equal_count(recommendation: Recommendation, about: Answer | None) -> Iterator[str]:
+def _at_equal_count(recommendation: Recommendation, about: BatchAnswer | None) -> Iterator[str]:
     """Sentences at the focus: the widest target with one draft GPU, and all GPUs."""
     if about is None or about.equal is None:
         return
@@ -169,7 +169,7 @@ def _at_equal_count(recommendation: Recommendation, about: Answer | None) -> Ite
         yield f"Batch {about.batch}: {count.sentence}"
 
 
-def _question(request: Request) -> str:
+def _question(request: SearchRequest) -> str:
     v = effective({**request.options, "strategies": request.strategies})
     draft_hardware = v["draft_hardware"] or v["hardware"]
     hardware = v["hardware"] if draft_hardware == v["hardware"] else f"{v['hardware']} + {draft_hardware}"
@@ -203,7 +203,7 @@ def _print_answers(recommendation: Recommendation, out: Console) -> None:
             out.print(line, style="yellow")
 
 
-def _impossible(answer: Answer) -> Iterator[str]:
+def _impossible(answer: BatchAnswer) -> Iterator[str]:
     if answer.error is not None:
         yield f"batch {answer.batch}: {answer.error}"
         return
@@ -216,7 +216,7 @@ def _heading(out: Console, text: str) -> None:
     out.print(text, style="bold")
 
 
-def _print_best(about: Answer, out: Console) -> None:
+def _print_best(about: BatchAnswer, out: Console) -> None:
     """Print what the round of the best deployment looks like."""
     best = about.best
     if best is None or about.interval is None:
@@ -234,7 +234,7 @@ def _print_best(about: Answer, out: Console) -> None:
     )
 
 
-def _print_equal(recommendation: Recommendation, about: Answer, out: Console) -> None:
+def _print_equal(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
     if not recommendation.equal_counts:
         return
     title = strategies.ALL.named(recommendation.request.subject).title
@@ -267,7 +267,7 @@ def _all_rivals(count: EqualCount) -> str:
     return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
 
 
-def _print_pareto(recommendation: Recommendation, about: Answer, out: Console) -> None:
+def _print_pareto(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
     _heading(out, f"Pareto frontier, batch {about.batch}: tokens/s per user against tokens/s per GPU")
     price = recommendation.request.gpu_hour
     table = _table("deployment", "settings", "GPUs", "/user", "/GPU", *(["$/Mtoken"] if price is not None else []))
@@ -283,7 +283,7 @@ def _print_pareto(recommendation: Recommendation, about: Answer, out: Console) -
     out.print(table)
 
 
-def _print_break_even(recommendation: Recommendation, about: Answer, out: Console) -> None:
+def _print_break_even(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
     if not recommendation.break_evens or about.equal is None:
         return
     subject, gpus = about.equal.subject, recommendation.request.gpus
@@ -307,7 +307,7 @@ def _bound(bound: BreakEven) -> str:
     return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
 
 
-def _print_gains(recommendation: Recommendation, about: Answer, out: Console) -> None:
+def _print_gains(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
     best: Deployment | None = about.best
     if best is None:
         return
@@ -322,7 +322,7 @@ def _print_gains(recommendation: Recommendation, about: Answer, out: Console) ->
         out.print(f"no gain from: {', '.join(idle)}", style="dim")
 
 
-def _print_swings(recommendation: Recommendation, about: Answer, out: Console) -> None:
+def _print_swings(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
     """Print what nobody has measured, or not well enough."""
     if not recommendation.swings or about.equal is None:
         return

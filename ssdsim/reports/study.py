@@ -8,7 +8,7 @@ from math import nan
 from typing import Any
 
 from ssdsim import strategies
-from ssdsim.answers.grid import Fastest, OfPoint
+from ssdsim.answers.grid import Fastest, PointResult
 from ssdsim.answers.option_usage import check_owners, options_read
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.sweep_plan import as_configured
@@ -185,7 +185,7 @@ class PointRates(Record):
     """
 
     subject: str
-    sides: Mapping[str, OfPoint]
+    sides: Mapping[str, PointResult]
     draws: Mapping[str, Draws]
     refused: Mapping[str, DoesNotFit]
     errs: bool
@@ -219,7 +219,7 @@ class PointRates(Record):
 
 def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | InputError]:
     """Closed forms at each point, or why it is not possible, which having no room for any strategy is too."""
-    sides: list[dict[str, OfPoint]] = [{} for _ in points.errors]
+    sides: list[dict[str, PointResult]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]
     refused: list[dict[str, DoesNotFit]] = [{} for _ in points.errors]
     errors, errs = [*points.errors], [False for _ in points.errors]

@@ -15,12 +15,12 @@ from ssdsim.advise.recommend.deployment import Deployment, Shape, best
 from ssdsim.advise.recommend.search import (
     STEPS,
     Search,
+    coarse_grid,
     combinations,
-    in_coarse_steps,
     placements,
+    setting_choices,
     settings_around,
-    turned,
-    turnings,
+    with_settings,
 )
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record, replace
@@ -174,7 +174,7 @@ class _Contenders(Record):
             return None
         before = self._as_asked(batch - 1)
         points = [self.cases[case][0].point(self.search.request.options, int(sizes[case])) for case in own]
-        errors = [each for each in self.search.evaluator.fastest(points).found if isinstance(each, str)]
+        errors = [each for each in self.search.evaluator.fastest(points).results if isinstance(each, str)]
         if not points or len(errors) < len(points):
             return None
         return errors[int(np.argmax(before[own] > 0))]
@@ -231,12 +231,12 @@ def _contest(
 
     cases: dict[tuple[Shape, int], None] = {}
     for name in _order(search):
-        settings = combinations(turnings(request, name), tried)
+        settings = combinations(setting_choices(request, name), tried)
         own = [d for d in deployments if d.shape.strategy == name]
         bar = _NEAR_BEST * max((d.per_user for d in own), default=0.0)
         good = [subject] if name == request.subject else [d for d in own if d.per_user >= bar]
         for like, copies in {(d.shape.placement, d.copies): (d.shape, d.copies) for d in good}.values():
-            cases |= dict.fromkeys((turned(like, each), copies) for each in settings)
+            cases |= dict.fromkeys((with_settings(like, each), copies) for each in settings)
     return _Contenders(search, batch, tuple(cases))
 
 
@@ -255,7 +255,7 @@ def _over_batches(search: Search, batch: int, subject: Deployment) -> _Contender
         for copies in range(1, request.gpus // shape.gpus + 1)
     )
     placed = [(subject.shape, subject.copies), *rivals]
-    return _Contenders(search, batch, tuple((each, n) for like, n in placed for each in in_coarse_steps(request, like)))
+    return _Contenders(search, batch, tuple((each, n) for like, n in placed for each in coarse_grid(request, like)))
 
 
 def _least(

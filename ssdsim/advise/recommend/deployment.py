@@ -8,7 +8,7 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.advise.recommend.request import Rank
-from ssdsim.answers.grid import OfPoint
+from ssdsim.answers.grid import PointResult
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import Devices
@@ -81,7 +81,7 @@ class Deployment(Record):
     shape: Shape
     copies: int
     batch: int
-    found: OfPoint
+    result: PointResult
     paid: int | None = None
 
     @property
@@ -101,7 +101,7 @@ class Deployment(Record):
     @property
     def scenario(self) -> Scenario:
         """That of a target."""
-        return self.found.scenario
+        return self.result.scenario
 
     @property
     def rate(self) -> Estimate:
@@ -125,7 +125,7 @@ class Deployment(Record):
     @cached_property
     def per_user(self) -> float:
         """Tokens/s of one sequence."""
-        return self.found.tokens_per_second / self.copy_batch
+        return self.result.tokens_per_second / self.copy_batch
 
     @cached_property
     def total(self) -> float:

@@ -95,7 +95,7 @@ class _Nearby:
             yield "misses of the cache", "10 % fewer", self._of(*given), 1 - _BETTER
 
     def _times(self) -> Iterator[tuple[str, str, Rates, float]]:
-        fastest = self.search.evaluator.fastest(self.points).found
+        fastest = self.search.evaluator.fastest(self.points).results
         scenarios = [each.scenario for each in fastest if not isinstance(each, str)]
         for what, concerns in _TIMES.items():
 

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment, best, score
-from ssdsim.advise.recommend.request import Rank, Request
+from ssdsim.advise.recommend.request import Rank, SearchRequest
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.evidence import Evidence, Uncertainty
 from ssdsim.answers.predict import DRAWS
@@ -49,10 +49,10 @@ class EqualCount(Record):
 
 
 @dataclass
-class Errors:
+class DeploymentDraws:
     """Draws of tokens/s per user under all that is not known: a timing's error, an input's place is shared by all."""
 
-    request: Request
+    request: SearchRequest
     _timings: TimingErrors = field(init=False)
     _drawn: dict[tuple[object, int], Drawn] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class Errors:
 
 
 def held_against(
-    first: Deployment, others: Sequence[Deployment], errors: Errors, rank: Rank = "user"
+    first: Deployment, others: Sequence[Deployment], errors: DeploymentDraws, rank: Rank = "user"
 ) -> Contest[Deployment]:
     """Contest by what ``rank`` maximises."""
     scores = {d: score(d, rank) for d in (first, *others)}
@@ -76,7 +76,7 @@ def held_against(
     return contest(first, others, scores, draws)
 
 
-def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) -> EqualCount | None:
+def equal_count(deployments: Sequence[Deployment], gpus: int, errors: DeploymentDraws) -> EqualCount | None:
     """The verdict on ``gpus`` GPUs; None where the subject or every rival finds no room there."""
     request = errors.request
     within = [d for d in deployments if d.gpus <= gpus]
@@ -99,7 +99,7 @@ def equal_count(deployments: Sequence[Deployment], gpus: int, errors: Errors) ->
     return EqualCount(gpus, subject, fastest, probability, sentence, over, evidence.doubts, evidence.summary)
 
 
-def _rivals(subject: Deployment, request: Request) -> dict[str, Callable[[Deployment], bool]]:
+def _rivals(subject: Deployment, request: SearchRequest) -> dict[str, Callable[[Deployment], bool]]:
     """Rivals by name: what else the GPUs of ``subject`` could do; of its first rival by placement."""
     first = strategies.ALL.named(subject.shape.strategy).rival
     is_rival: dict[str, Callable[[Deployment], bool]] = {}

@@ -11,8 +11,8 @@ from ssdsim.advise.candidates import fixed_options
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.export.export import engine_of, export
 from ssdsim.advise.recommend.deployment import Deployment, deployment_json
-from ssdsim.advise.recommend.recommendation import Answer, Recommendation, recommended, unsupported_json
-from ssdsim.advise.recommend.request import Request, engine_json, request_json
+from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, recommended, unsupported_json
+from ssdsim.advise.recommend.request import SearchRequest, engine_json, request_json
 from ssdsim.answers.contest import Versus
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import low_and_high
@@ -60,7 +60,7 @@ class Paying(Record):
     within_slo: Mapping[str, float]
 
 
-class Door(Record):
+class LaunchPlan(Record):
     """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
 
     ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the
@@ -68,7 +68,7 @@ class Door(Record):
     """
 
     deployment: Deployment
-    closest: Deployment | None
+    decisive_rival: Deployment | None
     worth: Versus | None
     k_by_batch: Sequence[tuple[int, int]]
     paying: Paying | None
@@ -77,26 +77,26 @@ class Door(Record):
     command: Command | None
 
 
-def recommended_with_door(
+def recommended_with_launch_plan(
     progress: Progress | None, rate: float | None, slo: str | None, **asked: Any
-) -> tuple[Recommendation, Door | None]:
-    """A recommendation and its :func:`door`, whose serving view is worked out beside the break-even points."""
+) -> tuple[Recommendation, LaunchPlan | None]:
+    """A recommendation and its :func:`launch_plan`, whose serving view is worked out beside the break-even points."""
     recommendation, view = recommended(progress, partial(_view, rate=rate, must=_must(rate, slo)), **asked)
-    return recommendation, None if view is None else _door(recommendation, view, slo)
+    return recommendation, None if view is None else _launch_plan(recommendation, view, slo)
 
 
-def door(recommendation: Recommendation, rate: float | None = None, slo: str | None = None) -> Door | None:
-    """Door to what to deploy; None where nothing is recommended.
+def launch_plan(recommendation: Recommendation, rate: float | None = None, slo: str | None = None) -> LaunchPlan | None:
+    """The launch plan of a recommendation; None if nothing is recommended.
 
     Parameters
     ----------
     rate : requests a second over all copies, at which the strategies are held against each other.
     slo : what 90 % of requests must keep, as ``ssdsim serve`` takes it: ``ttft:500,tpot:20``.
     """
-    about = recommendation.at_focus
+    about = recommendation.focus_answer
     if about is None or about.best is None:
         return None
-    return _door(recommendation, _view(recommendation.request, about, rate, _must(rate, slo)), slo)
+    return _launch_plan(recommendation, _view(recommendation.request, about, rate, _must(rate, slo)), slo)
 
 
 def _must(rate: float | None, slo: str | None) -> bool:
@@ -104,21 +104,21 @@ def _must(rate: float | None, slo: str | None) -> bool:
     return rate is not None or slo is not None
 
 
-def _door(recommendation: Recommendation, view: Paying | str, slo: str | None) -> Door:
-    """The door with a serving view, or why there is none."""
-    about, request = recommendation.at_focus, recommendation.request
+def _launch_plan(recommendation: Recommendation, view: Paying | str, slo: str | None) -> LaunchPlan:
+    """The plan with a serving view, or why there is none."""
+    about, request = recommendation.focus_answer, recommendation.request
     assert about is not None  # what the view is of
     assert about.best is not None
     best = about.best
     contest = about.contest if about.contest is not None and about.contest.over else None
-    closest = None if contest is None else contest.decisive_rival
+    rival = None if contest is None else contest.decisive_rival
     hour = request.gpu_hour
     if isinstance(view, Paying) and slo is not None:
         view = replace(view, slo=slo, within_slo=_within(about, request, slo))
-    return Door(
+    return LaunchPlan(
         deployment=best,
-        closest=closest,
-        worth=None if contest is None or closest is None else contest.over[closest],
+        decisive_rival=rival,
+        worth=None if contest is None or rival is None else contest.over[rival],
         k_by_batch=_k_by_batch(recommendation, best),
         paying=view if isinstance(view, Paying) else None,
         not_served=view if isinstance(view, str) else None,
@@ -127,20 +127,20 @@ def _door(recommendation: Recommendation, view: Paying | str, slo: str | None) -
     )
 
 
-def base_point(recommendation: Recommendation, entrance: Door) -> dict[str, Any]:
+def base_point(recommendation: Recommendation, plan: LaunchPlan) -> dict[str, Any]:
     """The options of what is recommended, beside the strategies that it is held against."""
-    best = entrance.deployment
-    about = recommendation.at_focus
-    assert about is not None  # what the door leads to
+    best = plan.deployment
+    about = recommendation.focus_answer
+    assert about is not None  # the plan is of its best
     point = best.shape.point(recommendation.request.options, best.copy_batch)
     return {**point, "strategies": [name for name in recommendation.request.ranked if name in about.by_strategy]}
 
 
-def pasted(entrance: Door) -> str:
+def pasted(plan: LaunchPlan) -> str:
     """The command with its notes as comments; nothing where no engine is named."""
-    if entrance.command is None:
+    if plan.command is None:
         return ""
-    return "".join(f"# {note}\n" for note in entrance.command.notes) + entrance.command.text
+    return "".join(f"# {note}\n" for note in plan.command.notes) + plan.command.text
 
 
 def _k_by_batch(recommendation: Recommendation, best: Deployment) -> list[tuple[int, int]]:
@@ -154,13 +154,13 @@ def _k_by_batch(recommendation: Recommendation, best: Deployment) -> list[tuple[
     return sorted(rows.items())
 
 
-def _options(best: Deployment, request: Request, names: Sequence[str]) -> dict[str, Any]:
+def _options(best: Deployment, request: SearchRequest, names: Sequence[str]) -> dict[str, Any]:
     """Keep those of ``names`` that the deployment's options set."""
     point = best.shape.point(request.options, best.copy_batch)
     return {name: value for name, value in point.items() if name in names}
 
 
-def _view(request: Request, about: Answer, rate: float | None, must: bool) -> Paying | str:
+def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: bool) -> Paying | str:
     """The serving view of the best and of its first rivals in the same placement; or why there is none."""
     best, load = about.best, _workload(request)
     assert best is not None
@@ -175,7 +175,7 @@ def _view(request: Request, about: Answer, rate: float | None, must: bool) -> Pa
     return Paying(at_one.verdict.sentence, lengths, rate, {} if rate is None else _at_rate(at_one), None, {})
 
 
-def _within(about: Answer, request: Request, slo: str) -> dict[str, float]:
+def _within(about: BatchAnswer, request: SearchRequest, slo: str) -> dict[str, float]:
     """Rates up to which enough requests keep an SLO."""
     goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
     load, effort = Load(workload=_workload(request)), Effort(seed=request.seed)
@@ -183,7 +183,7 @@ def _within(about: Answer, request: Request, slo: str) -> dict[str, float]:
     return {name: each.rate for name, each in load_served.within_slo.items()}
 
 
-def _policies(about: Answer, request: Request) -> dict[str, Any]:
+def _policies(about: BatchAnswer, request: SearchRequest) -> dict[str, Any]:
     """What is served: the best, and its first rivals in the same placement."""
     best = about.best
     assert best is not None
@@ -196,7 +196,7 @@ def _policies(about: Answer, request: Request) -> dict[str, Any]:
     return {"subject": own, "fleet": Fleet(best.shape.targets), **options}
 
 
-def _workload(request: Request) -> Workload:
+def _workload(request: SearchRequest) -> Workload:
     """Prompts and answers whose mean context is the one asked for."""
     options = {**DEFAULTS, **request.options}
     answer = min(int(options["output_tokens"]), int(options["context"]))
@@ -210,7 +210,7 @@ def _at_rate(serving: Serving) -> dict[str, float | None]:
     return {name: 1e3 * seconds if seconds < float("inf") else None for name, seconds in tpot.items()}
 
 
-def _command(best: Deployment, request: Request) -> Command | None:
+def _command(best: Deployment, request: SearchRequest) -> Command | None:
     """The engine's, with a K for every batch size up to that of a copy; None where no engine is named."""
     named = request.options.get("runtime")
     dialect = None if named is None else engine_of(named)
@@ -241,7 +241,7 @@ def _command(best: Deployment, request: Request) -> Command | None:
     return Command(text.text, (*([copies] if best.copies > 1 else []), *text.notes))
 
 
-def _of_one(best: Deployment, dialect: Dialect, request: Request) -> Command:
+def _of_one(best: Deployment, dialect: Dialect, request: SearchRequest) -> Command:
     """The command of exactly this deployment."""
     assert dialect.one is not None
     settings, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
@@ -261,7 +261,7 @@ def _of_one(best: Deployment, dialect: Dialect, request: Request) -> Command:
         return Command("", (str(error),))
 
 
-def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dict[str, Any]:
+def as_json(recommendation: Recommendation, plan: LaunchPlan | None = None) -> dict[str, Any]:
     """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
     request = recommendation.request
     answer = {
@@ -279,26 +279,26 @@ def as_json(recommendation: Recommendation, entrance: Door | None = None) -> dic
         **picked(recommendation, "provenance", "runtime", "pair", "inputs", "warnings"),
         "equal_gpus": recommendation.equal_counts,
         "break_even": recommendation.break_evens,
-        "deploy": None if entrance is None else _deploy(entrance),
+        "deploy": None if plan is None else _deploy(plan),
     }
-    return document(answer, {Answer: _answer, Deployment: lambda d: deployment_json(d, request.gpu_hour)})
+    return document(answer, {BatchAnswer: _answer, Deployment: lambda d: deployment_json(d, request.gpu_hour)})
 
 
-def _deploy(entrance: Door) -> dict[str, Any]:
-    needed, everything = entrance.cost or (None, None)
+def _deploy(plan: LaunchPlan) -> dict[str, Any]:
+    needed, everything = plan.cost or (None, None)
     return {
-        **picked(entrance, "deployment", "worth", "paying", "not_served", "command"),
-        "k_by_batch": [{"b": batch, "k": k} for batch, k in entrance.k_by_batch],
+        **picked(plan, "deployment", "worth", "paying", "not_served", "command"),
+        "k_by_batch": [{"b": batch, "k": k} for batch, k in plan.k_by_batch],
         "cost_needed": needed,
         "cost_all": everything,
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: BatchAnswer) -> dict[str, Any]:
     return {
         "b": answer.batch,
         **picked(answer, "error", "best", "runner_up", "margin", "probability", "by_strategy", "impossible", "pareto"),
-        "apart": unsupported_json(answer.apart),
+        "apart": unsupported_json(answer.unsupported),
         **low_and_high(answer.interval),
         "equal_gpus": answer.equal,
     }

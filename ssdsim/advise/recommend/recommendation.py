@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from ssdsim.advise.recommend.break_even import BreakEven, break_evens
 from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
 from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
-from ssdsim.advise.recommend.equal_count import EqualCount, Errors, equal_count, held_against
-from ssdsim.advise.recommend.request import Request, make_request
+from ssdsim.advise.recommend.equal_count import DeploymentDraws, EqualCount, equal_count, held_against
+from ssdsim.advise.recommend.request import SearchRequest, make_request
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import Contest
 from ssdsim.answers.evidence import Evidence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Apart(Record):
+class UnsupportedByEngine(Record):
     """Strategy that the engine cannot run, at its best: ``worth`` is its score over that of what is recommended."""
 
     deployment: Deployment
@@ -53,12 +53,12 @@ class Apart(Record):
         return f"with {named}, {self.lacking}: {self.worth:.2f}x"
 
 
-class Answer(Record):
+class BatchAnswer(Record):
     """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
 
     ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
     the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
-    that does not; ``apart`` are those that the engine cannot run.
+    that does not; ``unsupported`` are those that the engine cannot run.
     """
 
     batch: int
@@ -72,7 +72,7 @@ class Answer(Record):
     margin: float | None = None
     contest: Contest[Deployment] | None = None
     error: str | None = None
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    unsupported: Mapping[str, UnsupportedByEngine] = field(default_factory=dict)
 
     @property
     def probability(self) -> float | None:
@@ -81,16 +81,17 @@ class Answer(Record):
 
 
 class Recommendation(Displayable, Record):
-    """The answers by batch; the rest is about the one ``at_focus``: at the largest batch where the subject is best.
+    """The answers by batch. All other fields are about ``focus_answer``.
 
-    Where it is best at none, that is the smallest which fits; None where nothing fits. ``equal_counts`` are the
-    verdicts on every number of GPUs that the subject can make use of, up to ``--gpus``.
+    That is the answer at the largest batch where the subject is best; if it is best at none, at the smallest batch that
+    fits; None if nothing fits. ``equal_counts`` are the verdicts on every number of GPUs that the subject can use, up
+    to ``--gpus``.
     """
 
-    request: Request
-    answers: tuple[Answer, ...]
+    request: SearchRequest
+    answers: tuple[BatchAnswer, ...]
     sentence: str
-    at_focus: Answer | None
+    focus_answer: BatchAnswer | None
     equal_counts: tuple[EqualCount, ...]
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
@@ -109,7 +110,7 @@ class Recommendation(Displayable, Record):
     @property
     def focus(self) -> int | None:
         """The batch of the answer that the rest is about."""
-        return None if self.at_focus is None else self.at_focus.batch
+        return None if self.focus_answer is None else self.focus_answer.batch
 
 
 def recommend(
@@ -144,7 +145,7 @@ def recommend(
 
     Returns
     -------
-    Recommendation : an :class:`Answer` for each batch in increasing order; for the ``focus`` among them the verdicts
+    Recommendation : a :class:`BatchAnswer` for each batch in increasing order; for the ``focus`` among them the verdicts
         at equal GPU counts, break-even points and elasticities.
 
     Raises
@@ -152,7 +153,7 @@ def recommend(
     InputError : an unknown option or value, or one without effect here.
 
     >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="vllm")
-    >>> [answer.best.name for answer in found.answers], found.answers[0].apart["ssd"].sentence
+    >>> [answer.best.name for answer in found.answers], found.answers[0].unsupported["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
     asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
@@ -160,7 +161,7 @@ def recommend(
 
 
 def recommended(
-    progress: Progress | None, beside: Callable[[Request, Answer], T] | None, **asked: Any
+    progress: Progress | None, beside: Callable[[SearchRequest, BatchAnswer], T] | None, **asked: Any
 ) -> tuple[Recommendation, T | None]:
     """:func:`recommend`, and what the answer at focus says of another question, which is worked out ``beside``."""
     workers = Workers()
@@ -169,12 +170,12 @@ def recommended(
     progress = progress or (lambda done, steps: None)
     search.run(workers)
     progress(1, steps)
-    errors, evaluated = Errors(request), search.evaluated
+    errors, evaluated = DeploymentDraws(request), search.evaluated
     answers = []
     for batch in request.batches:
         answers.append(_answer(search, errors, batch))
         progress(1 + len(answers), steps)
-    about = _at_focus(answers, request.subject)
+    about = _focus_answer(answers, request.subject)
     deployments = search.deployments(about.batch) if about else []
     bounds, moves, other = _at_changes(search, about, workers, beside)
     counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
@@ -182,7 +183,7 @@ def recommended(
         request=request,
         answers=tuple(answers),
         sentence=_sentence(request, answers),
-        at_focus=about,
+        focus_answer=about,
         equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
         break_evens=bounds,
         swings=_swings(about),
@@ -199,7 +200,10 @@ def recommended(
 
 
 def _at_changes(
-    search: Search, about: Answer | None, workers: Workers, beside: Callable[[Request, Answer], T] | None
+    search: Search,
+    about: BatchAnswer | None,
+    workers: Workers,
+    beside: Callable[[SearchRequest, BatchAnswer], T] | None,
 ) -> tuple[tuple[BreakEven, ...], tuple[Elasticity, ...], T | None]:
     """Break-even points, elasticities, and what is asked beside: copies of this process take some of the questions."""
     if about is None or about.best is None:
@@ -213,13 +217,13 @@ def _at_changes(
     return tuple(bounds[::-1]), tuple(moves), other
 
 
-def _answer(search: Search, errors: Errors, batch: int) -> Answer:
+def _answer(search: Search, errors: DeploymentDraws, batch: int) -> BatchAnswer:
     request = search.request
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
         reason = impossible[request.ranked[0]]
-        return Answer(batch, {}, impossible, error=reason)
+        return BatchAnswer(batch, {}, impossible, error=reason)
     by_strategy = {}
     for strategy in request.strategies:
         quickest = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
@@ -231,10 +235,10 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
     if top is None:
         fastest = max(d.per_user for d in deployments)
         error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
-        return Answer(batch, {}, impossible, frontier, equal, error=error)
+        return BatchAnswer(batch, {}, impossible, frontier, equal, error=error)
     others = [d for d in by_strategy.values() if d is not top]
     runner_up = best(others, request.rank)
-    return Answer(
+    return BatchAnswer(
         batch=batch,
         best=top,
         interval=Interval.of(errors.per_user(top).joint),
@@ -245,14 +249,14 @@ def _answer(search: Search, errors: Errors, batch: int) -> Answer:
         impossible=impossible,
         pareto=frontier,
         equal=equal,
-        apart=apart_from(search, batch, top),
+        unsupported=unsupported_beside(search, batch, top),
     )
 
 
-def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
+def unsupported_beside(search: Search, batch: int, top: Deployment) -> dict[str, UnsupportedByEngine]:
     """The best of each strategy that the engine lacks; of one that it has, where it would be worth more."""
-    request, aparts = search.request, {}
-    beyond = search.apart(batch)
+    request, found = search.request, {}
+    beyond = search.unsupported(batch)
     for name in request.strategies:
         own = best((d for d in beyond if d.shape.strategy == name), request.rank, request.at_least)
         lacking = None if own is None else search.lacks(own)
@@ -260,36 +264,36 @@ def apart_from(search: Search, batch: int, top: Deployment) -> dict[str, Apart]:
             continue
         worth = score(own, request.rank) / score(top, request.rank)
         if request.engine.lacks(name) is not None or worth > 1.0 + INDIFFERENT:
-            aparts[name] = Apart(own, worth, lacking)
-    return aparts
+            found[name] = UnsupportedByEngine(own, worth, lacking)
+    return found
 
 
-def unsupported_json(unsupported: Mapping[str, Apart]) -> dict[str, Any]:
+def unsupported_json(unsupported: Mapping[str, UnsupportedByEngine]) -> dict[str, Any]:
     """Strategies that the engine cannot run, for JSON."""
     return {name: picked(each, "deployment", "worth", "sentence") for name, each in unsupported.items()}
 
 
-def _swings(about: Answer | None) -> tuple[Swing, ...]:
+def _swings(about: BatchAnswer | None) -> tuple[Swing, ...]:
     """Swings of the subject over its closest rival, on all GPUs."""
     if about is None or about.equal is None:
         return ()
     return tuple(swings(about.equal.subject.scenario, about.equal.closest.deployment.scenario))
 
 
-def _at_focus(answers: Sequence[Answer], subject: str) -> Answer | None:
+def _focus_answer(answers: Sequence[BatchAnswer], subject: str) -> BatchAnswer | None:
     """The largest batch at which the subject is best; the smallest that fits where it is best at none."""
     fitting = [a for a in answers if a.best is not None]
     winning = [a for a in fitting if a.best and a.best.shape.strategy == subject]
     return winning[-1] if winning else next(iter(fitting), None)
 
 
-def _sentence(request: Request, answers: Sequence[Answer]) -> str:
+def _sentence(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
     """Sentence of which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
     evidence = Evidence(_inputs(answers))
     condition = evidence.condition.removesuffix(", ")
 
-    def said(answer: Answer) -> str:
+    def said(answer: BatchAnswer) -> str:
         if answer.best is None or answer.contest is None:
             return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
         if answer.contest.outcome == "wins":
@@ -308,13 +312,13 @@ def _sentence(request: Request, answers: Sequence[Answer]) -> str:
     return f"{lead}{', ' if condition else ''}{condition}: {', '.join(parts)}."
 
 
-def _inputs(answers: Sequence[Answer]) -> tuple[TokenInput, ...]:
+def _inputs(answers: Sequence[BatchAnswer]) -> tuple[TokenInput, ...]:
     """Inputs that the tokens of the best of each strategy rest on."""
     scenarios = {name: d.scenario for answer in answers for name, d in answer.by_strategy.items()}
     return inputs_of(*scenarios.values())
 
 
-def _provenance(request: Request) -> list[dict[str, str]]:
+def _provenance(request: SearchRequest) -> list[dict[str, str]]:
     """Origin of the timings, a record a profile."""
     options = {**DEFAULTS, **request.options}
     cards = [find_transformer(options["target"]), draft_by_options(request.options)]
@@ -334,7 +338,7 @@ def _provenance(request: Request) -> list[dict[str, str]]:
 TITLE = "Tokens/s per user and per GPU by batch; P that no other strategy is better"
 
 
-def _table(request: Request, answers: tuple[Answer, ...], sentence: str) -> Display:
+def _table(request: SearchRequest, answers: tuple[BatchAnswer, ...], sentence: str) -> Display:
     """A row a batch: the best deployment, the runner-up, and how far they are apart."""
     costs = ["$/Mtoken"] if request.gpu_hour is not None else []
     best = ("best", "settings", "/user", "/GPU", *costs, "idle")
@@ -343,7 +347,7 @@ def _table(request: Request, answers: tuple[Answer, ...], sentence: str) -> Disp
     return Display(TITLE, header, [row + ("",) * (len(header) - len(row)) for row in rows], sentence)
 
 
-def _row(request: Request, answer: Answer) -> tuple[str, ...]:
+def _row(request: SearchRequest, answer: BatchAnswer) -> tuple[str, ...]:
     best, second, price = answer.best, answer.runner_up, request.gpu_hour
     if best is None:
         return str(answer.batch), "-"

@@ -33,7 +33,7 @@ MOST_GPUS = 10_000
 MOST_VALUES = 1_000  # of a list: each is searched
 
 
-class Request(Record):
+class SearchRequest(Record):
     """A checked question about ``subject`` among ``strategies``.
 
     A token's cost is that of the GPUs which ``use`` counts: those needed, or all ``gpus``.
@@ -67,12 +67,12 @@ class Request(Record):
         return {axis.option: values for axes in self.axes.values() for axis, values in axes.items()}
 
 
-def request_json(request: Request) -> dict[str, Any]:
+def request_json(request: SearchRequest) -> dict[str, Any]:
     """The question of a search, for JSON."""
     return picked(request, "gpus", "seed", "strategies", "options", "searched")
 
 
-def engine_json(request: Request) -> dict[str, Any]:
+def engine_json(request: SearchRequest) -> dict[str, Any]:
     """The engine whose strategies are ranked, for JSON; without one all strategies are."""
     return {"called": request.engine.called, "ranked": request.ranked}
 
@@ -104,7 +104,7 @@ def make_request(
     at_least: float | None,
     seed: int,
     **given: Any,
-) -> Request:
+) -> SearchRequest:
     """Check the question and settle what is searched; what is ``given`` beside are options of the workload."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
     count, options = _counted(gpus, options)
@@ -129,7 +129,7 @@ def make_request(
     _check_degrees(scope.target, searched)
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
         options = {**dict(axis.beside), **options}
-    return Request(
+    return SearchRequest(
         gpus=scope.gpus,
         batches=whole_numbers("b", b),
         rank=rank,  # type: ignore[arg-type]  # checked above

@@ -14,8 +14,8 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.advise.recommend.request import Request, axes_of
-from ssdsim.answers.grid import Again, Evaluator, OfPoint
+from ssdsim.advise.recommend.request import SearchRequest, axes_of
+from ssdsim.answers.grid import Evaluator, PointResult, Repriced
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
@@ -50,9 +50,9 @@ class _Learnt(Record):
 class Search:
     """Prices what it is asked, each case once; ``refused`` are cases whose target alone has no room, priced by none."""
 
-    request: Request
+    request: SearchRequest
     evaluator: Evaluator = field(default_factory=Evaluator)
-    found: dict[Case, OfPoint] = field(default_factory=dict)
+    priced: dict[Case, PointResult] = field(default_factory=dict)
     errors: dict[Case, str] = field(default_factory=dict)
     refused: dict[Case, str] = field(default_factory=dict)
     warnings: set[str] = field(default_factory=set)
@@ -64,12 +64,12 @@ class Search:
         """Price the coarse grid at every batch, then refine what may be chosen."""
         workers = workers or Workers()
         placed = (shape for name in self.request.strategies for shape in placements(self.request, name))
-        cases = self._cases(shape for like in placed for shape in in_coarse_steps(self.request, like))
+        cases = self._cases(shape for like in placed for shape in coarse_grid(self.request, like))
         idle = workers.idle()
         parts = _dealt(self._fitting(list(cases)), idle + 1)
         for learnt in workers.as_they_come(_refined, [(self, part) for part in parts], idle):
             self._learn(learnt)
-        self.found, self.errors, self.refused = _by_batch(self.found), _by_batch(self.errors), _by_batch(self.refused)
+        self.priced, self.errors, self.refused = _by_batch(self.priced), _by_batch(self.errors), _by_batch(self.refused)
 
     def refine(self, cases: Sequence[Case]) -> None:
         """Price some cases, and what may be chosen around the best of their batches."""
@@ -87,7 +87,7 @@ class Search:
 
     def learnt(self) -> _Learnt:
         """Results in small."""
-        rates = [(asked, case, self.found[case].tokens_per_second) for asked, case in self._as_settled.items()]
+        rates = [(asked, case, self.priced[case].tokens_per_second) for asked, case in self._as_settled.items()]
         return _Learnt(rates, self.errors, self.refused, frozenset(self.warnings))
 
     def _learn(self, learnt: _Learnt) -> None:
@@ -96,8 +96,8 @@ class Search:
             if asked not in self._as_settled:
                 shape, batch = asked
                 self._as_settled[asked] = case
-                again = Again(self.evaluator, shape.point(self.request.options, batch))
-                self.found[case] = OfPoint(again, 0, rate, case[0].settings)
+                again = Repriced(self.evaluator, shape.point(self.request.options, batch))
+                self.priced[case] = PointResult(again, 0, rate, case[0].settings)
         self.errors |= learnt.errors
         self.refused |= learnt.refused
         self.warnings |= learnt.warnings
@@ -105,7 +105,7 @@ class Search:
     @property
     def evaluated(self) -> int:
         """Number of cases that were priced."""
-        return len(self.found) + len(self.errors)
+        return len(self.priced) + len(self.errors)
 
     def _fitting(self, cases: Sequence[Case]) -> list[Case]:
         """Keep those whose target fits: where it has no room by itself, nothing has that drafts besides."""
@@ -131,12 +131,12 @@ class Search:
         """Evaluate cases. The word that one was left to settle names the same case."""
         fastest = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
         self.warnings.update(fastest.warnings)
-        for (shape, batch), one in zip(cases, fastest.found, strict=True):
+        for (shape, batch), one in zip(cases, fastest.results, strict=True):
             if isinstance(one, str):
                 self.errors[shape, batch] = one
             else:
-                case = self._as_settled[shape, batch] = _settled(shape, one.told), batch
-                self.found[case] = one
+                case = self._as_settled[shape, batch] = _settled(shape, one.settings), batch
+                self.priced[case] = one
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
         """Tokens/s of the one strategy that each point names; 0 where it is not possible."""
@@ -154,7 +154,7 @@ class Search:
         """Tokens/s of a case that was asked about, 0 where it is not possible; NaN of another."""
         if case in self.errors or case in self.refused:
             return 0.0
-        one = self.found.get(self._as_settled.get(case, case))
+        one = self.priced.get(self._as_settled.get(case, case))
         return np.nan if one is None else one.tokens_per_second
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
@@ -166,7 +166,7 @@ class Search:
     def _tops(self, batches: Collection[int]) -> Iterator[Case]:
         """The best shape of each strategy, placement and batch of these, where it may matter."""
         best: dict[tuple[Any, ...], Case] = {}
-        rates = {case: one.tokens_per_second for case, one in self.found.items() if case[1] in batches}
+        rates = {case: one.tokens_per_second for case, one in self.priced.items() if case[1] in batches}
         for (shape, batch), rate in rates.items():
             key = (shape.strategy, batch, shape.placement)
             if key not in best or rate > rates[best[key]]:
@@ -181,7 +181,7 @@ class Search:
         """Everything priced that serves ``batch`` sequences, and that the engine runs."""
         return [d for d in self._priced(batch) if self.lacks(d) is None]
 
-    def apart(self, batch: int) -> list[Deployment]:
+    def unsupported(self, batch: int) -> list[Deployment]:
         """Deployments that were priced and that the engine lacks."""
         return [d for d in self._priced(batch) if self.lacks(d) is not None]
 
@@ -193,16 +193,16 @@ class Search:
     def _priced(self, batch: int) -> list[Deployment]:
         """Deployments of a batch, made once for as many cases as are priced."""
         cases, deployments = self._serving.get(batch, (0, []))
-        if cases != len(self.found):
+        if cases != len(self.priced):
             deployments = self._made(batch)
-            self._serving[batch] = len(self.found), deployments
+            self._serving[batch] = len(self.priced), deployments
         return deployments
 
     def _made(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
         return [
             Deployment(shape, copies, batch, one, paid)
-            for (shape, copy_batch), one in self.found.items()
+            for (shape, copy_batch), one in self.priced.items()
             for copies, size in splits(self.request, shape, batch)
             if size == copy_batch
         ]
@@ -263,17 +263,17 @@ def _shortage(site: Site | None) -> str | None:
 
 def _settled(shape: Shape, told: Mapping[str, Any]) -> Shape:
     """The shape with the settings that its strategy has settled."""
-    return turned(shape, {**shape.settings, **told})
+    return with_settings(shape, {**shape.settings, **told})
 
 
-def turned(shape: Shape, settings: Mapping[str, Any]) -> Shape:
+def with_settings(shape: Shape, settings: Mapping[str, Any]) -> Shape:
     """The shape with other settings on the same devices."""
     axes = [axis for axis in axes_of(shape.strategy) if not axis.placing and axis.option in settings]
     speculation = tuple((axis.option, settings[axis.option]) for axis in axes)
     return Shape(shape.strategy, shape.placement, speculation, shape.devices)
 
 
-def splits(request: Request, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
+def splits(request: SearchRequest, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
     """Numbers of copies that the GPUs hold, and the sequences of the fullest target (no target is empty)."""
     for copies in range(1, min(request.gpus // shape.gpus, batch // shape.targets) + 1):
         targets = copies * shape.targets
@@ -292,15 +292,15 @@ def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBesid
     return combinations
 
 
-def placings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
+def placings(request: SearchRequest, strategy: str) -> list[tuple[Axis, Values]]:
     return [(axis, values) for axis, values in request.axes[strategy].items() if axis.placing]
 
 
-def turnings(request: Request, strategy: str) -> list[tuple[Axis, Values]]:
+def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[Axis, Values]]:
     return [(axis, values) for axis, values in request.axes[strategy].items() if not axis.placing]
 
 
-def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
+def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
     """A shape without speculation on its devices; None where they are too many, or cannot share the target so."""
     options = {**DEFAULTS, **request.options, **placement}
     if "attention" in request.options:
@@ -312,7 +312,7 @@ def placed(request: Request, strategy: str, placement: Mapping[str, Any]) -> Sha
     return shape if even and devices.total <= request.gpus else None
 
 
-def placements(request: Request, strategy: str) -> Iterator[Shape]:
+def placements(request: SearchRequest, strategy: str) -> Iterator[Shape]:
     """Every one of a first look, without speculation."""
     for placement in combinations(placings(request, strategy), _first_look):
         shape = placed(request, strategy, placement)
@@ -320,17 +320,17 @@ def placements(request: Request, strategy: str) -> Iterator[Shape]:
             yield shape
 
 
-def in_coarse_steps(request: Request, shape: Shape) -> Iterator[Shape]:
+def coarse_grid(request: SearchRequest, shape: Shape) -> Iterator[Shape]:
     """Shapes on the same devices with the settings of a first look."""
-    for settings in combinations(turnings(request, shape.strategy), _first_look):
-        yield turned(shape, settings)
+    for settings in combinations(setting_choices(request, shape.strategy), _first_look):
+        yield with_settings(shape, settings)
 
 
 def _first_look(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
     return axis.coarse(values, before)
 
 
-def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
+def neighbours(request: SearchRequest, shape: Shape, step: float) -> list[Shape]:
     """Shapes around ``shape``: other settings on the same devices, and the same settings on other devices."""
     top = shape.settings
     shapes = settings_around(request, shape, step)
@@ -338,14 +338,14 @@ def neighbours(request: Request, shape: Shape, step: float) -> list[Shape]:
         for value in axis.near(values, top, top, step):
             other = placed(request, shape.strategy, {**dict(shape.placement), axis.option: value})
             if other is not None:
-                shapes.append(turned(other, top))
+                shapes.append(with_settings(other, top))
     return shapes
 
 
-def settings_around(request: Request, shape: Shape, step: float) -> list[Shape]:
+def settings_around(request: SearchRequest, shape: Shape, step: float) -> list[Shape]:
     """Shapes on the same devices with neighbouring settings."""
 
     def near(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         return axis.near(values, before, shape.settings, step)
 
-    return [turned(shape, settings) for settings in combinations(turnings(request, shape.strategy), near)]
+    return [with_settings(shape, settings) for settings in combinations(setting_choices(request, shape.strategy), near)]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from simpy import Event
 
-from ssdsim.answers.simulation.durations import StepDurations, Steps
-from ssdsim.answers.simulation.events import Clock, Device, Mailbox
+from ssdsim.answers.simulation.durations import StepDurations, StepStreams
+from ssdsim.answers.simulation.events import Clock, Mailbox, SimDevice
 from ssdsim.answers.simulation.statistics import Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.errors import InputError
@@ -28,7 +28,7 @@ _INSIDE_S = 1e-9  # arrows of a trace start and end this far inside a slice
 _SAME_INSTANT = 1e-6  # of a step: two times this close differ by rounding only
 
 
-class Run:
+class EventRun:
     """One run of a strategy: its clock, its devices, the block of rounds under way, what it records."""
 
     def __init__(
@@ -44,8 +44,8 @@ class Run:
         self.env = Clock()
         self.scenario = scenario
         self.trace = trace
-        self.steps = Steps(scenario.steps, scenario.spread, seed)
-        self.devices: dict[str, Device] = {}
+        self.steps = StepStreams(scenario.steps, scenario.spread, seed)
+        self.devices: dict[str, SimDevice] = {}
         self._outcomes, self._recorder, self._stopping = outcomes, recorder, stopping
         self._others = others  # of the targets beside the first one, whose rounds are recorded
         self.block: OutcomeBlock | None = None
@@ -85,23 +85,23 @@ class Run:
         self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
     @property
-    def link(self) -> Device:
+    def link(self) -> SimDevice:
         return self.devices.get("link") or self._device("link", ["link"])
 
-    def _of_role(self, role: str, sharing: int) -> Device:
+    def _of_role(self, role: str, sharing: int) -> SimDevice:
         """The device of a role; of several alike (``target 1``, ``target 2``) each has its share of the devices."""
         gpus = self.scenario.devices.of_all(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
-    def _device(self, role: str, tracks: list[str]) -> Device:
-        self.devices[role] = Device(self.env, tracks, self.trace)
+    def _device(self, role: str, tracks: list[str]) -> SimDevice:
+        self.devices[role] = SimDevice(self.env, tracks, self.trace)
         return self.devices[role]
 
 
 class SimActor:
     """One role of a run: what it does takes simulated time."""
 
-    def __init__(self, run: Run, role: str, *, leads: bool, device: Device) -> None:
+    def __init__(self, run: EventRun, role: str, *, leads: bool, device: SimDevice) -> None:
         self._run, self._env, self._role, self._leads, self._device = run, run.env, role, leads, device
         self._waits_for_nobody = run.scenario.strategy.free_running and not leads
         self._own: OutcomeSource | None = None

@@ -42,7 +42,7 @@ class Durations:
 _BLOCK = 1024  # rounds
 
 
-class Steps:
+class StepStreams:
     """The durations of all steps. A step's stream is seeded by its name: it depends on no other step or strategy."""
 
     def __init__(self, steps: Mapping[str, Step], spread: float, seed: np.random.SeedSequence) -> None:
@@ -82,7 +82,7 @@ def _seed_of(name: str, seed: np.random.SeedSequence) -> np.random.SeedSequence:
 class StepDurations:
     """One step's durations by the round's number, for a role that reads them one at a time."""
 
-    def __init__(self, steps: Steps, name: str, role: str = "") -> None:
+    def __init__(self, steps: StepStreams, name: str, role: str = "") -> None:
         self._stream = steps.stream(name, role)
         self._first = 0
         self._block: list[float] = []

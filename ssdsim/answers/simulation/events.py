@@ -54,7 +54,7 @@ class Clock(Environment):
                 raise event._value
 
 
-class Device:
+class SimDevice:
     """GPUs that work in lockstep, or a link: it does one thing at a time.
 
     ``tracks`` names the timeline's tracks, one a GPU.

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ssdsim.answers.simulation.actor import Run
-from ssdsim.answers.simulation.durations import Steps
+from ssdsim.answers.simulation.actor import EventRun
+from ssdsim.answers.simulation.durations import StepStreams
 from ssdsim.answers.simulation.shared_draft import shared_rounds
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
@@ -143,7 +143,7 @@ def simulate(
         tokens = scenario.drawn_from
         lanes = _MC_LANES if steps_one_by_one(tokens) else 1
         outcomes = long_run_source(tokens, scenario.batch, outcome_seed, lanes)
-        steps = Steps(scenario.steps, scenario.spread, step_seed)
+        steps = StepStreams(scenario.steps, scenario.spread, step_seed)
         several = scenario.devices.targets > 1
         make = partial(shared_rounds, scenario) if several else scenario.strategy.monte_carlo
         # free-running rounds, and those of several targets, start anew with a block: short ones would be of the start
@@ -170,7 +170,7 @@ def _replayed(
     outcome_seed, step_seed, *other_seeds = _seeds(scenario, seed)
     outcomes = long_run_source(scenario.drawn_from, scenario.batch, outcome_seed)
     others = _others(scenario, other_seeds)
-    return Run(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
+    return EventRun(scenario, outcomes, step_seed, stopping, recorder, trace, others).play()
 
 
 def _seeds(scenario: Scenario, seed: int) -> list[np.random.SeedSequence]:
@@ -220,7 +220,7 @@ def simulate_requests(
         block = outcomes_until(outcome_source(kinds, scenario.batch, outcome_seed), tokens)
         stopping = Stopping(block.rounds, largest_block=block.rounds, batches=1)
         others = _others(scenario, other_seeds)
-        run = Run(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder, others=others)
+        run = EventRun(scenario, ReplayedOutcomes(block), step_seed, stopping, recorder, others=others)
         for role, seconds in run.play().items():
             busy_s[role] = busy_s.get(role, 0.0) + seconds
         if progress is not None:

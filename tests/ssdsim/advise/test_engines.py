@@ -39,8 +39,10 @@ def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime
         if answer.equal is not None:  # there is a rival that the engine runs
             named += [answer.equal.subject, *(rival.deployment for rival in answer.equal.over)]
         assert all(can(runtime, each, drafter) for each in named)
-        assert not any(can(runtime, each.deployment, drafter) for each in answer.apart.values())
-        assert answer.apart.keys() >= {n for n in strategies if Engine.of(recommendation.request.options).lacks(n)}
+        assert not any(can(runtime, each.deployment, drafter) for each in answer.unsupported.values())
+        assert answer.unsupported.keys() >= {
+            n for n in strategies if Engine.of(recommendation.request.options).lacks(n)
+        }
     assert all(can(runtime, count.subject, drafter) for count in recommendation.equal_counts)
 
 
@@ -50,12 +52,12 @@ def test_what_stands_apart_says_what_it_would_be_worth() -> None:
     (answer,) = on_vllm.answers
     assert answer.best is not None
     assert "of what vLLM runs, if acceptance is near 0.8: SD at any plausible acceptance at batch 1" in on_vllm.sentence
-    apart = answer.apart["ssd"]
+    apart = answer.unsupported["ssd"]
     assert apart.worth == pytest.approx(apart.deployment.per_user / answer.best.per_user)
     assert apart.sentence == f"with SSD, which vLLM does not have: {apart.worth:.2f}x"
     assert on_any.answers[0].best is not None
     assert on_any.answers[0].best.shape.strategy == "ssd"
-    assert not on_any.answers[0].apart
+    assert not on_any.answers[0].unsupported
     assert recommend(gpus=5, runtime="kernels", **SMALL).request.ranked == ("ar", "sd", "ssd")
 
 
@@ -64,7 +66,7 @@ def test_devices_that_an_engine_has_not_stand_apart() -> None:
     (answer,) = recommend(gpus=8, b=16, runtime="ssd-engine", tp=4, k=[7, 8]).answers
     assert answer.best is not None
     assert answer.best.shape.devices.draft == 1
-    assert "it drafts on 1 GPU of its own" in answer.apart["ssd"].sentence
+    assert "it drafts on 1 GPU of its own" in answer.unsupported["ssd"].sentence
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_asking_an_engine_for_what_it_has_not_is_refused(options: dict[str, str]
 def test_compare_names_no_winner_that_the_engine_lacks() -> None:
     comparison = compare(gpus=5, runtime="vllm", strategies="ar,sd,ssd", **SMALL)
     assert comparison.compared.keys() == {"ar", "sd"}
-    assert comparison.apart.keys() == {"ssd"}
+    assert comparison.unsupported.keys() == {"ssd"}
 
 
 def test_serving_ranks_what_the_engine_runs() -> None:

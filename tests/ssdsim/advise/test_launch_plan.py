@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim import InputError, configure, recommend
-from ssdsim.advise.recommend.launch_plan import door
+from ssdsim.advise.recommend.launch_plan import launch_plan
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import full_hardware_name, hardware_names
 from tests.ssdsim.advise.test_export import bench_commands, check_vllm, served
@@ -50,28 +50,28 @@ def test_the_first_ten_lines_hold_what_to_deploy() -> None:
 )
 def test_every_engine_has_a_command_for_what_is_recommended(runtime: str, begins: str) -> None:
     recommendation = recommend(gpus=4, b=4, runtime=runtime, **SMALL)
-    entrance = door(recommendation)
-    assert entrance is not None
-    assert entrance.command is not None
-    assert entrance.command.text.startswith(begins)
-    assert "meta-llama/Llama-3.2-1B-Instruct" in entrance.command.text
+    plan = launch_plan(recommendation)
+    assert plan is not None
+    assert plan.command is not None
+    assert plan.command.text.startswith(begins)
+    assert "meta-llama/Llama-3.2-1B-Instruct" in plan.command.text
 
 
 def test_the_ssd_engines_command_is_exactly_the_deployment() -> None:
     recommendation = recommend(gpus=5, b=4, runtime="ssd-engine", **SMALL)
-    entrance = door(recommendation)
-    assert entrance is not None
-    assert entrance.command is not None
-    (command,) = bench_commands(entrance.command.text)
-    settings = entrance.deployment.scenario.settings
+    plan = launch_plan(recommendation)
+    assert plan is not None
+    assert plan.command is not None
+    (command,) = bench_commands(plan.command.text)
+    settings = plan.deployment.scenario.settings
     assert (command.b, command.k, command.gpus) == (4, settings["k"], 5)
     assert command.flh == list(settings["fan_outs"])
 
 
 def test_without_an_engine_the_line_says_which_there_are() -> None:
-    entrance = door(recommend(gpus=5, **SMALL))
-    assert entrance is not None
-    assert entrance.command is None
+    plan = launch_plan(recommend(gpus=5, **SMALL))
+    assert plan is not None
+    assert plan.command is None
     lines = shown("--gpus", "5")
     assert any(line.startswith("Command  no engine is named: --runtime vllm, sglang") for line in lines[:10])
 
@@ -83,13 +83,13 @@ def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
         recommendation = recommend(gpus=8, b=16, rank="cost", gpu_hour=2.5, use=use, tp=[2, 8], k=[4, 6], draft_gpus=1)
         best = recommendation.answers[0].best
         assert best is not None
-        entrance = door(recommendation)
-        assert entrance is not None
-        assert entrance.cost is not None
+        plan = launch_plan(recommendation)
+        assert plan is not None
+        assert plan.cost is not None
         counted = best.gpus if use == "needed" else 8
         costs[use] = best.cost_per_million(2.5)
         assert costs[use] == pytest.approx(2.5 / 3600 * counted / best.total * 1e6)
-        assert entrance.cost == pytest.approx([2.5 / 3600 * n / best.total * 1e6 for n in (best.gpus, 8)])
+        assert plan.cost == pytest.approx([2.5 / 3600 * n / best.total * 1e6 for n in (best.gpus, 8)])
         if use == "all":
             assert best.total == max(d.total for d in recommendation.answers[0].by_strategy.values())
     assert costs["needed"] < costs["all"]
@@ -112,12 +112,12 @@ def test_gpus_may_name_their_profile() -> None:
 
 def test_an_slo_is_searched_in_the_same_call() -> None:
     recommendation = recommend(gpus=1, b=4, target="llama-3.1-8b", k=4, strategies="ar,sd", runtime="vllm")
-    entrance = door(recommendation, slo="tpot:8")
-    assert entrance is not None
-    assert entrance.paying is not None
-    assert entrance.paying.within_slo["sd"] > entrance.paying.within_slo["ar"]
+    plan = launch_plan(recommendation, slo="tpot:8")
+    assert plan is not None
+    assert plan.paying is not None
+    assert plan.paying.within_slo["sd"] > plan.paying.within_slo["ar"]
     with pytest.raises(InputError, match="unknown metric 'tpt'"):
-        door(recommendation, slo="tpt:8")
+        launch_plan(recommendation, slo="tpt:8")
 
 
 def test_a_folder_keeps_the_answer_its_command_and_a_page(tmp_path: Path) -> None:

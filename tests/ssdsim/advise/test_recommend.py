@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ssdsim import recommend
 from ssdsim.advise.recommend.deployment import Deployment, Shape, best, pareto
-from ssdsim.advise.recommend.equal_count import Errors
+from ssdsim.advise.recommend.equal_count import DeploymentDraws
 from ssdsim.advise.recommend.launch_plan import as_json
 from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import make_request
@@ -115,7 +115,7 @@ def test_rivals_are_given_as_many_gpus_and_not_more(eight: Recommendation) -> No
 
 def test_errors_of_timings_that_both_sides_share_cancel(eight: Recommendation) -> None:
     """The interval of a ratio is narrower than if SSD and SD on the same target were wrong independently."""
-    errors = Errors(eight.request)
+    errors = DeploymentDraws(eight.request)
     count = next(c for c in eight.equal_counts if c.gpus == 5)
     same = next(v for v in count.over if v.what == "SD, TP 4 as SSD")
     independent = errors.per_user(count.subject).joint / errors.per_user(same.deployment).joint[::-1]
@@ -407,7 +407,7 @@ def test_a_dense_target_has_no_experts_to_place_and_a_mixture_only_those_that_sh
 def searched(request: Any) -> list[tuple[Shape, int]]:
     search = Search(request)
     search.run()
-    return [*search.found, *search.errors, *search.refused]
+    return [*search.priced, *search.errors, *search.refused]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from ssdsim.advise.recommend.launch_plan import as_json
 from ssdsim.advise.recommend.recommendation import make_request, recommend
 from ssdsim.advise.recommend.search import Search
-from ssdsim.answers.grid import Again
+from ssdsim.answers.grid import Repriced
 from ssdsim.answers.idle_cores import IdleCores
 
 # the larger batch has no room in some placements
@@ -24,12 +24,12 @@ def _found(idle: int) -> tuple[str, int]:
     IdleCores.free = lambda cores: idle  # type: ignore[method-assign]
     search = Search(make_request(rank="user", gpu_hour=None, at_least=None, seed=0, **ASKED))  # type: ignore[arg-type]
     search.run()
-    for one in search.found.values():
+    for one in search.priced.values():
         assert one.scenario.estimate.tokens_per_second == one.tokens_per_second
-    rates = [(case, one.tokens_per_second) for case, one in search.found.items()]
+    rates = [(case, one.tokens_per_second) for case, one in search.priced.items()]
     rest = search.errors, search.refused, sorted(search.warnings)
     answer = json.dumps(as_json(recommend(**ASKED)))  # type: ignore[arg-type]
-    return f"{rates}\n{rest}\n{answer}", sum(isinstance(one.scenarios, Again) for one in search.found.values())
+    return f"{rates}\n{rest}\n{answer}", sum(isinstance(one.scenarios, Repriced) for one in search.priced.values())
 
 
 def _is_the_same_whoever_helps() -> None:

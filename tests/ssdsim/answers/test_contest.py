@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ssdsim import compare, predict, recommend
 from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.advise.recommend.equal_count import Errors, equal_count, held_against
-from ssdsim.advise.recommend.request import Request, make_request
+from ssdsim.advise.recommend.equal_count import DeploymentDraws, equal_count, held_against
+from ssdsim.advise.recommend.request import SearchRequest, make_request
 from ssdsim.answers.contest import DECIDED, contest
 from ssdsim.answers.evidence import SURE
 from ssdsim.answers.verdict import called_together, verdict
@@ -50,10 +50,10 @@ def of_timings(draws: Draws) -> Drawn:
     return Drawn(draws, draws)
 
 
-class Given(Errors):
+class Given(DeploymentDraws):
     """Rates whose draws are given."""
 
-    def __init__(self, request: Request, given: dict[str, Drawn]) -> None:
+    def __init__(self, request: SearchRequest, given: dict[str, Drawn]) -> None:
         self.request, self.given = request, given
 
     def per_user(self, deployment: Deployment) -> Drawn:

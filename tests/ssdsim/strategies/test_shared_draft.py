@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from calibration.machine.ranks import Ranks
 from ssdsim.answers.simulation import actor
 from ssdsim.answers.simulation import simulate as engine
-from ssdsim.answers.simulation.durations import Durations, Steps
+from ssdsim.answers.simulation.durations import Durations, StepStreams
 from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.occupancy import DoesNotFit
@@ -63,7 +63,7 @@ class _Law:
 def passes_vary(monkeypatch: pytest.MonkeyPatch, law: str, cv: float) -> None:
     """In the engines only a pass of the target varies, by a law."""
 
-    class Varying(Steps):
+    class Varying(StepStreams):
         def stream(self, name: str, role: str = "") -> Any:
             seed = np.random.SeedSequence(
                 self._seed.entropy, spawn_key=(*self._seed.spawn_key, *(name + role).encode())
