@@ -13,7 +13,7 @@ from ssdsim.advise.recommend.recommendation import UnsupportedByEngine, unsuppor
 from ssdsim.advise.recommend.request import SearchRequest, engine_json, make_request, request_json
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import DECIDED, Contest, Versus, share_fastest
-from ssdsim.answers.evidence import Evidence, Uncertainty
+from ssdsim.answers.evidence import RatioEvidence, Uncertainty
 from ssdsim.answers.swings import inputs_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import whole
@@ -132,7 +132,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
         [deployment for name, deployment in deployments.items() if name != likeliest],
     )
     held = held_against(first, others, errors)
-    evidence = evidence_of(first, held.decisive_rival, held) if others else Evidence(inputs_of(first.scenario))
+    evidence = evidence_of(first, held.decisive_rival, held) if others else RatioEvidence(inputs_of(first.scenario))
     inputs = inputs_of(*(deployment.scenario for deployment in deployments.values()))
     check_ranges(request.options, inputs)
     return Comparison(
@@ -174,7 +174,7 @@ def _best_of_each(search: Search, batch: int) -> dict[str, Deployment]:
 def _sentence(
     compared: Mapping[str, RankedStrategy],
     held: Contest[Deployment],
-    evidence: Evidence,
+    evidence: RatioEvidence,
     first: Deployment,
     gpus: int,
     batch: int,

@@ -41,14 +41,14 @@ class Uncertainty(Record):
         return f"{self.what} ±{self.half:.0%}".replace("%", " %")
 
 
-class Evidence(Record):
+class RatioEvidence(Record):
     """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
 
     inputs: tuple[TokenInput, ...] = ()
     doubts: tuple[Uncertainty, ...] = ()
 
     @classmethod
-    def of(cls, first: Scenario, other: Scenario, timings: float | None) -> Evidence:
+    def of(cls, first: Scenario, other: Scenario, timings: float | None) -> RatioEvidence:
         """The evidence of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
         of_timings = [] if timings is None else [Uncertainty(SIMULATION if first.site is None else TIMINGS, timings)]
         return cls(inputs_of(first, other), (*of_timings, *token_uncertainties(swings(first, other))))
@@ -176,7 +176,7 @@ def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArr
     return made
 
 
-SURE = Evidence()
+SURE = RatioEvidence()
 """The evidence of a ratio of which nothing is known to be in doubt."""
 
 

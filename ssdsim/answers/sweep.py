@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from ssdsim.answers.sweep_plan import Engine, SweepPart, SweepPlan, plan_of
+from ssdsim.answers.sweep_plan import Engine, GridPlan, PlanPart, plan_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
@@ -85,7 +85,7 @@ def frame(results: SweepResults) -> pd.DataFrame:
     return made
 
 
-def swept(plan: SweepPlan, folder: Path | None, workers: Workers) -> SweepResults:
+def swept(plan: GridPlan, folder: Path | None, workers: Workers) -> SweepResults:
     """:func:`sweep` of a plan."""
     if folder is None:
         tables = {part.number: table for part, table in _worked_out(plan, plan.parts(), workers)}
@@ -97,11 +97,11 @@ def swept(plan: SweepPlan, folder: Path | None, workers: Workers) -> SweepResult
         return _checked(kept.join(plan))
 
 
-def _results(plan: SweepPlan, part: SweepPart) -> tuple[SweepPart, pa.Table]:
+def _results(plan: GridPlan, part: PlanPart) -> tuple[PlanPart, pa.Table]:
     return part, plan.results(part)
 
 
-def _worked_out(plan: SweepPlan, parts: list[SweepPart], workers: Workers) -> Iterator[tuple[SweepPart, pa.Table]]:
+def _worked_out(plan: GridPlan, parts: list[PlanPart], workers: Workers) -> Iterator[tuple[PlanPart, pa.Table]]:
     """Each of ``parts`` with its rows, in any order; copies of this process know what the first one learnt."""
     report = workers.progress or (lambda done, size: None)
     done = plan.size - sum(part.stop - part.start for part in parts)

@@ -59,7 +59,7 @@ MOST_DRAWS = 10_000  # an interval's ends are then as sure as they need to be
 _POINTS_A_PART = {"closed": 4096, "mc": 4, "des": 4}  # a second or a few: what a kill loses
 
 
-class SweepPart(NamedTuple):
+class PlanPart(NamedTuple):
     """The points ``start`` to ``stop - 1``."""
 
     number: int
@@ -67,7 +67,7 @@ class SweepPart(NamedTuple):
     stop: int
 
 
-class SweepPlan(Record):
+class GridPlan(Record):
     """Plan of what to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
 
     options: Mapping[str, Any]
@@ -98,17 +98,17 @@ class SweepPlan(Record):
         """Values of the options that may name files."""
         return [value for name in files() for value in (self.options.get(name), *self.grid.get(name, ()))]
 
-    def parts(self) -> list[SweepPart]:
+    def parts(self) -> list[PlanPart]:
         """All points, cut in the same way whenever the same plan is made."""
         step = _POINTS_A_PART[self.engine]
         starts = range(0, self.size, step)
-        return [SweepPart(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
+        return [PlanPart(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
 
-    def points(self, part: SweepPart) -> GridPart:
+    def points(self, part: PlanPart) -> GridPart:
         """The options of the part's points, as they were given."""
         return GridPart(self.options, self.grid, part.start, part.stop)
 
-    def results(self, part: SweepPart) -> pa.Table:
+    def results(self, part: PlanPart) -> pa.Table:
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
         points = self.points(part)
         configured = all_as_configured(points)
@@ -133,7 +133,7 @@ class SweepPlan(Record):
         return len(results) == self.size and {*results.schema.names} == expected and {*numbers} <= {*floats}
 
 
-def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> SweepPlan:
+def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> GridPlan:
     """A plan from options of which some are lists; they take the place of the preset's."""
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
@@ -148,13 +148,13 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> Sweep
         if not values or repeated:
             what = f"names {repeated[0]} twice" if repeated else "names no value"
             raise InputError(f"the list of {spelled(name)} {what}")
-    plan = SweepPlan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
+    plan = GridPlan({name: value for name, value in ordered.items() if name not in grid}, grid, **how)
     _check(plan)
-    check_read(given, map(as_configured, plan.points(SweepPart(0, 0, plan.size))))
+    check_read(given, map(as_configured, plan.points(PlanPart(0, 0, plan.size))))
     return plan
 
 
-def _check(plan: SweepPlan) -> None:
+def _check(plan: GridPlan) -> None:
     if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
         raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
     if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
@@ -259,7 +259,7 @@ def _column(values: Sequence[Any], of: Rows) -> pa.Array:
     return words([said[number] for number in of.tolist()])
 
 
-def number_columns(plan: SweepPlan) -> list[str]:
+def number_columns(plan: GridPlan) -> list[str]:
     """Names of the columns of numbers that the plan's results have: axes, then results."""
     axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
     bounded = plan.draws or plan.engine != "closed"

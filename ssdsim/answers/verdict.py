@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import SURE, Evidence, Uncertainty, field, filled, literally
+from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
@@ -86,7 +86,7 @@ def verdict(
     evidence = SURE
     if scenarios:
         rival = decided.decisive_rival
-        evidence = Evidence.of(scenarios[subject], scenarios[rival], decided.over[rival].timings)
+        evidence = RatioEvidence.of(scenarios[subject], scenarios[rival], decided.over[rival].timings)
     sentence = filled(
         template(evidence, decided, subject, gpus), decided, more_per_gpu=abs(_per_gpu(decided, subject, gpus))
     )
@@ -105,7 +105,7 @@ def stands_alone(subject: str) -> str:
     return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
 
 
-def template(evidence: Evidence, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
+def template(evidence: RatioEvidence, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
     """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.evidence.filled`.
 
     ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.

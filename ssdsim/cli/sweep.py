@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.columns import over, own, own_columns
 from ssdsim.answers.sweep import frame, swept
-from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, SweepPlan, effective, number_columns, plan_of
+from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, number_columns, plan_of
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
@@ -82,7 +82,7 @@ def command(
     print_warnings(results.warnings, quiet)
 
 
-def _check_shown(plan: SweepPlan, sort: str | None, top: int | None, as_json: bool) -> None:
+def _check_shown(plan: GridPlan, sort: str | None, top: int | None, as_json: bool) -> None:
     """Check, before the work, that how points are shown means something."""
     for name, value in (("--sort", sort), ("--top", top)):
         if as_json and value is not None:
@@ -97,7 +97,7 @@ def _check_shown(plan: SweepPlan, sort: str | None, top: int | None, as_json: bo
         raise InputError(f"--sort {sort}: no such column of numbers{hint} Allowed: {', '.join(columns)}")
 
 
-def _json(plan: SweepPlan, results: SweepResults) -> dict[str, Any]:
+def _json(plan: GridPlan, results: SweepResults) -> dict[str, Any]:
     return {
         "schema": 3,
         "unit": _unit(plan),
@@ -109,11 +109,11 @@ def _json(plan: SweepPlan, results: SweepResults) -> dict[str, Any]:
     }
 
 
-def _unit(plan: SweepPlan) -> str:
+def _unit(plan: GridPlan) -> str:
     return "T_v" if "t_sd" in plan.options or "t_sd" in plan.grid else "s"
 
 
-def _print(plan: SweepPlan, results: SweepResults, sort: str | None, top: int) -> None:
+def _print(plan: GridPlan, results: SweepResults, sort: str | None, top: int) -> None:
     out, contest = console(), _Sides.of(plan)
     sort = sort or contest.sort
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
@@ -144,7 +144,7 @@ class _Sides(Record):
     rivals: tuple[str, ...]
 
     @staticmethod
-    def of(plan: SweepPlan) -> _Sides:
+    def of(plan: GridPlan) -> _Sides:
         subject = subject_among(plan.strategies, plan.options.get("subject"))
         return _Sides(plan.strategies, subject, rivals(subject, plan.strategies))
 
@@ -164,7 +164,7 @@ class _Sides(Record):
 _Row = Mapping[str, Any]
 
 
-def _shown(plan: SweepPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_Row], str]]]:
+def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_Row], str]]]:
     """Header, the results' column, and the cell of a row, for each column that is shown of a point."""
     unit, name, decimals = _unit(plan), contest.subject, 1 if _unit(plan) == "s" else 3
 
@@ -194,7 +194,7 @@ def _shown(plan: SweepPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_
     return shown
 
 
-def _table(plan: SweepPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> Table:
+def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> Table:
     shown = _shown(plan, contest)
     if sort not in {*(column for _, column, _ in shown), *plan.grid}:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
@@ -207,9 +207,7 @@ def _table(plan: SweepPlan, contest: _Sides, best: Sequence[_Row], sort: str) ->
     return table
 
 
-def _summary(
-    plan: SweepPlan, contest: _Sides, columns: Mapping[str, NDArray[np.float64]], results: SweepResults
-) -> str:
+def _summary(plan: GridPlan, contest: _Sides, columns: Mapping[str, NDArray[np.float64]], results: SweepResults) -> str:
     """The summary: how often each strategy is fastest, and what the subject makes of its rival."""
     rates = [np.nan_to_num(columns[f"{name}_tokens_per_second"], nan=-np.inf) for name in contest.names]
     points = np.bincount(np.argmax(rates, axis=0), minlength=len(rates)).tolist()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ssdsim.answers.evidence import SURE, Evidence
+from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
@@ -32,7 +32,7 @@ def advice(
     sides: Mapping[str, Side],
     crossings: Sequence[Crossing],
     rates: Sequence[float | None],
-    basis: Evidence = SURE,
+    basis: RatioEvidence = SURE,
 ) -> Advice:
     """Advise on the subject by its crossings with its first rival; ``basis`` is what that rests on beside timings."""
     best = tuple(None if rate is None else _best(sides, rate) for rate in rates)
@@ -54,7 +54,7 @@ def advice(
     return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
-def _said(crossing: Crossing, basis: Evidence) -> str:
+def _said(crossing: Crossing, basis: RatioEvidence) -> str:
     where = {
         "replica": f"with a replica each ({format_count(crossing.of.gpus)} GPUs against "
         f"{format_count(crossing.over.gpus)})"

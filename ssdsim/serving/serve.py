@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.answers.evidence import SURE, Evidence
+from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.answers.workers import Workers
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
@@ -371,9 +371,9 @@ def _crossings(subject: str, sides: Mapping[str, Side], rivals: Sequence[str]) -
     ]
 
 
-def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -> Evidence:
+def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -> RatioEvidence:
     scenarios = policies.configuration.scenarios
-    return Evidence.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
+    return RatioEvidence.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
 
 
 def _rivals(subject: str, policies: Policies) -> list[str]:

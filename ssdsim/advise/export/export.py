@@ -11,7 +11,7 @@ from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
 from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
 from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import RatioEvidence
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
@@ -176,7 +176,7 @@ def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dic
 
 def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
     """Notes on what ``names`` assume of tokens, and in how many cells the one rule leaves open which is best."""
-    condition = Evidence(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
+    condition = RatioEvidence(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
     cells = candidates.best(names).to_dict("records")
     said = [sentence for cell in cells if (sentence := _undecided(candidates, cell, names, seed))]
@@ -201,7 +201,7 @@ def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[
     if held.decided:
         return ""
     versus = held.over[other]
-    evidence = Evidence.of(sides[first], sides[other], versus.timings)
+    evidence = RatioEvidence.of(sides[first], sides[other], versus.timings)
     titles = {name: each.strategy.title for name, each in sides.items()}
     clause = f"{titles[first]} is {versus.ratio:.2f}x {titles[other]} (95 %: {versus.low:.2f}-{versus.high:.2f})"
     where = f" at batch {best['b']}, context {best['context']}"

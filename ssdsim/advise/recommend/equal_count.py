@@ -11,7 +11,7 @@ from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment, best, score
 from ssdsim.advise.recommend.request import Rank, SearchRequest
 from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import Evidence, Uncertainty
+from ssdsim.answers.evidence import RatioEvidence, Uncertainty
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.record import Record
@@ -126,12 +126,12 @@ def _placements(subject: Deployment, name: str) -> dict[str, Callable[[Deploymen
     }
 
 
-def evidence_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> Evidence:
+def evidence_of(subject: Deployment, rival: Deployment, contest: Contest[Deployment]) -> RatioEvidence:
     """Basis of the subject's rate over a rival's."""
-    return Evidence.of(subject.scenario, rival.scenario, contest.over[rival].timings)
+    return RatioEvidence.of(subject.scenario, rival.scenario, contest.over[rival].timings)
 
 
-def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], evidence: Evidence) -> str:
+def _sentence(gpus: int, subject: Deployment, contest: Contest[Deployment], evidence: RatioEvidence) -> str:
     """Sentence of what was found, of the rival that decides it, or of the closest where it is open."""
     rival = contest.decisive_rival
     versus = contest.over[rival]

@@ -14,7 +14,7 @@ from ssdsim.advise.recommend.equal_count import DeploymentDraws, EqualCount, equ
 from ssdsim.advise.recommend.request import SearchRequest, make_request
 from ssdsim.advise.recommend.search import Search
 from ssdsim.answers.contest import Contest
-from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import RatioEvidence
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
 from ssdsim.base.display import Display, Displayable
@@ -145,8 +145,8 @@ def recommend(
 
     Returns
     -------
-    Recommendation : a :class:`BatchAnswer` for each batch in increasing order; for the ``focus`` among them the verdicts
-        at equal GPU counts, break-even points and elasticities.
+    Recommendation : a :class:`BatchAnswer` for each batch in increasing order; for the ``focus`` among them the
+        verdicts at equal GPU counts, break-even points and elasticities.
 
     Raises
     ------
@@ -290,7 +290,7 @@ def _focus_answer(answers: Sequence[BatchAnswer], subject: str) -> BatchAnswer |
 def _sentence(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
     """Sentence of which strategy at which batches, and where what is not known leaves it open or another is as good."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
-    evidence = Evidence(_inputs(answers))
+    evidence = RatioEvidence(_inputs(answers))
     condition = evidence.condition.removesuffix(", ")
 
     def said(answer: BatchAnswer) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.contest import DECIDED, Contest, Outcome, Versus, share_fastest
-from ssdsim.answers.evidence import Evidence, Uncertainty, alike, token_uncertainties
+from ssdsim.answers.evidence import RatioEvidence, Uncertainty, alike, token_uncertainties
 from ssdsim.answers.swings import inputs_of, swings_over
 from ssdsim.answers.verdict import template
 from ssdsim.base.intervals import Draws, quantiles
@@ -259,7 +259,7 @@ class _Cases:
             for points, told in of:
                 inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
                 for number in np.unique(numbers[points]).tolist():
-                    case = _case(codes[points[0]], Evidence(inputs, doubts[number]), told)
+                    case = _case(codes[points[0]], RatioEvidence(inputs, doubts[number]), told)
                     found[points[numbers[points] == number]] = self._number(case)
         return found
 
@@ -333,7 +333,7 @@ def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
 
 
-def _case(code: np.str_, basis: Evidence, told: _Told) -> SentenceCase:
+def _case(code: np.str_, basis: RatioEvidence, told: _Told) -> SentenceCase:
     return SentenceCase(str(code), template(basis, *told), told[0].outcome)
 
 

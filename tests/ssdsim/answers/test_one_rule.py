@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ssdsim import compare, evaluate, export, predict, recommend, sweep
 from ssdsim.answers.contest import DECIDED
-from ssdsim.answers.evidence import Evidence
+from ssdsim.answers.evidence import RatioEvidence
 from ssdsim.answers.sweep_plan import simulate_each
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
@@ -259,4 +259,4 @@ def test_the_mission_s_own_question_has_a_short_answer() -> None:
 
 def test_nothing_is_assumed_of_strategies_that_do_not_draft() -> None:
     assert configure(strategies="ar").inputs == ()
-    assert Evidence().summary == Evidence().condition == ""
+    assert RatioEvidence().summary == RatioEvidence().condition == ""

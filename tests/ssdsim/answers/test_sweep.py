@@ -25,8 +25,8 @@ from ssdsim.answers.predict import predict
 from ssdsim.answers.sweep import sweep
 from ssdsim.answers.sweep_plan import (
     PRESETS,
-    SweepPart,
-    SweepPlan,
+    GridPlan,
+    PlanPart,
     all_as_configured,
     as_configured,
     number_columns,
@@ -87,7 +87,7 @@ def test_a_part_of_a_grid_has_its_points_wherever_it_begins() -> None:
     plan = plan_of(None, {"t_sd": 0.2, **grid})
     whole = [{"t_sd": 0.2, **dict(zip(grid, at, strict=True))} for at in product(*grid.values())]
     for start in range(plan.size):
-        assert list(plan.points(SweepPart(0, start, plan.size))) == whole[start:]
+        assert list(plan.points(PlanPart(0, start, plan.size))) == whole[start:]
 
 
 def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
@@ -102,7 +102,7 @@ def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
 def test_a_grid_of_fan_outs_beside_a_hit_rate_lies_in_columns() -> None:
     """Each of its points was read by itself."""
     given: dict[str, Any] = {"f": [1, "window", 8], "k": [4, 6], "p_hit": [0.7, 0.9]}
-    points = all_as_configured(plan_of(None, given).points(SweepPart(0, 1, 11)))
+    points = all_as_configured(plan_of(None, given).points(PlanPart(0, 1, 11)))
     columns, errors = of_points(points)
     alone, wrong = of_points(list(points))
     assert [str(error) for error in errors] == [str(error) for error in wrong]
@@ -376,7 +376,7 @@ def test_the_proposals_sweep_is_whole() -> None:
     plan = plan_of("proposal", {"tp": [2, 4], "b": 1})
     assert plan.size == 2 * 5 * 3 * 11 * 11
     assert plan.options == {"b": 1}
-    assert SweepPlan({}, PRESETS["proposal"]).size == 10_890
+    assert GridPlan({}, PRESETS["proposal"]).size == 10_890
     assert as_configured(next(iter(plan.points(plan.parts()[0])))) == {
         **{"b": 1, "k": 2, "alpha": 0.5, "p_hit": 0.5, "tp": 2},
         "budget": 3,
