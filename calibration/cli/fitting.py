@@ -14,10 +14,9 @@ from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli import progress
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.measured_files import FILLED, by_column, row_options
-from ssdsim.cli.options import echo_json, json_option, quiet_option
+from ssdsim.cli.options import CommandGroup, echo_json, json_option, quiet_option
 from ssdsim.cli.runtimes import share, shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, OutputFile
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _LIKE = "vllm"  # where it is bundled
 
 
-@click.group("fit", cls=Group)
+@click.group("fit", cls=CommandGroup)
 def command() -> None:
     """Fit a card to measurements of your own."""
 

@@ -1,23 +1,23 @@
 """``ssdsim hardware``: the simulator's verb, and the check of a profile against another source's timings."""
 
 from __future__ import annotations
-
 from pathlib import Path
-
-import click
-
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console
 from ssdsim.cli.hardware import command
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import echo_json
+from ssdsim.cli.options import json_option
 from ssdsim.cli.tables import Table
+from ssdsim.cli.values import completing
 from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import hardware_names
+import click
 
 __all__ = ["command"]
 
 
 @command.command("check", example="ssdsim hardware check h100-sxm --vidur-mlp mlp.csv")
-@click.argument("name")
+@click.argument("name", shell_complete=completing(hardware_names))
 @click.option("--vidur-mlp", type=click.Path(path_type=Path), required=True, help="Vidur's mlp.csv of the same device")
 @click.option("--dtype", default="bfloat16", show_default=True, help="of the profile's GEMMs")
 @json_option

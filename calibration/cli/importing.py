@@ -1,21 +1,22 @@
 """``ssdsim import``: other tools' measurements and engines' logs -> a hardware profile, or a pair of models."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
-
 from calibration.cli.import_acceptance import command as acceptance
+from pathlib import Path
 from ssdsim.base.errors import InputError
-from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import CommandGroup
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import completing
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
+from ssdsim.hardware.catalog import hardware_names
+from ssdsim.hardware.runtime_catalog import SUFFIX
+from ssdsim.hardware.runtime_catalog import save_runtime
+from typing import Any
+from typing import TYPE_CHECKING
+import click
 
 if TYPE_CHECKING:
     from calibration.timings.decoding_speeds import DecodingSpeed
@@ -26,7 +27,7 @@ _OPERATIONS = ["all_reduce", "all_gather", "sendrecv"]
 _COMMIT = click.option("--commit", default="", help="of the source repository, for the provenance")
 
 
-@click.group("import", cls=Group)
+@click.group("import", cls=CommandGroup)
 def command() -> None:
     """Fit a hardware profile to another tool's measurements, or keep what an engine logged of its speculation."""
 
@@ -100,7 +101,13 @@ def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: s
     _save(profile, output)
 
 
-_BASE = click.option("--base", default="h100-sxm", show_default=True, help="profile whose other timings are kept")
+_BASE = click.option(
+    "--base",
+    default="h100-sxm",
+    show_default=True,
+    shell_complete=completing(hardware_names),
+    help="profile whose other timings are kept",
+)
 
 
 @command.command("vidur", example="ssdsim import vidur --mlp mlp.csv -o mine.json")

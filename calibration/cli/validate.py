@@ -16,9 +16,8 @@ from calibration.cli.calibrate import alone_under_torchrun
 from calibration.validation.run import Real, validate
 from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json, record_options
+from ssdsim.cli.options import CommandGroup, Verb, common_options, echo_json, record_options
 from ssdsim.cli.progress import shown
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, Output, OutputFile
@@ -33,7 +32,7 @@ _WAS = {"--measured": "rows", "--paper": "paper", "--pair": "pair"}
 """Options of former versions that are words today."""
 
 
-class _Validate(Group):
+class _Validate(CommandGroup):
     """The group in which a bare ``validate`` is ``validate run``; options of before 0.3 become words, which it says."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

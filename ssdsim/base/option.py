@@ -109,7 +109,7 @@ class Option(Record, kw_only=True):
     def spelling(self) -> str:
         return spelled(self.name)
 
-    @property
+    @cached_property
     def flags(self) -> tuple[str, ...]:
         """Every spelling on the command line."""
         return (self.spelling, *self.spellings)

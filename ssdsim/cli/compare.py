@@ -9,9 +9,9 @@ import click
 from ssdsim.advise.compare import as_json as comparison_json
 from ssdsim.advise.compare import compare
 from ssdsim.advise.recommend.request import workload
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options
+from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
 from ssdsim.cli.progress import shown
-from ssdsim.cli.recommend import Gpus, beside_searched, narrowed
+from ssdsim.cli.recommend import Gpus, beside_searched, searched_options
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 
@@ -20,7 +20,7 @@ from ssdsim.question.options import ALL
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @click.option("--strategies", help="whom to compare [default: all]")
-@late_options(narrowed)
+@searched_options
 @chosen_options(lambda: (name for name in workload() if name not in ("strategies", "subject")), instead=beside_searched)
 @common_options
 def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:

@@ -11,12 +11,11 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.groups import Group
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import CommandGroup, echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind, OutputFile
-from ssdsim.hardware.catalog import HARDWARE, find_hardware
+from ssdsim.cli.values import OfKind, OutputFile, completing
+from ssdsim.hardware.catalog import HARDWARE, find_hardware, hardware_names
 from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
@@ -27,7 +26,7 @@ _MOST_TERA, _MOST_GIGA = 1e6, 1e6
 _ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)
 
 
-@click.group("hardware", cls=Group)
+@click.group("hardware", cls=CommandGroup)
 def command() -> None:
     """List and show hardware profiles."""
 
@@ -56,7 +55,7 @@ def list_hardware(as_json: bool) -> None:
 
 
 @command.command("show", example="ssdsim hardware show h100-sxm")
-@click.argument("name")
+@click.argument("name", shell_complete=completing(hardware_names))
 @json_option
 def show_hardware(name: str, as_json: bool) -> None:
     """One profile: its device, and each timing with its provenance, domain and held-out error."""
@@ -113,7 +112,7 @@ def _domain(name: str, model: TimingModel) -> str:
 
 
 @command.command("scale", example="ssdsim hardware scale h100-sxm --clock 0.5 -o slower.json")
-@click.argument("name")
+@click.argument("name", shell_complete=completing(hardware_names))
 @click.option("--memory-bandwidth", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--clock", type=OfKind(Number()), default=1.0, show_default=True, help="factor")
 @click.option("--link", help="pcie3, pcie4, pcie5, nvlink2, nvlink3 or nvlink4 [default: as it was]")

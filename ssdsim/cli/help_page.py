@@ -20,7 +20,7 @@ _SHORT = {"INTEGER": "N", "FLOAT": "X", "DIRECTORY": "FOLDER", "PATH": "FILE"}
 _LISTED = re.compile(r"^([A-Z:]+)\[,.*")
 
 
-class Placed(click.Option):
+class ListedOption(click.Option):
     """An option that knows its heading and, by ``prominence``, whether the first page has it: 0 is never there."""
 
     def __init__(
@@ -31,34 +31,33 @@ class Placed(click.Option):
         self.prominence = prominence
 
 
-Adds = Callable[[Callable[..., Any]], Callable[..., Any]]
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def output_option(*declared: str, **how: Any) -> Adds:
+def output_option(*declared: str, **how: Any) -> Decorator:
     """Add an option that says what is written, and where."""
-    return click.option(*declared, **{"cls": Placed, "heading": Section.OUTPUT, **how})
+    return click.option(*declared, **{"cls": ListedOption, "heading": Section.OUTPUT, **how})
 
 
-def rare_option(*declared: str, **how: Any) -> Adds:
+def rare_option(*declared: str, **how: Any) -> Decorator:
     """Add an option that only ``--help-all`` shows."""
-    return click.option(*declared, **{"cls": Placed, "prominence": 0, **how})
+    return click.option(*declared, **{"cls": ListedOption, "prominence": 0, **how})
 
 
-def more_of(options: Iterable[click.Parameter]) -> list[click.Option]:
+def help_all_option(options: Iterable[click.Parameter]) -> list[click.Option]:
     """``--help-all``, which shows every option and ends, where the first page leaves some out."""
-    every = [each for each in options if isinstance(each, click.Option)]
-    return [] if len(first_page(every)) == len(every) else [_help_all()]
 
-
-def _help_all() -> click.Option:
-    def told(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    def shown(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         if value and not ctx.resilient_parsing:
             ctx.meta[_EVERYTHING] = True
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
 
-    how: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": told}
-    return Placed(["--help-all"], heading=Section.OUTPUT, help="Show every option and exit.", **how)
+    every = [each for each in options if isinstance(each, click.Option)]
+    if len(every) < MOST_OPTIONS and all(_prominence(each) > 0 for each in every):
+        return []
+    how: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": shown}
+    return [ListedOption(["--help-all"], heading=Section.OUTPUT, help="Show every option and exit.", **how)]
 
 
 _EVERYTHING = f"{__name__}.everything"
@@ -95,12 +94,12 @@ def by_heading(options: Sequence[click.Option]) -> Mapping[str, list[click.Optio
 
 
 def _prominence(option: click.Option) -> int:
-    own = option.prominence if isinstance(option, Placed) else ALWAYS
+    own = option.prominence if isinstance(option, ListedOption) else ALWAYS
     return own + 1 if own and _heading(option) == Section.OUTPUT.value else own  # no verb's own options push these out
 
 
 def _heading(option: click.Option) -> str:
-    own = option.heading if isinstance(option, Placed) else ""
+    own = option.heading if isinstance(option, ListedOption) else ""
     return Section.OUTPUT.value if "--help" in option.opts else own or Section.START.value
 
 

@@ -8,6 +8,7 @@ import os
 import sys
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 
 import click
 
@@ -66,11 +67,32 @@ class VerbGroup(click.Group):
             formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
 
 
-def _install_completion(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
-    if shell is not None:
-        from ssdsim.cli.completion import installed
+_COMPLETION_SCRIPTS = {
+    "bash": ".local/share/bash-completion/completions/ssdsim",
+    "zsh": ".zfunc/_ssdsim",
+    "fish": ".config/fish/completions/ssdsim.fish",
+}
+"""Files, below a person's home, in which shells look for what completes a command."""
 
-        installed(ctx, shell)
+
+def _install_completion(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    """Write click's script for a shell, or for the one that is used, and end."""
+    if value is None:
+        return
+    from click.shell_completion import get_completion_class  # here: few ask
+
+    shell = value or Path(os.environ.get("SHELL", "")).name
+    script_of = get_completion_class(shell)
+    if shell not in _COMPLETION_SCRIPTS or script_of is None:
+        known = ", ".join(_COMPLETION_SCRIPTS)
+        raise InputError(f"completion is for {known}, not '{shell}'; --install-completion=bash names one")
+    path = Path.home() / _COMPLETION_SCRIPTS[shell]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script_of(ctx.command, {}, "ssdsim", "_SSDSIM_COMPLETE").source(), encoding="utf-8")
+    click.echo(f"{path} is written; a new shell completes ssdsim.")
+    if shell == "zsh":
+        click.echo("If ~/.zshrc has no such line yet: fpath+=~/.zfunc; autoload -Uz compinit && compinit")
+    ctx.exit()
 
 
 @click.group(
@@ -93,8 +115,6 @@ def cli() -> None:
     """Is speculative speculative decoding worth one more GPU, and with which K, fan-out and backup?"""
 
 
-COMPLETION = "_SSDSIM_COMPLETE"
-"""The environment variable that is set where a shell asks what could follow."""
 _MEASURING = {"measure", "calibrate", "validate", "bench"}
 """Verbs that run models here, or start what does."""
 _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
@@ -112,10 +132,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     idle_cores.watch()
     try:
-        if COMPLETION in os.environ:
-            from ssdsim.cli.completion import offer
-
-            offer()
         code = cli.main(standalone_mode=False)
         flush()
     except InputError as error:
@@ -130,7 +146,7 @@ def main() -> None:
         click.echo(error.ctx.get_help() if error.ctx else "")
         code = 2
     except click.NoSuchOption as error:
-        from ssdsim.cli.no_such_option import complaint
+        from ssdsim.cli.options import complaint
 
         _fail(complaint(error))
     except click.ClickException as error:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import COMPLETER_OF, OfKind
 from ssdsim.question.options import ALL
 
 if TYPE_CHECKING:
-    from ssdsim.cli.help_page import Adds
+    from ssdsim.cli.help_page import Decorator
 
 _WHOLE = click.IntRange(1)
 
@@ -28,7 +28,7 @@ _OPTIONS: Mapping[str, tuple[Any, str]] = {
     "tree_beam": (_WHOLE, "nodes of a level that the draft goes on from in a tree"),
     "acceptance_length": (click.FloatRange(1.0), "tokens that a round yields, bonus token included"),
     "draft": (str, "the draft's card, where it is a model"),
-    "drafter": (str, "what drafts, where it is no model: eagle3, mtp, ..."),
+    "drafter": (OfKind(ALL["drafter"].kind), "what drafts, where it is no model: eagle3, mtp, ..."),
 }
 FILLED = tuple(_OPTIONS)
 """Columns of a row that the command line gives where a file does not."""
@@ -37,14 +37,15 @@ PARAMETERS = {"model": "target", "batch": "b"}
 """The names that a scenario's options have for some of them, whose spellings they share."""
 
 
-def row_options(*names: str) -> Adds:
+def row_options(*names: str) -> Decorator:
     """Add options for columns that a file may leave out; one that is not given arrives as None."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         for name in reversed(names):
             kind, about = _OPTIONS[name]
             flag, parameter = f"--{name.replace('_', '-')}", PARAMETERS.get(name, name)
-            command = click.option(flag, parameter, type=kind, help=f"{about}, for files that do not say")(command)
+            how: dict[str, Any] = {"type": kind, "help": f"{about}, for files that do not say"}
+            command = click.option(flag, parameter, shell_complete=COMPLETER_OF.get(parameter), **how)(command)
         return command
 
     return add

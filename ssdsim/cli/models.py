@@ -7,16 +7,16 @@ from typing import Any
 import click
 
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.groups import Group
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import CommandGroup, echo_json, json_option
 from ssdsim.cli.tables import Table
-from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer
+from ssdsim.cli.values import completing
+from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer, transformer_names
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.drafter_card import DRAFTERS
 from ssdsim.transformer.card import Transformer
 
 
-@click.group("models", cls=Group)
+@click.group("models", cls=CommandGroup)
 def command() -> None:
     """List and show transformer cards."""
 
@@ -69,7 +69,7 @@ def list_drafters(as_json: bool) -> None:
 
 
 @command.command("show", example="ssdsim models show llama-3.1-8b")
-@click.argument("name")
+@click.argument("name", shell_complete=completing(transformer_names))
 @json_option
 def show_model(name: str, as_json: bool) -> None:
     """One card: a bundled name, a .toml file or a config.json."""

@@ -1,41 +1,45 @@
-"""Options that several verbs share."""
+"""Verbs and their options: those that records describe and those that several verbs share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ssdsim.base import kinds
+from ssdsim.base.errors import closest
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
 from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
 from ssdsim.base.plain import plain
-from ssdsim.cli.help_page import Adds, Placed, more_of, output_option, rare_option, write_options
+from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, output_option, rare_option, write_options
 from ssdsim.cli.output import print_out
-from ssdsim.cli.values import OfKind, Output
+from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
 from ssdsim.question.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
 VERBOSE = f"{__name__}.verbose"
 """The place where a call keeps that it is asked for every warning."""
-Makes = Callable[[], Iterable[click.Option]]
+_SLIP = 0.8  # names as much alike as this differ by a slip of the keys
+OptionRecords = Callable[[], Iterable[Option]]
+OptionFactory = Callable[[Option], click.Option]
 
 
-class _Late(click.Option):
-    """Stands for options that are made when a verb is asked: a strategy or a drafter may have come meanwhile."""
+class DynamicOption(click.Option):
+    """Stands for options that are made when a verb is called: strategies and drafters may be registered meanwhile."""
 
-    def __init__(self, declared: Sequence[str], makes: Makes) -> None:
-        super().__init__([f"--late-{id(self)}", *declared])
-        self.makes = makes
+    def __init__(self, declared: Sequence[str], records: OptionRecords, factory: OptionFactory) -> None:
+        super().__init__([f"--dynamic-{id(self)}", *declared])
+        self.records, self.factory = records, factory
 
 
 class Verb(click.Command):
-    """A command with an ``example``, whose :func:`late_options` are those of now, and whose help has a first page."""
+    """A command with an ``example``, with :func:`dynamic_options`, and with a first page of help."""
 
     def __init__(self, *args: Any, example: str = "", **how: Any) -> None:
         super().__init__(*args, **how)
@@ -44,10 +48,38 @@ class Verb(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         made: dict[Verb, list[click.Parameter]] = ctx.meta.setdefault(__name__, {})  # click asks several times a call
         if self not in made:
-            known = super().get_params(ctx)
-            every = [each for param in known for each in (param.makes() if isinstance(param, _Late) else [param])]
-            made[self] = [*every[:-1], *more_of(every), *every[-1:]]  # click's last is --help
+            *every, help_option = self._made(ctx)
+            made[self] = [*every, *help_all_option(every), help_option]
         return made[self]
+
+    def _made(self, ctx: click.Context, words: set[str] | None = None) -> Iterator[click.Parameter]:
+        """The parameters, click's ``--help`` last; of the dynamic options those with a flag among ``words``, or all."""
+        for param in super().get_params(ctx):
+            if isinstance(param, DynamicOption):
+                records = param.records()
+                yield from [param.factory(each) for each in records if words is None or words.intersection(each.flags)]
+            else:
+                yield param
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse ``args``; of the dynamic options, over a hundred, make but those that are named there.
+
+        All are made where a word may be no flag of this verb, or asks for help: then they may be shown.
+        """
+        words = {word.partition("=")[0] for word in args if word.startswith("-")}
+        records = [option for param in self.params if isinstance(param, DynamicOption) for option in param.records()]
+        flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
+        if ctx.resilient_parsing or not words <= flags.union(*map(attrgetter("flags"), records)):
+            return super().parse_args(ctx, args)
+        made = ctx.meta.setdefault(__name__, {})
+        made[self] = [*self._made(ctx, words)]
+        try:
+            rest = super().parse_args(ctx, args)
+        finally:
+            del made[self]
+        for option in records:
+            ctx.params.setdefault(option.name, None)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if self.example:
@@ -56,9 +88,20 @@ class Verb(click.Command):
         write_options(self.get_params(ctx), ctx, formatter)
 
 
-def late_options(makes: Makes) -> Adds:
-    """Add what ``makes`` returns whenever the verb, a :class:`Verb`, is asked."""
-    return click.option(cls=_Late, makes=makes)
+class CommandGroup(click.Group):
+    """A verb that has verbs of its own; its help gives the first sentence of each whole, not cut to the line."""
+
+    command_class = Verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in sorted(self.commands.items())]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def dynamic_options(records: OptionRecords, factory: OptionFactory) -> Decorator:
+    """Add to a :class:`Verb` what ``factory`` makes of the ``records`` of the moment; one not given arrives as None."""
+    return click.option(cls=DynamicOption, records=records, factory=factory)
 
 
 def chosen_options(
@@ -66,32 +109,33 @@ def chosen_options(
     several: bool = False,
     defaults: bool = True,
     instead: Callable[[], Mapping[str, Any]] = dict,
-) -> Adds:
+) -> Decorator:
     """Add scenario options to a :class:`Verb`, with ``several`` as lists or ranges; one not given arrives as None.
 
     ``defaults`` shows the scenario's in --help: not for a verb that has its own; ``instead`` has a verb's own of some.
     """
 
-    def one(option: Option, own: Mapping[str, Any]) -> click.Option:
+    def made(option: Option) -> click.Option:
+        own = instead()
         shown = option.help if defaults else option.help_text()
         shown = option.help_text(f"default: {own[option.name]}") if option.name in own else shown
         if isinstance(option.kind, kinds.Flag):
-            return placed(option, is_flag=True, help=option.help)
+            return listed(option, is_flag=True, help=option.help)
         if isinstance(option.kind, Ranges):
             return _again_for_each(option, shown)
-        return placed(option, type=several_of(option) if several else _single(option), help=shown)
+        return listed(option, type=several_of(option) if several else _single(option), help=shown)
 
-    return late_options(lambda: [one(ALL[name], instead()) for name in names()])
+    return dynamic_options(lambda: map(ALL.__getitem__, names()), made)
 
 
-def record_options(record: type[OptionRecord]) -> Adds:
+def record_options(record: type[OptionRecord]) -> Decorator:
     """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
 
-    def one(option: Option) -> click.Option:
+    def made(option: Option) -> click.Option:
         flag = isinstance(option.kind, kinds.Flag)
-        return placed(option, help=option.help, **({"is_flag": True} if flag else {"type": OfKind(option.kind)}))
+        return listed(option, help=option.help, **({"is_flag": True} if flag else {"type": OfKind(option.kind)}))
 
-    return late_options(lambda: map(one, options_of(record).values()))
+    return dynamic_options(lambda: options_of(record).values(), made)
 
 
 def _again_for_each(option: Option, shown: str) -> click.Option:
@@ -100,15 +144,16 @@ def _again_for_each(option: Option, shown: str) -> click.Option:
     def together(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         return tuple(triple for each in value or () for triple in each) or None
 
-    return placed(option, type=OfKind(option.kind), multiple=True, callback=together, help=shown)
+    return listed(option, type=OfKind(option.kind), multiple=True, callback=together, help=shown)
 
 
-def placed(option: Option, **how: Any) -> Placed:
+def listed(option: Option, **how: Any) -> ListedOption:
     """The option of the command line that a record describes; None where it is not given."""
     place: dict[str, Any] = {"heading": heading(option), "prominence": option.prominence}
     if isinstance(option.kind, kinds.Name) and option.kind.full is not str:
         place["callback"] = _in_full(option, option.kind.full)
-    return Placed([*option.flags, option.name], **{"default": None, **place, **how})
+    place["shell_complete"] = COMPLETER_OF.get(option.name)
+    return ListedOption([*option.flags, option.name], **{"default": None, **place, **how})
 
 
 def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
@@ -206,3 +251,38 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def echo_json(value: Any) -> None:
     """A record, or a mapping of records, as :func:`ssdsim.base.plain.plain` has it."""
     print_out(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def complaint(error: click.NoSuchOption) -> str:
+    """``No such option '--gpus'; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend has --gpus``."""
+    asked, params = error.option_name, [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
+    own = [each for each in params if isinstance(each, click.Option)]
+    flags = {flag.lstrip("-"): flag for each in own for flag in each.opts}
+    name = asked.lstrip("-")
+    if slip := closest(name, flags, _SLIP):
+        return f"No such option '{asked}'; did you mean {flags[slip]}?"
+    said = [f"No such option '{asked}'"]
+    here = [each for each in own if each.name in ALL and name in ALL[each.name].axis.lower().split()]
+    if here:
+        here.sort(key=lambda each: -ALL[str(each.name)].prominence)
+        told = (f"{each.opts[0]} ({ALL[str(each.name)].axis.partition(' (')[0]})" for each in here)
+        said.append(f"here {' and '.join(told)}")
+    if there := [] if error.ctx is None else list(_verbs_with(asked, error.ctx.find_root())):
+        said.append(f"{', '.join(there)} {'have' if len(there) > 1 else 'has'} {asked}")
+    elif not here and (near := closest(name, flags)):
+        said.append(f"did you mean {flags[near]}?")
+    return "; ".join(said)
+
+
+def _verbs_with(flag: str, root: click.Context) -> Iterator[str]:
+    """The verbs that have an option; those that miss an extra are passed over."""
+    assert isinstance(root.command, click.Group)
+    for verb in root.command.list_commands(root):
+        try:
+            command = root.command.get_command(root, verb)
+        except ModuleNotFoundError:
+            continue
+        if isinstance(command, Verb) and any(
+            flag in each.opts for each in command.get_params(click.Context(command, parent=root))
+        ):
+            yield verb

@@ -1,27 +1,41 @@
 """``ssdsim recommend``."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import click
-
-from ssdsim.advise.recommend.launch_plan import LaunchPlan, base_point, pasted, recommended_with_launch_plan
+from ssdsim.advise.recommend.launch_plan import LaunchPlan
 from ssdsim.advise.recommend.launch_plan import as_json as recommendation_json
+from ssdsim.advise.recommend.launch_plan import base_point
+from ssdsim.advise.recommend.launch_plan import pasted
+from ssdsim.advise.recommend.launch_plan import recommended_with_launch_plan
 from ssdsim.advise.recommend.recommendation import Recommendation
-from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
-from ssdsim.base.kinds import Kind, Number, Whole
-from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
+from ssdsim.advise.recommend.request import RANKS
+from ssdsim.advise.recommend.request import USES
+from ssdsim.advise.recommend.request import every_axis
+from ssdsim.advise.recommend.request import workload
+from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import Whole
+from ssdsim.base.kinds_of_lists import MOST_VALUES
+from ssdsim.base.kinds_of_lists import Several
+from ssdsim.base.option import Option
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json, late_options, placed, several_of
+from ssdsim.cli.options import Verb
+from ssdsim.cli.options import chosen_options
+from ssdsim.cli.options import common_options
+from ssdsim.cli.options import dynamic_options
+from ssdsim.cli.options import echo_json
+from ssdsim.cli.options import listed
+from ssdsim.cli.options import several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 from ssdsim.runs.answer_folders import keep_recommendation
-from ssdsim.runs.layout import COMMAND, REPORT
+from ssdsim.runs.layout import COMMAND
+from ssdsim.runs.layout import REPORT
+from typing import Any
+import click
 
 
 class Gpus(Kind):
@@ -68,11 +82,13 @@ def _following(begun: list[int]) -> Any:
     return None
 
 
-def narrowed() -> Iterator[click.Option]:
-    """Every option that is searched, as a list or range of what may be chosen."""
-    for axis in every_axis():
-        option = ALL[axis.option]
-        yield placed(option, type=several_of(option), help=axis.about)
+def _narrowing(option: Option) -> click.Option:
+    """An option that is searched, as a list or range of what may be chosen."""
+    about = next(axis.about for axis in every_axis() if axis.option == option.name)
+    return listed(option, type=several_of(option), help=about)
+
+
+searched_options = dynamic_options(lambda: (ALL[axis.option] for axis in every_axis()), _narrowing)
 
 
 def beside_searched() -> Mapping[str, Any]:
@@ -96,7 +112,7 @@ def beside_searched() -> Mapping[str, Any]:
     "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
 )
 @click.option("--at-least", type=OfKind(Number()), help="tokens/s that a user must get")
-@late_options(narrowed)
+@searched_options
 @chosen_options(workload, instead=beside_searched)
 @common_options
 def command(

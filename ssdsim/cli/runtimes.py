@@ -9,15 +9,15 @@ import click
 from ssdsim import strategies
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.groups import Group
-from ssdsim.cli.options import echo_json, json_option
+from ssdsim.cli.options import CommandGroup, echo_json, json_option
 from ssdsim.cli.tables import Table
+from ssdsim.cli.values import completing
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
-from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime
+from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names
 from ssdsim.hardware.training_domain import TrainingDomain
 
 
-@click.group("runtimes", cls=Group)
+@click.group("runtimes", cls=CommandGroup)
 def command() -> None:
     """List and show runtimes: what an engine adds to a hardware profile."""
 
@@ -41,7 +41,7 @@ def list_runtimes(as_json: bool) -> None:
 
 
 @command.command("show", example="ssdsim runtimes show vllm")
-@click.argument("name")
+@click.argument("name", shell_complete=completing(runtime_names))
 @json_option
 def show_runtime(name: str, as_json: bool) -> None:
     """One runtime: what it adds to kernels, how wrong that may be, and what the numbers rest on."""

@@ -1,7 +1,8 @@
-"""The types of what is typed: a value of a kind, and a file to be written."""
+"""The types of what is typed: a value of a kind, and a file to be written; what a shell completes of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from os.path import exists, isdir, isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,11 +10,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ssdsim.base.checks import is_text
-from ssdsim.base.kinds import Kind, Number, Whole
-from ssdsim.base.kinds_of_lists import Several
+from ssdsim.base.kinds import Kind, Member, Number, Whole
+from ssdsim.base.kinds_of_lists import Names, Several
+from ssdsim.hardware.catalog import hardware_names, transformer_names
+from ssdsim.hardware.runtime_catalog import runtime_names
+from ssdsim.tokens.drafter_card import drafter_names
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+
+Completer = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Completer:
+    """A ``shell_complete`` of names, also of the last of several that commas separate."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        before, comma, last = incomplete.rpartition(",")
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+    return complete
+
+
+COMPLETER_OF: Mapping[str, Completer] = {
+    "target": completing(transformer_names),
+    "draft": completing(lambda: [*transformer_names(), *drafter_names()]),
+    "hardware": completing(hardware_names),
+    "draft_hardware": completing(hardware_names),
+    "runtime": completing(runtime_names),
+}
+"""By the names of the options that name a bundled card."""
 
 
 class OfKind(click.ParamType[Any]):
@@ -37,7 +64,9 @@ class OfKind(click.ParamType[Any]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem  # here: a shell alone asks for it
 
-        return [CompletionItem(word) for word in self.kind.words if word.startswith(incomplete)]
+        kind = self.kind.of if isinstance(self.kind, Several) else self.kind
+        words = kind.of.names if isinstance(kind, Member | Names) else kind.words
+        return [CompletionItem(each) for each in completing(lambda: words)(ctx, param, incomplete)]
 
 
 WHOLES, NUMBERS = OfKind(Several(Whole())), OfKind(Several(Number()))

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.shell_completion import ShellComplete
 
 import ssdsim
 from site_generator.shown import PROJECT
-from ssdsim.cli.completion import names_after
+from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import hardware_names
 
 BIN = Path(sys.executable).parent
@@ -60,9 +61,10 @@ def test_a_shell_completes_verbs_options_and_names(line: str, expected: list[str
 
 
 def test_every_option_that_names_a_card_completes_it() -> None:
-    for flag in ("--hardware", "--draft-hardware", "--machine"):
-        assert names_after(["predict", flag]) == hardware_names()
-    assert not names_after(["predict"])
+    offered = ShellComplete(cli, {}, "ssdsim", "_SSDSIM_COMPLETE").get_completions
+    for words in ("predict --hardware", "sweep --draft-hardware", "calibrate --machine", "hardware show"):
+        assert [each.value for each in offered(words.split(), "")] == list(hardware_names()), words
+    assert not offered(["predict"], "")
 
 
 @pytest.mark.long
