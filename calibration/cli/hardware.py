@@ -1,17 +1,18 @@
 """``ssdsim hardware``: the simulator's verb, and the check of a profile against another source's timings."""
 
 from __future__ import annotations
+
 from pathlib import Path
+
+import click
+
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console
 from ssdsim.cli.hardware import command
-from ssdsim.cli.options import echo_json
-from ssdsim.cli.options import json_option
+from ssdsim.cli.options import echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import completing
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import hardware_names
-import click
+from ssdsim.hardware.catalog import find_hardware, hardware_names
 
 __all__ = ["command"]
 

@@ -1,22 +1,21 @@
 """``ssdsim import``: other tools' measurements and engines' logs -> a hardware profile, or a pair of models."""
 
 from __future__ import annotations
-from calibration.cli.import_acceptance import command as acceptance
+
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from calibration.cli.import_acceptance import command as acceptance
 from ssdsim.base.errors import InputError
 from ssdsim.cli.help_page import output_option
 from ssdsim.cli.options import CommandGroup
 from ssdsim.cli.progress import shown
-from ssdsim.cli.values import OutputFile
-from ssdsim.cli.values import completing
+from ssdsim.cli.values import OutputFile, completing
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import hardware_names
-from ssdsim.hardware.runtime_catalog import SUFFIX
-from ssdsim.hardware.runtime_catalog import save_runtime
-from typing import Any
-from typing import TYPE_CHECKING
-import click
+from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 
 if TYPE_CHECKING:
     from calibration.timings.decoding_speeds import DecodingSpeed

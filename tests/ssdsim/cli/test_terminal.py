@@ -1,41 +1,41 @@
 """What each verb prints in a terminal, from the narrowest that is in use to the widest."""
 
 from __future__ import annotations
-from calibration.cli import importing
-from calibration.cli.calibrate import _checks
-from calibration.cli.validate import _table
-from calibration.timings.checks import PassCheck
-from calibration.validation.comparison import GridPoint
-from calibration.validation.comparison import RoundComparison
-from click.testing import CliRunner
-from collections import Counter
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from rich.console import Console
-from ssdsim.base.intervals import Measured
-from ssdsim.cli import hardware
-from ssdsim.cli import models
-from ssdsim.cli.main import cli
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.tables import Table
-from ssdsim.readers.row import write_rows
-from tests.calibration.importers.test_importer_more import write_layers
-from tests.ssdsim.readers.engines import measured
-from tests.ssdsim.readers.engines import served
-from tests.ssdsim.reports.run_folders import write_run
-from typing import Any
+
 import fcntl
 import functools
 import io
 import os
 import pty
-import pytest
 import re
 import struct
 import subprocess
 import sys
 import termios
+from collections import Counter
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from calibration.cli import importing
+from calibration.cli.calibrate import _checks
+from calibration.cli.validate import _table
+from calibration.timings.checks import PassCheck
+from calibration.validation.comparison import GridPoint, RoundComparison
+from ssdsim.base.intervals import Measured
+from ssdsim.cli import hardware, models
+from ssdsim.cli.main import cli
+from ssdsim.cli.options import CommandGroup
+from ssdsim.cli.tables import Table
+from ssdsim.readers.row import write_rows
+from tests.calibration.importers.test_importer_more import write_layers
+from tests.ssdsim.readers.engines import measured, served
+from tests.ssdsim.reports.run_folders import write_run
 
 WIDTHS = (60, 80, 100, 140, 200)
 UNLIMITED = 10_000
