@@ -29,7 +29,7 @@ _STRATEGIES = ALL["strategies"]
 
 
 class CalibrationOptions(OptionRecord):
-    """The rounds whose passes are timed, and the devices: ``device`` cpu, or ``gpus`` such as 0-4."""
+    """Options of a calibration: the models and rounds whose passes are timed, and the devices."""
 
     device: str | None = option_field(OneOf(("cpu",)), "cpu: two pinned cores with gloo", default_note="--gpus")
     gpus: str | None = option_field(Text(), "GPUs such as 0-4: target ranks first, the draft last")
@@ -49,7 +49,7 @@ class CalibrationOptions(OptionRecord):
     )
 
     def devices(self, described: HardwareProfile | None = None) -> list[str]:
-        """The target's, then the draft's; of a machine that is ``described`` where one is."""
+        """The target's devices, then the draft's, of this machine or of the ``described`` one."""
         gpus, tp, draft_gpu = self.gpus, self.tp, self.draft_gpu
         if (self.device is None) == (gpus is None):
             of_it = f" ({described.name} has 0-{described.device.count - 1})" if described else ""
@@ -74,7 +74,7 @@ class CalibrationOptions(OptionRecord):
         return [*targets, draft]
 
     def workload(self, devices: Sequence[str], described: HardwareProfile | None = None) -> CalibrationWorkload:
-        """``described`` stands for this machine's GPUs; by default bfloat16 where they compute it."""
+        """The workload on this machine or the ``described`` one; bfloat16 by default if its GPUs compute it."""
         from calibration.timings.plan import CalibrationWorkload
 
         if described is None:
@@ -113,7 +113,7 @@ def _here(names: str) -> list[str]:
 
 
 class Calibration(Record):
-    """A profile, whose passes it was planned for, those that check it, how steady the machine was, and ``doubts``."""
+    """A profile, the strategies it was planned for, the passes that check it, its figures, and doubts in words."""
 
     profile: HardwareProfile
     strategies: Sequence[str]
@@ -133,7 +133,7 @@ def calibrate(
     Parameters
     ----------
     output : the profile to write, such as ``mine.json``.
-    minutes : after which no more is timed.
+    minutes : of timing; up to twice as many, and a minute more at least, while too few timings are there for a profile.
     told : who hears how far it is.
     options : those of ``ssdsim calibrate``: ``device="cpu"`` or ``gpus="0-4"``, ``target``, ``draft``, ``b``, ...
 
@@ -156,12 +156,12 @@ def check_torch() -> None:
 def calibrate_on(
     output: Path, devices: list[str], timed: CalibrationOptions, *, minutes: float, seed: int, told: ProgressFactory
 ) -> Calibration:
-    """Time what the log beside ``output`` lacks on these devices, the target's and then the draft's."""
+    """Time what the log beside ``output`` lacks on ``devices``, and write the profile and its runtime."""
     from calibration.timings.build import build_profile, build_runtime
     from calibration.timings.checks import check_passes, check_rank_links, doubts, summary
     from calibration.timings.measure import machine_of
     from calibration.timings.memory import check_memory
-    from calibration.timings.rows import CalibrationLog, rows_of
+    from calibration.timings.rows import CalibrationLog, missing_timings, rows_of
     from ssdsim.hardware.runtime_card import KERNELS
     from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 
@@ -173,6 +173,11 @@ def calibrate_on(
     check_memory(workload, devices)
     log = CalibrationLog(output.with_suffix(".jsonl"), machine_of(devices, workload))
     points, interrupted = _measured(workload, devices, log, minutes, seed, told)
+    if missing := missing_timings(points, log.count):
+        cause = "interrupted with too few timings" if interrupted else "too few timings"
+        raise InputError(
+            f"{cause} for a profile: {', '.join(missing)}; what was timed is kept in {log.path}, run again to go on"
+        )
     driver = f"driver {log.machine['driver']}, " if log.machine["driver"] else ""
     how = f"torch {log.machine['torch']}, {driver}weights streamed, drift taken from neighbouring visits"
     rows = rows_of(log, points)
@@ -196,7 +201,7 @@ def _measured(
     seed: int,
     told: ProgressFactory,
 ) -> tuple[list[TimingPoint], bool]:
-    """The points of the plan, which the log has; and whether somebody interrupted it."""
+    """Time the points of the plan, and keep them in the log; returns the plan, and whether Ctrl-C interrupted it."""
     from calibration.machine.ranks import RankError
     from calibration.timings.measure import measure
     from calibration.timings.plan import plan

@@ -16,7 +16,7 @@ from calibration.timings.fit import FEWEST_ROWS, fit_collective, fit_elementwise
 from calibration.timings.fit_attention import ATTENTION_SHAPE
 from calibration.timings.fit_experts import fit_experts
 from calibration.timings.plan import CalibrationWorkload, TimingPoint, wanted
-from calibration.timings.rows import TimedPoint
+from calibration.timings.rows import FEWEST_TIMED, TimedPoint
 from calibration.timings.small_fit import fit_small_attention, fit_small_gemm
 from ssdsim import strategies
 from ssdsim.base.checks import Array
@@ -35,7 +35,6 @@ Model = TypeVar("Model")
 
 _SOURCE = "calibration"
 _GAP_LOG_SD = 0.5  # gaps are differences of small times
-_FEWEST_TIMED = 10  # five folds leave enough of these for a fit
 _DRAWN_TO_MEAN = 0.2  # weight of the mean slow-down beside a pair that was timed
 
 
@@ -113,14 +112,12 @@ def _columns(rows: Sequence[TimedPoint], names: Sequence[str]) -> dict[str, Arra
 
 
 def _gemm(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> GemmModel:
-    if len(rows) < _FEWEST_TIMED:
-        raise InputError(f"only {len(rows)} GEMMs were timed, a profile needs {_FEWEST_TIMED}: give more --minutes")
     return fit_small_gemm(_columns(rows, ("m", "n", "k")), DTYPE_BYTES[workload.dtype], _SOURCE)
 
 
 def _attention(rows: Sequence[TimedPoint], workload: CalibrationWorkload, *, masked: bool) -> dict[str, AnyAttention]:
     timed = [row for row in _of(rows, "attention") if dict(row.point.parameters)["masked"] == masked]
-    if len(timed) < _FEWEST_TIMED:
+    if len(timed) < FEWEST_TIMED:
         return {}
     model = fit_small_attention(_columns(timed, ATTENTION_SHAPE), DTYPE_BYTES[workload.dtype], _SOURCE)
     return {workload.dtype: model}
@@ -128,7 +125,7 @@ def _attention(rows: Sequence[TimedPoint], workload: CalibrationWorkload, *, mas
 
 def _experts(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> ExpertsModel | None:
     """A model of the experts of either card; None where there are none, or too few were timed."""
-    if len(rows) < _FEWEST_TIMED:
+    if len(rows) < FEWEST_TIMED:
         return None
     cards = {"target": workload.target, "draft": workload.draft}
     timed = []
@@ -141,7 +138,7 @@ def _experts(rows: Sequence[TimedPoint], workload: CalibrationWorkload) -> Exper
         expert_bytes = 3.0 * card.hidden_size * width * DTYPE_BYTES[workload.dtype]
         measured = {"tokens": tokens, "touched": row.mean_of("touched"), "seconds": row.seconds}
         timed.append({**shape, "width": width, "width_of_all": width, "expert_bytes": expert_bytes, **measured})
-    return fit_experts(pd.DataFrame(timed), _SOURCE, fewest=_FEWEST_TIMED)
+    return fit_experts(pd.DataFrame(timed), _SOURCE, fewest=FEWEST_TIMED)
 
 
 def _line(rows: Sequence[TimedPoint], size: str, fit: Callable[..., Model]) -> Model | None:

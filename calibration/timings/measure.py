@@ -6,6 +6,7 @@ import json
 import platform
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,12 @@ from msgspec.structs import asdict
 from calibration.machine.inventory import device_names, driver_version
 from calibration.machine.ranks import Ranks
 from calibration.timings.plan import CalibrationWorkload, TimingPoint, plan, wanted
-from calibration.timings.rows import CalibrationLog, Visit
+from calibration.timings.rows import CalibrationLog, Visit, fewest_of, law_of, missing_timings
 from ssdsim.base.progress import Progress
 
 FIRST_OF_EACH = 12  # points of each benchmark that come before the others
 _PREPARE_S, _ANSWER_S = 600.0, 60.0  # to make the models; to time a point
+_GRACE_S = 60.0  # at least, beyond the minutes, for timings that a profile needs
 _HANDLER = "calibration.timings.benchmarks:make_handler"
 
 
@@ -54,44 +56,52 @@ def measure(
     seed: int,
     progress: Progress,
 ) -> list[TimingPoint]:
-    """Time every point of the plan as often as :func:`wanted`, in random order, while there is time; returns the plan.
+    """Time every point of the plan as often as :func:`wanted`, in random order; returns the plan.
 
-    All points are visited once before any is visited again, so that a run cut short has a profile, and what the log
-    holds is not timed again.
+    All points are visited once before any is visited again, first those that a profile needs, and what the log holds is
+    not timed again. After ``minutes`` it goes on only while a profile lacks timings, as on a busy machine, and for no
+    longer than that again, or :data:`_GRACE_S`.
     """
     points = plan(workload, len(devices))
     deadline = time.monotonic() + 60.0 * minutes
+    latest = deadline + max(60.0 * minutes, _GRACE_S)
     often = {point: wanted(point, devices[0]) for point in points}
     visits = [
         point
         for visit in range(max(often.values()))
-        for point in _ordered([one for one in points if log.count(one) <= visit < often[one]], seed + visit)
+        for point in _ordered(points, [log.count(one) <= visit < often[one] for one in points], seed + visit)
     ]
     total = sum(often.values())
     with Ranks(devices, _HANDLER, workload_options(workload)) as ranks:
         ranks.ask({"benchmark": "prepare"}, _PREPARE_S)  # no rank waits for another one here
         for done, point in enumerate(visits):
             progress(total - len(visits) + done, total)
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > latest or (now > deadline and not missing_timings(points, log.count)):
                 break
             start_s = time.time()
             result = next(answer for answer in ranks.ask(point.request(), _ANSWER_S) if answer is not None)
-            log.add(point, Visit((start_s + time.time()) / 2.0, result))
+            if law_of(point) is None or result["seconds"] > 0.0:  # noise may leave nothing of a difference of times
+                log.add(point, Visit((start_s + time.time()) / 2.0, result))
         progress(sum(map(log.count, points)), total)
     return points
 
 
-def _ordered(points: Sequence[TimingPoint], seed: int) -> list[TimingPoint]:
-    """The points in random order, so that drift hits all shapes alike, but a few of every benchmark first.
+def _ordered(points: Sequence[TimingPoint], due: Sequence[bool], seed: int) -> list[TimingPoint]:
+    """The ``due`` points in random order, so that drift hits all shapes alike, but a few of every benchmark first.
 
-    A run that is cut short then still leaves a profile that can price a pass.
+    The very first are those that a profile needs, less what was timed before: a run cut short can then price a pass.
     """
-    shuffled = list(points)
+    before = [point for point, is_due in zip(points, due, strict=True) if not is_due]
+    shuffled = [point for point, is_due in zip(points, due, strict=True) if is_due]
     random.Random(seed).shuffle(shuffled)
-    place: dict[str, int] = {}
-    ranks = []
-    for point in shuffled:
-        kind = f"{point.benchmark} {dict(point.parameters).get('masked')}"
-        place[kind] = place.get(kind, 0) + 1
-        ranks.append(place[kind] > FIRST_OF_EACH)
-    return [point for later in (False, True) for point, late in zip(shuffled, ranks, strict=True) if late is later]
+    place: Counter[str] = Counter()
+    tiers: tuple[list[TimingPoint], ...] = ([], [], [])
+    for point in [*before, *shuffled]:
+        law = law_of(point)
+        kind = law or point.benchmark
+        place[kind] += 1
+        needed = law is not None and place[kind] <= fewest_of(law)
+        tiers[0 if needed else 1 if place[kind] <= FIRST_OF_EACH else 2].append(point)
+    due_points = set(shuffled)
+    return [point for tier in tiers for point in tier if point in due_points]

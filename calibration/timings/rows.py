@@ -6,7 +6,8 @@ many times at random moments, so a visit that took longer than the others of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import trim_mean
 
 from calibration.machine.timing import summarise
+from calibration.timings.fit import FEWEST_ROWS
 from calibration.timings.plan import OPERATIONS, TimingPoint
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import surviving_records
@@ -25,6 +27,7 @@ from ssdsim.base.files import append_record, write_records
 from ssdsim.base.record import Record
 
 _SCHEMA = 2
+FEWEST_TIMED = 10  # points of GEMMs, attention or experts: five folds leave enough of them for a fit
 _COMPUTING = (*OPERATIONS, "pass", "layer")  # what a slow core slows
 _NEAR_S = 0.15  # moods of a machine are shared by visits about this near (seen: half of the variance)
 _DOUBT = 0.5  # visits' worth of belief that the machine is as always
@@ -124,6 +127,30 @@ class TimedPoint(Record):
     def median_of(self, name: str) -> float:
         """The median over the visits of another figure, as it was measured."""
         return median(float(visit.result[name]) for visit in self.visits)
+
+
+def law_of(point: TimingPoint) -> str | None:
+    """The law of a profile that a point's timings are fitted to; None for checks, the host's gaps and interference."""
+    if not point.fitted or point.benchmark in ("host gap", "interference"):
+        return None
+    return (
+        "masked attention"
+        if dict(point.parameters).get("masked") and point.benchmark == "attention"
+        else point.benchmark
+    )
+
+
+def fewest_of(law: str) -> int:
+    """The fewest points that a law is fitted to: cross-validation takes more than a line in one size."""
+    return FEWEST_TIMED if law in ("gemm", "attention", "masked attention", "experts") else FEWEST_ROWS
+
+
+def missing_timings(points: Sequence[TimingPoint], visits: Callable[[TimingPoint], int]) -> list[str]:
+    """The laws that a profile of this plan needs and too few points were timed for, such as ``link (5 of 8)``."""
+    planned = Counter(law for point in points if (law := law_of(point)))
+    timed = Counter(law for point in points if (law := law_of(point)) and visits(point))
+    needed = {law: min(count, fewest_of(law)) for law, count in planned.items()}
+    return [f"{law} ({timed[law]} of {fewest})" for law, fewest in needed.items() if timed[law] < fewest]
 
 
 def rows_of(log: CalibrationLog, points: Sequence[TimingPoint]) -> list[TimedPoint]:
