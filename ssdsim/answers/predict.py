@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
-from ssdsim.answers.columns import prediction_table
+from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, other_k, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.intervals import Interval
+from ssdsim.base.intervals import Interval, low_and_high
+from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration, configure
@@ -186,3 +187,37 @@ def _rate_draws(
         else:
             draws[name] = Drawn.of(scenario, errors).scaled(rate * noise / float(scenario.estimate.tokens_per_second))
     return draws
+
+
+def as_json(prediction: Prediction) -> dict[str, Any]:
+    """The stable JSON object of ``ssdsim predict --json`` (schema 4); durations are in ms, or in T_v unit-free."""
+    return document(
+        {
+            "schema": 4,
+            **picked(prediction, "unit", "engine", "verdict"),
+            **configured(prediction.configuration),
+            "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
+            "warnings": prediction.configuration.warnings,
+        }
+    )
+
+
+def configured(configuration: Configuration, left_out: Collection[str] = ()) -> dict[str, Any]:
+    """Each option with the source of its value, without those left out, and what the numbers rest on."""
+    settings = configuration.settings
+    shown = {name: value for name, value in settings.items() if name not in left_out}
+    return {
+        "scenario": {name: {"value": value, "source": settings.source(name)} for name, value in shown.items()},
+        **picked(configuration, "no_room", "provenance", "runtime", "pair", "inputs"),
+    }
+
+
+def _strategy(prediction: Prediction, name: str) -> dict[str, Any]:
+    estimate, seconds = prediction.estimates[name], prediction.unit == "s"
+    rates = {other: each.tokens_per_second for other, each in prediction.estimates.items()}
+    return {
+        **{column.key: column.value(estimate, seconds) for column in COLUMNS},
+        "breakdown_ms": {part: (1e3 if seconds else 1.0) * part_s for part, part_s in estimate.breakdown_s.items()},
+        "speedup_over": {other: rates[name] / rate for other, rate in rates.items() if other != name},
+        **low_and_high(prediction.intervals[name]),
+    }

@@ -24,7 +24,7 @@ def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **opti
     with shown("predict", "rounds", quiet) as progress:
         prediction = predict(seed=seed, engine=engine, progress=progress, **options)
     if as_json:
-        from ssdsim.answers.prediction_json import as_json as prediction_json
+        from ssdsim.answers.predict import as_json as prediction_json
 
         echo_json(prediction_json(prediction))
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from ssdsim.answers.prediction_json import configured
+from ssdsim.answers.predict import configured
 from ssdsim.base.intervals import Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked
 from ssdsim.serving.capacity import Capacity

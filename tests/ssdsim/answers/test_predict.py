@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim.answers.contest import DECIDED, share_fastest
-from ssdsim.answers.predict import predict
-from ssdsim.answers.prediction_json import as_json
+from ssdsim.answers.predict import as_json, predict
 from ssdsim.answers.verdict import verdict
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, centred_on

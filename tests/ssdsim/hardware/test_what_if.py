@@ -99,7 +99,7 @@ def test_a_target_and_a_weaker_draft_on_two_profiles(tmp_path: Path) -> None:
 
 
 def _provenance(options: dict[str, Any]) -> list[dict[str, str]]:
-    from ssdsim.answers.prediction_json import as_json
+    from ssdsim.answers.predict import as_json
 
     records: list[dict[str, str]] = as_json(predict(**options))["provenance"]
     return records

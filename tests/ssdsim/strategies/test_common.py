@@ -12,8 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ssdsim import strategies
-from ssdsim.answers.predict import predict
-from ssdsim.answers.prediction_json import as_json
+from ssdsim.answers.predict import as_json, predict
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Whole
