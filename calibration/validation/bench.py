@@ -33,7 +33,7 @@ from ssdsim.question.asked import effective
 from ssdsim.question.configuration import Configuration, configure, rescaled
 from ssdsim.question.points import subject_among
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.round import PARTS
 from ssdsim.strategies import drafters
 from ssdsim.transformer.operations import DTYPES
 

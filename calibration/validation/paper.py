@@ -23,7 +23,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.states import Always
+from ssdsim.rounds.round import Always
 from ssdsim.strategies.autoregressive import Autoregressive
 from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD

@@ -1,11 +1,10 @@
 """Columns of a prediction: in a table, in JSON and, with a strategy's name, in a sweep."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, Literal
-
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.display import Display
@@ -13,7 +12,9 @@ from ssdsim.base.intervals import Interval
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.round import Estimate
+from typing import Any
+from typing import Literal
 
 
 class EstimateColumn(Record):

@@ -194,7 +194,7 @@ def rows_to_price(sequences: int, most: int, captured: tuple[int, ...]) -> tuple
 class Step(Record):
     """Step of a role's devices, done in one go: nothing cuts in between its pieces.
 
-    ``part`` is the part of a round (:data:`ssdsim.rounds.estimate.PARTS`) that its time belongs to. Where ``devices``
+    ``part`` is the part of a round (:data:`ssdsim.rounds.round.PARTS`) that its time belongs to. Where ``devices``
     share the step, the slowest of them ends it. ``message`` is what a message carries. ``structure`` are errors that
     move the whole step, each a direction with its log-sd. ``by_rows`` is there where rounds differ in the rows of its
     one pass: the step is then that of the mean round.

@@ -18,9 +18,8 @@ from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import Cases, Changes, KnownTokens, Moves, drawn
 from ssdsim.question.token_ranges import ENDS, LOOKS
-from ssdsim.rounds.estimate import Estimate
-from ssdsim.rounds.kernel import Averages, repeated_over, stacked, taken
-from ssdsim.rounds.round import Round, Seconds
+from ssdsim.rounds.kernel import Averages, select, stack, tile
+from ssdsim.rounds.round import Estimate, Round, Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
 
 _KEPT = 2048  # prices whose drawn steps are kept
@@ -56,7 +55,7 @@ class SideBySide(Record):
     @cached_property
     def averages(self) -> Averages:
         """The averages of their rounds, in columns."""
-        return taken(stacked([each.tokens.averages for each in self.known], self.strategy.free_running), self.known_of)
+        return select(stack([each.tokens.averages for each in self.known], self.strategy.free_running), self.known_of)
 
     def devices(self, of: Callable[[Devices], float]) -> NDArray[Any]:
         """A number of their devices."""
@@ -90,7 +89,7 @@ def rates_over(rows: SideBySide, cases_of: Callable[[KnownTokens], Cases]) -> Dr
     if len(alike) > 1:
         return _in_order([rates_over(rows.taken(numbers), cases_of) for numbers in alike], alike)
     made = [cases_of(each) for each in rows.known]
-    averages = taken(stacked([each.averages for each in made], rows.strategy.free_running), rows.known_of)
+    averages = select(stack([each.averages for each in made], rows.strategy.free_running), rows.known_of)
     seconds = _seconds_over(rows, [each.changes for each in made])
     rate = rows.strategy.mean_round(_round(rows, seconds, averages, (None,))).tokens_per_second
     return np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round))
@@ -177,13 +176,13 @@ class Rates:
             return _in_order([self(rows.taken(numbers)) for numbers in alike], alike)
         steps = [self.steps(price) for price in rows.prices]
         seconds = {name: np.stack([each[name] for each in steps])[rows.price_of] for name in steps[0]}
-        known = taken(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
+        known = select(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
         at_values = self._under(rows, seconds, known)
         factor = np.asarray(estimate(rows).tokens_per_second)[..., None] / median(at_values)[:, None]
         if not any(each.open for each in rows.known):
             return at_values * factor
-        over_draws = [repeated_over(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
-        over_ranges = taken(stacked(over_draws, rows.strategy.free_running), rows.known_of)
+        over_draws = [tile(each.over_ranges(self._errors), self._errors.draws) for each in rows.known]
+        over_ranges = select(stack(over_draws, rows.strategy.free_running), rows.known_of)
         return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
 
     def _over_ranges(self, rows: SideBySide, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
@@ -233,7 +232,7 @@ def _moves(rows: SideBySide) -> Moves:
     still = Averages(0.0, nowhere, nowhere)
     free_running = rows.strategy.free_running
     return {
-        name: taken(stacked([each.get(name, still) for each in made], free_running), rows.known_of[:, None])
+        name: select(stack([each.get(name, still) for each in made], free_running), rows.known_of[:, None])
         for name in dict.fromkeys(name for each in made for name in each)
     }
 

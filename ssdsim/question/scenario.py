@@ -15,9 +15,8 @@ from ssdsim.pricing.step import Step
 from ssdsim.question.price import Priced
 from ssdsim.question.priced_again import PricedAgain
 from ssdsim.question.token_errors import KnownTokens
-from ssdsim.rounds.estimate import Estimate
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import Round
+from ssdsim.rounds.round import Estimate, Round
 from ssdsim.strategies.protocols.strategy import Strategy
 
 

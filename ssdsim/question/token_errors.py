@@ -22,7 +22,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.question.standing import token_inputs
 from ssdsim.question.token_ranges import ENDS, LOOKS, looks
-from ssdsim.rounds.kernel import Averages, Kernel, repeated_over, stacked, taken
+from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
@@ -94,7 +94,7 @@ class KnownTokens:
         """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
         if not self.open:
             return self.tokens.averages
-        return taken(self.at_looks(errors).averages, ENDS + np.arange(errors.draws) % LOOKS)
+        return select(self.at_looks(errors).averages, ENDS + np.arange(errors.draws) % LOOKS)
 
     def at_looks(self, errors: TimingErrors) -> Cases:
         """Looks at the ends of all ranges, then over them."""
@@ -120,14 +120,14 @@ class KnownTokens:
             return None
         columns = {name: np.array(values)[:, None] for name, values in changes.items()}
         made = averages_under(*self._of, columns)
-        return repeated_over(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
+        return tile(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
 
     def _one_by_one(self, changes: Changes) -> Averages:
         """Averages of all cases, each different one worked out once."""
         numbers: dict[tuple[tuple[str, Any], ...], int] = {}
         of = [numbers.setdefault(tuple(each.items()), len(numbers)) for each in each_of(changes)]
         made = [averages_under(*self._of, dict(change)) for change in numbers]
-        return taken(stacked(made, self.strategy.free_running), np.array(of))
+        return select(stack(made, self.strategy.free_running), np.array(of))
 
 
 def moves(strategy: Strategy, settings: Settings, drafter: Drafter, uncertain: Iterable[Direction]) -> Moves:

@@ -10,87 +10,8 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray, float_or_array
 from ssdsim.base.record import Record, replace
+from ssdsim.tokens.accepted import Accepted
 from ssdsim.tokens.chains import long_run
-
-
-class Averages(Record):
-    """Averages over a sequence's rounds in the long run; numbers, or columns of them.
-
-    ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
-    where requests end: a new one begins in the first state, whatever the last round of the old one led to.
-    ``accepted[..., k]`` is P(exactly k accepted) in a round that begins in the first state, NaN beyond its most (None
-    where requests differ). ``shared`` is the kernel's, infinite or NaN where sequences are independent.
-    """
-
-    tokens_per_round: FloatOrArray
-    inside: Mapping[str, FloatOrArray]
-    to: Mapping[str, FloatOrArray]
-    accepted: Array | None = None
-    shared: FloatOrArray | None = None
-
-
-def stacked(made: Sequence[Averages], free_running: bool = True) -> Averages:
-    """Averages of many cases as one, every number a column of them (of numbers, or of columns of one shape).
-
-    Accepted lengths, which only who is ``free_running`` reads, are below each other, NaN beyond each one's end.
-    """
-
-    def shares(rows: Sequence[Mapping[str, FloatOrArray]]) -> dict[str, Array]:
-        nowhere = np.zeros_like(made[0].tokens_per_round)
-        states = dict.fromkeys(state for row in rows for state in row)
-        return {state: np.array([row.get(state, nowhere) for row in rows]) for state in states}
-
-    return Averages(
-        np.array([each.tokens_per_round for each in made]),
-        shares([each.inside for each in made]),
-        shares([each.to for each in made]),
-        _below_each_other([each.accepted for each in made]) if free_running else None,
-        _shared([each.shared for each in made]),
-    )
-
-
-def _shared(made: Sequence[FloatOrArray | None]) -> FloatOrArray | None:
-    """A column of what sequences share: infinite where they are independent; None where they are so everywhere."""
-    if all(each is None for each in made):
-        return None
-    width = next(np.shape(each) for each in made if each is not None)
-    return np.array([np.full(width, np.inf) if each is None else each for each in made])
-
-
-def _below_each_other(pmfs: Sequence[Array | None]) -> Array | None:
-    known = [pmf for pmf in pmfs if pmf is not None]
-    if not known:
-        return None
-    rows = np.full((len(pmfs), *known[0].shape[:-1], max(pmf.shape[-1] for pmf in known)), np.nan)
-    for row, pmf in zip(rows, pmfs, strict=True):
-        if pmf is not None:
-            row[..., : pmf.shape[-1]] = pmf
-    return rows
-
-
-def taken(averages: Averages, at: NDArray[np.intp]) -> Averages:
-    """The rows ``at`` of columns."""
-    return _each(averages, lambda column: np.asarray(column)[at])
-
-
-def repeated_over(averages: Averages, count: int) -> Averages:
-    """Repeat the numbers ``count`` times, or keep columns of as many."""
-    bare = averages if averages.accepted is None else replace(averages, accepted=None)
-    # numpy's broadcast_to takes three times as long
-    made = _each(bare, lambda number: np.asarray(number) if np.shape(number) == (count,) else np.full(count, number))
-    accepted = averages.accepted
-    return made if accepted is None else replace(made, accepted=np.broadcast_to(accepted, (count, accepted.shape[-1])))
-
-
-def _each(averages: Averages, change: Callable[[FloatOrArray], Array]) -> Averages:
-    """The averages with each number, or column, changed alike."""
-    return Averages(
-        change(averages.tokens_per_round),
-        {state: change(share) for state, share in averages.inside.items()},
-        {state: change(share) for state, share in averages.to.items()},
-        None if averages.accepted is None else change(averages.accepted),
-        None if averages.shared is None else change(averages.shared),
-    )
 
 
 class Kernel(Record):
@@ -251,3 +172,135 @@ class Mix(Record):
 
 
 Tokens = Kernel | Mix
+
+
+def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
+    """``kernel_of(accepted_pmf)`` of the requests, or of each kind of them."""
+    return tokens_of_each([accepted], lambda pmfs: kernel_of(pmfs[0]))
+
+
+def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:
+    """The kernel, or kernels, of several accepted lengths, which are of the same requests."""
+    first = accepted[0]
+    if first.kinds is None:
+        return kernel_of([each.pmf for each in accepted])
+    pmfs = [each.kinds.pmfs for each in accepted if each.kinds is not None]
+    kernels = tuple(kernel_of([each[kind] for each in pmfs]) for kind in range(first.kinds.weights.size))
+    return Mix(first.kinds.weights, first.output_tokens, kernels)
+
+
+class Averages(Record):
+    """Averages over a sequence's rounds in the long run; numbers, or columns of them.
+
+    ``inside[s]`` is the share of rounds that begin in state s, ``to[s]`` of those that end in it. They differ only
+    where requests end: a new one begins in the first state, whatever the last round of the old one led to.
+    ``accepted[..., k]`` is P(exactly k accepted) in a round that begins in the first state, NaN beyond its most (None
+    where requests differ). ``shared`` is the kernel's, infinite or NaN where sequences are independent.
+    """
+
+    tokens_per_round: FloatOrArray
+    inside: Mapping[str, FloatOrArray]
+    to: Mapping[str, FloatOrArray]
+    accepted: Array | None = None
+    shared: FloatOrArray | None = None
+
+
+def stack(made: Sequence[Averages], free_running: bool = True) -> Averages:
+    """Averages of many cases as one, every number a column of them (of numbers, or of columns of one shape).
+
+    Accepted lengths, which only who is ``free_running`` reads, are below each other, NaN beyond each one's end.
+    """
+
+    def shares(rows: Sequence[Mapping[str, FloatOrArray]]) -> dict[str, Array]:
+        nowhere = np.zeros_like(made[0].tokens_per_round)
+        states = dict.fromkeys(state for row in rows for state in row)
+        return {state: np.array([row.get(state, nowhere) for row in rows]) for state in states}
+
+    return Averages(
+        np.array([each.tokens_per_round for each in made]),
+        shares([each.inside for each in made]),
+        shares([each.to for each in made]),
+        _below_each_other([each.accepted for each in made]) if free_running else None,
+        _shared([each.shared for each in made]),
+    )
+
+
+def _shared(made: Sequence[FloatOrArray | None]) -> FloatOrArray | None:
+    """A column of what sequences share: infinite where they are independent; None where they are so everywhere."""
+    if all(each is None for each in made):
+        return None
+    width = next(np.shape(each) for each in made if each is not None)
+    return np.array([np.full(width, np.inf) if each is None else each for each in made])
+
+
+def _below_each_other(pmfs: Sequence[Array | None]) -> Array | None:
+    known = [pmf for pmf in pmfs if pmf is not None]
+    if not known:
+        return None
+    rows = np.full((len(pmfs), *known[0].shape[:-1], max(pmf.shape[-1] for pmf in known)), np.nan)
+    for row, pmf in zip(rows, pmfs, strict=True):
+        if pmf is not None:
+            row[..., : pmf.shape[-1]] = pmf
+    return rows
+
+
+def select(averages: Averages, at: NDArray[np.intp]) -> Averages:
+    """The rows ``at`` of columns."""
+    return _each(averages, lambda column: np.asarray(column)[at])
+
+
+def tile(averages: Averages, count: int) -> Averages:
+    """Repeat the numbers ``count`` times, or keep columns of as many."""
+    bare = averages if averages.accepted is None else replace(averages, accepted=None)
+    # numpy's broadcast_to takes three times as long
+    made = _each(bare, lambda number: np.asarray(number) if np.shape(number) == (count,) else np.full(count, number))
+    accepted = averages.accepted
+    return made if accepted is None else replace(made, accepted=np.broadcast_to(accepted, (count, accepted.shape[-1])))
+
+
+def _each(averages: Averages, change: Callable[[FloatOrArray], Array]) -> Averages:
+    """The averages with each number, or column, changed alike."""
+    return Averages(
+        change(averages.tokens_per_round),
+        {state: change(share) for state, share in averages.inside.items()},
+        {state: change(share) for state, share in averages.to.items()},
+        None if averages.accepted is None else change(averages.accepted),
+        None if averages.shared is None else change(averages.shared),
+    )
+
+
+class ChosenRows(Kernel, kw_only=True):
+    """The literal rule of a kernel that is its mean in a large batch: each round chooses its rows from confidences.
+
+    ``seconds[B]`` is a round's time where B drafted tokens of the batch have a row. From the confidences of ``lag``
+    rounds ago, 1 where there were none, it takes the B of the most expected tokens a second, or ``budget``. The tokens
+    with the B highest survivals by the confidences of now get a row. A token is accepted with the probability that is
+    its confidence, so a sequence accepts as many of its first tokens as have a row and are right.
+    """
+
+    rates: tuple[float, ...]
+    concentration: float
+    seconds: Array
+    lag: int
+    budget: int | None
+
+
+class ByState(Kernel, kw_only=True):
+    """A sequence's ``rows`` in the pass of a round follow from the state in which the round begins."""
+
+    rows: Mapping[str, int]
+
+
+PRE, POST, AGAIN = "pre", "post", "again"
+"""States: without drafts to verify, with them, and with them after all of the batch without any drafted anew."""
+
+
+class Retried(Kernel, kw_only=True):
+    """The literal rule of a kernel that is its mean: ``most_failed`` of a batch may be without drafts after a round.
+
+    Where more are, all begin the next round in ``again``, as they do the first one. Without the rule a sequence moves
+    as ``alone`` says, whose states are ``pre`` and ``post``.
+    """
+
+    alone: Kernel
+    most_failed: int

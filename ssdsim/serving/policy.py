@@ -11,7 +11,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.round import Estimate
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.ledger import Ledger, ledgers
 from ssdsim.serving.outcome_rows import OutcomeRows

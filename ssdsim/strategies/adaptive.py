@@ -15,8 +15,7 @@ from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.chosen import Chosen
-from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.rounds.kernel import ChosenRows, Kernel, Tokens
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
@@ -110,7 +109,7 @@ class Adaptive(Alternate):
     def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
         assert isinstance(tokens, Kernel)
         b, k = settings["b"], self.lookahead(settings)
-        return Chosen(
+        return ChosenRows(
             tokens.states,
             tokens.p,
             rates=_rates(settings, drafter),

@@ -19,10 +19,8 @@ from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.round import Round, Seconds
+from ssdsim.rounds.round import PARTS, Estimate, Round, RoundBlock, Seconds
 from ssdsim.strategies.protocols.handshakes import counted, ideal
 from ssdsim.strategies.protocols.hits import hit_rate
 from ssdsim.strategies.protocols.strategy import Strategy

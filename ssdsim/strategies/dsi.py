@@ -19,11 +19,8 @@ from ssdsim.pricing.occupancy import Devices, DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program, Stoppable
-from ssdsim.rounds.block import RoundBlock, with_rest
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import RoundBlock, Seconds, States, with_rest
 from ssdsim.strategies.protocols.axes import Lookahead, Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.strategy import Strategy, late

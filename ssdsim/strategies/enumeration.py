@@ -18,11 +18,8 @@ from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.chosen import ByState
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.kernel import ByState, Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS

@@ -15,10 +15,8 @@ from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.drafters.lookup import NGram, Suffix
 from ssdsim.strategies.protocols.alternate import beside_target
 from ssdsim.strategies.protocols.axes import Lookahead

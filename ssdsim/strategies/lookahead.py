@@ -16,8 +16,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
 from ssdsim.strategies.protocols.strategy import Strategy
 

@@ -15,11 +15,8 @@ from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.block import RoundBlock, with_rest
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import RoundBlock, Seconds, States, with_rest
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.strategy import Strategy, late

@@ -6,8 +6,7 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.pre_post import PrePost

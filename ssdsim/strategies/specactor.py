@@ -17,10 +17,8 @@ from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import drafts
 from ssdsim.strategies.protocols.axes import Lookahead, Numbers
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead

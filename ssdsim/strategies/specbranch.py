@@ -14,8 +14,7 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter, prespeculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.strategies.protocols.axes import Lookahead, Numbers
 from ssdsim.strategies.protocols.hits import R, hit_rate
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead

@@ -15,10 +15,8 @@ from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.retried import AGAIN, POST, PRE, Retried
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import AGAIN, POST, PRE, Kernel, Retried, Tokens
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.own_lookahead import own_lookahead
 from ssdsim.strategies.protocols.strategy import Strategy, late

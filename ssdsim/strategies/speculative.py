@@ -14,10 +14,8 @@ from ssdsim.pricing.drafter import Drafter, Proposed, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.strategies.protocols.found import FOUND, now_and_then, share_where_any

@@ -17,8 +17,7 @@ from ssdsim.pricing.drafter import Drafter, prespeculation, speculate, window_bu
 from ssdsim.pricing.occupancy import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of, tokens_of_each
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
 from ssdsim.strategies.protocols.axes import LOOKAHEAD, Words
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS

@@ -20,8 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.protocols.axes import Sizes
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.hits import LAWS

@@ -17,7 +17,7 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.round import Estimate
 
 Seconds = Mapping[str, float]
 """The seconds of a strategy's steps."""

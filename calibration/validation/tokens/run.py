@@ -32,7 +32,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress, ProgressFactory, nobody
 from ssdsim.base.record import Record, replace
 from ssdsim.question.options import ALL, refuse_others
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.round import Estimate
 from ssdsim.runs.layout import locked
 from ssdsim.tokens.pair_choice import chosen
 from ssdsim.tokens.pair_file import Pair, Participant, load_pair

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.block import RoundBlock, with_rest
 from ssdsim.rounds.outcomes import OutcomeBlock
+from ssdsim.rounds.round import RoundBlock, with_rest
 from ssdsim.strategies.protocols.service import Service
 
 Places = NDArray[np.int64]

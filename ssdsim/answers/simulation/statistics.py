@@ -12,8 +12,7 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.intervals import Measured, binomial_interval, student_quantile
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
-from ssdsim.rounds.block import RoundBlock
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.round import PARTS, RoundBlock
 
 _MOST_BATCHES = 128  # collapsed in pairs to half when full: between 64 and 127 degrees of freedom
 _FEW = 50  # below so many, an event's count is not yet normal

@@ -13,8 +13,7 @@ from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.axes import Words
 from ssdsim.strategies.protocols.service import Service
 from ssdsim.strategies.protocols.shared import alternating, sharing_of

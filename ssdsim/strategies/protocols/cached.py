@@ -17,8 +17,7 @@ from ssdsim.pricing.occupancy import Devices
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.protocols.axes import DraftDevices, Outcomes
 from ssdsim.strategies.protocols.service import Service
 from ssdsim.strategies.protocols.shared import ahead, sharing_of

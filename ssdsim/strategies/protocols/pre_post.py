@@ -13,8 +13,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import drafts
 from ssdsim.strategies.protocols.strategy import Strategy, late
 

@@ -17,11 +17,8 @@ from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.block import RoundBlock, total
-from ssdsim.rounds.estimate import PARTS, Estimate
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import Round, Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.round import PARTS, Estimate, Round, RoundBlock, Seconds, States, Stationary, total
 from ssdsim.strategies.protocols.axes import Axis
 from ssdsim.strategies.protocols.service import Service
 

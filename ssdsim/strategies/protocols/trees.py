@@ -20,8 +20,7 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.mixing import tokens_of
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.strategies.protocols.axes import Words
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.caching import hit_curves

@@ -26,7 +26,7 @@ from ssdsim.hardware.profile import load_profile
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.reports.build import report
-from ssdsim.rounds.estimate import PARTS
+from ssdsim.rounds.round import PARTS
 from ssdsim.strategies.pearl import PEARL
 from tests.calibration.timings.few_visits import few_visits
 from tests.calibration.timings.process import PAIR

@@ -8,8 +8,7 @@ from typing import Any
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.rounds.actor import Actor, Program
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States, Stationary
+from ssdsim.rounds.round import Seconds, States, Stationary
 from ssdsim.strategies.ssd import SSD
 
 

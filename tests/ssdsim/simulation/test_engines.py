@@ -16,7 +16,7 @@ from ssdsim.base.intervals import Measured
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import chain_states
-from ssdsim.rounds.estimate import Estimate
+from ssdsim.rounds.round import Estimate
 from tests.ssdsim.cli.in_process import asked
 
 pytestmark = pytest.mark.long

@@ -14,7 +14,7 @@ from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.states import all_of
+from ssdsim.rounds.round import all_of
 from ssdsim.tokens.pair_file import load_pair
 
 PAIR = str(Path(__file__).parents[3] / "models" / "pairs" / "smollm2-135m-28-layers.json")

@@ -16,8 +16,7 @@ from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.step import RowTable, rows_to_price
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.chosen import Chosen
-from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import ChosenRows, Kernel
 from ssdsim.rounds.source import outcome_source
 from ssdsim.tokens.confidence import accepted_pmf, best_rows, expected_curve
 from tests.ssdsim.cli.in_process import asked as said
@@ -112,7 +111,7 @@ def test_a_round_has_the_rows_that_it_chose(rates: list[float], spread: float, b
     """No sequence yields more than its own rows, and a round without drafted rows yields one token a sequence."""
     rounds_s = 1.0 + slope * np.arange(b * len(rates) + 1)
     kernel = Kernel.of_tokens(accepted_pmf(tuple(rates), spread, float(len(rates))))
-    rule = Chosen(
+    rule = ChosenRows(
         kernel.states, kernel.p, rates=tuple(rates), concentration=spread, seconds=rounds_s, lag=lag, budget=None
     )
     block = outcome_source(rule, b, np.random.SeedSequence(1)).block(40)

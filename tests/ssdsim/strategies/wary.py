@@ -17,8 +17,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.states import States
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.axes import Lookahead
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.acceptance import accepted_length_pmf
