@@ -13,8 +13,8 @@ from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.base.records import FROM_LIST, Card, of_one_length
 from ssdsim.question.configuration import configure
-from ssdsim.strategies.autoregressive import Autoregressive
-from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.sd import Speculative
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree
 from ssdsim.tokens.trees.shape import Tree

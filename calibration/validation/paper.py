@@ -24,8 +24,8 @@ from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Always
-from ssdsim.strategies.autoregressive import Autoregressive
-from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.tokens.acceptance import expected_tokens, rate_of
 from ssdsim.tokens.trees.drafted import best_trees
@@ -175,7 +175,7 @@ def _ssd_round(ssd: Scenario, k: int, extra_s: float, p_hit: float) -> float:
     """The event-level round with a draft step that costs ``extra_s`` more (K + 1 passes in pre-speculation)."""
     slower = {"pre-speculate": (k + 1) * extra_s, "fallback": k * extra_s}
     seconds = {name: step_s + slower.get(name, 0.0) for name, step_s in ssd.seconds.items()}
-    return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss), 1.0 - p_hit)).values()))
+    return float(sum(ssd.strategy.parts(seconds, Always(str(SSD.miss_state), 1.0 - p_hit)).values()))
 
 
 def replay_sweep(paper: PublishedSpeeds, sweep: Sweep, hardware: str) -> SweepReplay:

@@ -17,7 +17,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.question.asked import Asked, effective
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others, varied_by
-from ssdsim.strategies.protocols.axes import Axis
+from ssdsim.strategies.protocols.axes import SearchAxis
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,7 +39,7 @@ def fixed_options() -> tuple[str, ...]:
     return tuple(name for name in DEFAULTS if name not in turned)
 
 
-def _tabled(strategy: str) -> list[Axis]:
+def _tabled(strategy: str) -> list[SearchAxis]:
     return [axis for axis in strategies.ALL.named(strategy).searched if axis.tabled]
 
 
@@ -151,7 +151,7 @@ def _choices(
             yield name, dict(zip((axis.table_option for axis in left), combination, strict=True))
 
 
-def _known(axis: Axis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
+def _known(axis: SearchAxis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
     """The values that do not go beyond what is known of the models."""
     refused = {value: why for value in values if (why := axis.refuses(fixed, value)) is not None}
     if refused and axis.table_option in given:

@@ -44,7 +44,7 @@ class EstimateColumn(Record):
 
     def is_of(self, name: str) -> bool:
         strategy = strategies.ALL.named(name)
-        return {"all": True, "drafting": strategy.drafts, "caching": strategy.miss is not None}[self.of]
+        return {"all": True, "drafting": strategy.drafts, "caching": strategy.miss_state is not None}[self.of]
 
 
 COLUMNS = (

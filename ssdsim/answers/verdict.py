@@ -177,7 +177,7 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
     rival = contest.decisive_rival
     if contest.outcome == "loses":
         faster = "as fast" if f"{contest.over[rival].ratio:.2f}" == "1.00" else "faster"
-        return f"{said}; {literally(strategies.ALL.named(rival).called)} is {faster}"
+        return f"{said}; {literally(strategies.ALL.named(rival).winner_name)} is {faster}"
     if _per_gpu(contest, subject, gpus) >= 0.0:
         return f"{said}, {{more_per_gpu:.0%}} more tokens/s per GPU"
     return f"{said}, so {{more_per_gpu:.0%}} fewer tokens/s per GPU"

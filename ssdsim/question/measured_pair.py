@@ -194,7 +194,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
     overriding = [spelled(name) for name in _OVERRIDING if is_given(settings, name)]
     if overriding:
         yield f"{chosen.name}: overridden by {', '.join(overriding)}"
-    if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
+    if any(strategies.ALL.named(name).miss_state is not None for name in drafting) and _guesses_hits(settings):
         law = f"c {settings['hit_c']:g} and r {settings['hit_r']:g}"
         yield f"{chosen.name}: has no hit rates, so that {law} are placeholders"
 
@@ -231,7 +231,7 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
     guessed = []
     if is_placeholder(settings, "alpha"):
         guessed.append(f"alpha {settings['alpha']:g}")
-    if any(strategies.ALL.named(name).miss is not None for name in drafting) and _guesses_hits(settings):
+    if any(strategies.ALL.named(name).miss_state is not None for name in drafting) and _guesses_hits(settings):
         guessed.append(f"c {settings['hit_c']:g} and r {settings['hit_r']:g}")
     if guessed:
         yield (

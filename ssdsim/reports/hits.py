@@ -46,7 +46,7 @@ def mean_kernel(tokens: Tokens) -> Kernel:
 def primary_hit_rate(scenario: Scenario) -> float:
     """P(the outcome is cached | the speculation was the primary's), in which state a sequence starts."""
     kernel = mean_kernel(scenario.tokens)
-    misses = kernel.states.index(str(scenario.strategy.miss))
+    misses = kernel.states.index(str(scenario.strategy.miss_state))
     return 1.0 - float(kernel.transitions[0, misses])
 
 

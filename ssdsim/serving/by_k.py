@@ -26,7 +26,7 @@ from ssdsim.serving.k_table import EMA, OPEN_END, THROUGHPUT, THROUGHPUT_AWARE, 
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.policy import Policy, Steering, Variant, of_alternatives
 from ssdsim.serving.throughput_aware import ProfiledRounds, ThroughputAware
-from ssdsim.strategies.speculative import Paused
+from ssdsim.strategies.sd import Paused
 
 _TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61, 96, 128, 192)
 """Sequences at which SGLang's policies are tried; the first of each slot of its tiers among them."""

@@ -45,10 +45,10 @@ class Variant:
         self.rows = OutcomeRows(scenario.tokens)
         self.ledgers: tuple[Ledger, ...] = ledgers(scenario, batching)
         self.queries = self.table.queries
-        self.joins_in = 0 if strategy.miss is None else self.rows.states.index(strategy.miss)
-        self.caches = strategy.miss is not None
+        self.joins_in = 0 if strategy.miss_state is None else self.rows.states.index(strategy.miss_state)
+        self.caches = strategy.miss_state is not None
         averages = scenario.tokens.averages
-        self.p_hit = 0.0 if strategy.miss is None else 1.0 - float(averages.to[strategy.miss])
+        self.p_hit = 0.0 if strategy.miss_state is None else 1.0 - float(averages.to[strategy.miss_state])
         self.k = strategy.lookahead(scenario.settings)
         self.asked = [
             (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)

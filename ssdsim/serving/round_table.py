@@ -119,7 +119,7 @@ class RoundTable:
         for probe in probes:
             self.strategy.parts(seconds, probe)
         self.asked = tuple(sorted(probes[0].asked | probes[1].asked))
-        miss = (True, scenario.strategy.miss)
+        miss = (True, scenario.strategy.miss_state)
         self.miss_bit = 1 << self.asked.index(miss) if miss in self.asked else 0
         self.happened = [Happened(self.asked, bits) for bits in range(1 << len(self.asked))]
         self.step_names = tuple(seconds)
@@ -196,7 +196,7 @@ class RoundTable:
     def mean_mixed_s(self, batch: int, context: float, chunks: Sequence[Chunk], joins: bool) -> float:
         """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
         averages = self.scenario.tokens.averages
-        states = _Joined(batch, averages, self.strategy.miss if joins else None)
+        states = _Joined(batch, averages, self.strategy.miss_state if joins else None)
         round = self._round(batch, self._with_prompts(batch, context, chunks))
         return float(sum(self.strategy.mean_parts(round, states).values()))
 

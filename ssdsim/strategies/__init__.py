@@ -3,7 +3,7 @@
 from ssdsim.base.registry import Registry
 from ssdsim.strategies.adaptive import Adaptive
 from ssdsim.strategies.amusd import AMUSD
-from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.dsi import DSI
 from ssdsim.strategies.enumeration import Enumeration
 from ssdsim.strategies.hybrid import Hybrid
@@ -11,14 +11,14 @@ from ssdsim.strategies.lookahead import Lookahead
 from ssdsim.strategies.minedraft import MineDraft
 from ssdsim.strategies.pearl import PEARL
 from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.specactor import SpecActor
 from ssdsim.strategies.specbranch import SpecBranch
 from ssdsim.strategies.spectre import Spectre
-from ssdsim.strategies.speculative import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.strategies.swiftspec import SwiftSpec
 from ssdsim.strategies.tree import TreeSpeculative
-from ssdsim.strategies.tree_ssd import TreeSSD
+from ssdsim.strategies.treessd import TreeSSD
 
 ALL: Registry[Strategy] = Registry(
     "strategy",

@@ -17,8 +17,8 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import ChosenRows, Kernel, Tokens
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.strategy import own_lookahead
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.confidence import accepted_pmf, best_rows
 
@@ -44,7 +44,7 @@ class Adaptive(Alternate):
     drafted = "adaptive_k"
     searched = (
         PLACES,
-        Lookahead(option="adaptive_k", about="adaptive SD's blocks that may be chosen [default: 1:16]"),
+        LookaheadAxis(option="adaptive_k", about="adaptive SD's blocks that may be chosen [default: 1:16]"),
     )
     shown_settings = ("adaptive_rows",)
     follows_batch = True

@@ -21,9 +21,8 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program, Stoppable
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import RoundBlock, Seconds, States, with_rest
-from ssdsim.strategies.protocols.axes import Lookahead, Numbers
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis
+from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
@@ -49,14 +48,14 @@ class DSI(Strategy):
     most_sequences = 1
     drafts_ahead = True
     searched = (
-        Numbers(
+        NumberAxis(
             option="dsi_targets",
             about="DSI's copies of the target that may be chosen [default: 1:8]",
             placing=True,
             most=8,
             says="{value} targets",
         ),
-        Lookahead(option="dsi_k", about="DSI's tokens a block that may be chosen [default: 1:16]"),
+        LookaheadAxis(option="dsi_k", about="DSI's tokens a block that may be chosen [default: 1:16]"),
     )
     shown_settings = ("dsi_targets",)
     options = (

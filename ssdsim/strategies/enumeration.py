@@ -43,7 +43,7 @@ class Enumeration(Cached):
     title = "SSD by enumeration"
     source = "SGLang roadmap 27462 and PR 27634 (decoupled_enum_buffer.py)"
     rival = "sd"
-    posts = True
+    sends_async = True
     ragged = True
     searched = (DRAFT_DEVICES, LOOKAHEAD, OUTCOMES)
     shown_settings = ("budget",)

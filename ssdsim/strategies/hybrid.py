@@ -19,10 +19,9 @@ from ssdsim.rounds.kernel import Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.drafters.lookup import NGram, Suffix
 from ssdsim.strategies.protocols.alternate import beside_target
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.found import NOTHING, acceptance_share, now_and_then
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.hits import FOUND_NOTHING, acceptance_share, now_and_then
+from ssdsim.strategies.protocols.strategy import Strategy, own_lookahead
 
 LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
 
@@ -38,13 +37,13 @@ class Hybrid(Strategy):
 
     name = "hybrid"
     title = "Look-up first"
-    called = "looking up first"
+    winner_name = "looking up first"
     source = "Oliaro et al., 2025, arXiv 2411.04975 (hybrid); SGLang PR 27628"
     rival = "sd"
     drafted = "hybrid_k"
     ragged = True
     searched = (
-        Lookahead(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
+        LookaheadAxis(option="hybrid_k", about="tokens of look-up first's drafter that may be chosen [default: 1:16]"),
     )
     shown_settings = ("hybrid_found",)
     options = (
@@ -122,7 +121,7 @@ class Hybrid(Strategy):
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        drafted = states.any_in(NOTHING)
+        drafted = states.any_in(FOUND_NOTHING)
         return {
             "verify": t["verify"],
             "draft": t["look up"] + drafted * t["draft"],
@@ -143,7 +142,7 @@ def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
 def _target(me: Actor) -> Generator[Any, Any, None]:
     for _ in me.rounds():
         yield me.do("look up")
-        if me.any_in(NOTHING):
+        if me.any_in(FOUND_NOTHING):
             yield me.do("draft")
             yield me.tell("speculation")
         yield me.do("verify")

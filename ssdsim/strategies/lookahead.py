@@ -17,7 +17,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.found import FOUND, acceptance_share, now_and_then, share_where_any
+from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, acceptance_share, now_and_then, share_where_any
 from ssdsim.strategies.protocols.strategy import Strategy
 
 
@@ -33,7 +33,7 @@ class Lookahead(Strategy):
 
     name = "lookahead"
     title = "Lookahead"
-    called = "Lookahead decoding"
+    winner_name = "Lookahead decoding"
     source = "Fu et al., ICML 2024, arXiv 2402.02057; hao-ai-lab/LookaheadDecoding"
     rival = "ar"
     drafts = False
@@ -97,7 +97,7 @@ class Lookahead(Strategy):
         }
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        found = states.any_in(FOUND)
+        found = states.any_in(FOUND_SOMETHING)
         return {"verify": found * t["verify"] + (1.0 - found) * t["guess"], "host": t["sample"]}
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
@@ -127,6 +127,6 @@ def _guesses(options: Mapping[str, Any]) -> int:
 
 def _target(me: Actor) -> Generator[Any, Any, None]:
     for _ in me.rounds():
-        yield me.do("verify" if me.any_in(FOUND) else "guess")
+        yield me.do("verify" if me.any_in(FOUND_SOMETHING) else "guess")
         yield me.do("sample")
         me.end_round()

@@ -17,9 +17,8 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import RoundBlock, Seconds, States, with_rest
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
@@ -43,7 +42,7 @@ class MineDraft(Strategy):
     rival = "sd"
     drafted = "minedraft_k"
     in_columns = True
-    searched = (Lookahead(option="minedraft_k", about="MineDraft's lookaheads that may be chosen [default: 1:16]"),)
+    searched = (LookaheadAxis(option="minedraft_k", about="MineDraft's lookaheads that may be chosen [default: 1:16]"),)
     options = (
         own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),
         Option(

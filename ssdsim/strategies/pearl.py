@@ -7,9 +7,9 @@ from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.pre_post import PrePost
+from ssdsim.strategies.protocols.alternate import PrePost
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.strategy import own_lookahead
 
 
 class PEARL(PrePost):
@@ -27,7 +27,7 @@ class PEARL(PrePost):
     rival = "sd"
     drafted = "gamma"
     in_columns = True
-    searched = (Lookahead(option="gamma", about="PEARL's tokens a draft that may be chosen [default: 1:16]"),)
+    searched = (LookaheadAxis(option="gamma", about="PEARL's tokens a draft that may be chosen [default: 1:16]"),)
     options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:

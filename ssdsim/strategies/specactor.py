@@ -19,11 +19,9 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.alternate import drafts
-from ssdsim.strategies.protocols.axes import Lookahead, Numbers
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.pre_post import meets
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.alternate import drafts, meets
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis
+from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
 
 _MOST = 64
 
@@ -43,8 +41,8 @@ class SpecActor(Strategy):
     drafted = "specactor_window"
     drafts_ahead = True
     searched = (
-        Lookahead(option="specactor_window", about="SpecActor's windows that may be chosen [default: 1:16]"),
-        Numbers(
+        LookaheadAxis(option="specactor_window", about="SpecActor's windows that may be chosen [default: 1:16]"),
+        NumberAxis(
             option="specactor_targets",
             about="targets of SpecActor that may be chosen [default: 1:8]",
             most=8,

@@ -15,10 +15,10 @@ from ssdsim.pricing.drafter import Drafter, prespeculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
-from ssdsim.strategies.protocols.axes import Lookahead, Numbers
+from ssdsim.strategies.protocols.alternate import PrePost
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis
 from ssdsim.strategies.protocols.hits import R, hit_rate
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.pre_post import PrePost
+from ssdsim.strategies.protocols.strategy import own_lookahead
 
 
 class SpecBranch(PrePost):
@@ -38,8 +38,8 @@ class SpecBranch(PrePost):
     rival = "pearl"
     drafted = "branch_gamma"
     searched = (
-        Lookahead(option="branch_gamma", about="SpecBranch's tokens a branch that may be chosen [default: 1:16]"),
-        Numbers(
+        LookaheadAxis(option="branch_gamma", about="SpecBranch's tokens a branch that may be chosen [default: 1:16]"),
+        NumberAxis(
             option="branches",
             about="SpecBranch's branches that may be chosen [default: 1:8]",
             says="{value} branches",

@@ -17,9 +17,8 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import AGAIN, POST, PRE, Kernel, Retried, Tokens
 from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.axes import Lookahead
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
 from ssdsim.tokens.chains import Retrying, retrying_of
 
 PEARLS, RETRIES = "rounds are PEARL's", "most rounds are retried"
@@ -47,7 +46,7 @@ class Spectre(Strategy):
     drafted = "spectre_k"
     drafts_ahead = True
     follows_batch = True
-    searched = (Lookahead(option="spectre_k", about="SPECTRE's tokens a draft that may be chosen [default: 1:16]"),)
+    searched = (LookaheadAxis(option="spectre_k", about="SPECTRE's tokens a draft that may be chosen [default: 1:16]"),)
     options = (
         own_lookahead("spectre_k", "SPECTRE's tokens a draft", axis="SPECTRE's tokens a draft K", symbol="K"),
         Option(

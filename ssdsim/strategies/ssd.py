@@ -18,12 +18,12 @@ from ssdsim.pricing.occupancy import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
-from ssdsim.strategies.protocols.axes import LOOKAHEAD, Words
+from ssdsim.strategies.protocols.axes import LOOKAHEAD, WordAxis
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS
 from ssdsim.strategies.protocols.shared import (
-    SHARED_BY,
-    SHARING,
+    SHARED_DRAFT_OPTIONS,
+    TARGETS_AXIS,
     cannot_share,
     check_shared,
     drafting_at,
@@ -101,16 +101,16 @@ class SSD(Cached):
     in_columns = True
     searched = (
         DRAFT_DEVICES,
-        SHARED_BY,
+        TARGETS_AXIS,
         LOOKAHEAD,
         replace(
             OUTCOMES,
-            beside=(("fan_out_policy", "optimal"),),  # of the highest hit rate for a budget, and so never behind
+            implied=(("fan_out_policy", "optimal"),),  # of the highest hit rate for a budget, and so never behind
             tabled=(*OUTCOMES.tabled, "window"),
         ),
-        Words(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
+        WordAxis(option="backup", about="on a miss [default: auto, the faster]", words=("auto",)),
     )
-    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARING)
+    options = (DRAFT_GPUS, _ALPHA_BACKUP, *CHAINS, *_MISSES, *SHARED_DRAFT_OPTIONS)
     shown_settings = ("backup", "budget")
     deployed = ("k", "budget", "fan_outs", "fan_outs_after_miss", "backup")
 

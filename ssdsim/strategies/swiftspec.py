@@ -21,7 +21,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds, States, Stationary
-from ssdsim.strategies.protocols.axes import Sizes
+from ssdsim.strategies.protocols.axes import SizesAxis
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.hits import LAWS
 from ssdsim.strategies.protocols.strategy import late
@@ -52,14 +52,14 @@ class SwiftSpec(Cached):
     most_sequences = 1
     drafts_ahead = True
     searched = (
-        Sizes(
+        SizesAxis(
             option="swift_width",
             about="nodes a pass of SwiftSpec's draft that may be chosen [default: searched]",
             says="w {value}",
             first=(1, 4),
             tabled=(1, 2, 4, 8),
         ),
-        Sizes(
+        SizesAxis(
             option="swift_nodes",
             about="nodes that SwiftSpec verifies that may be chosen [default: searched]",
             says="B {value}",

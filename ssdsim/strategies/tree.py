@@ -12,7 +12,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.hits import LAWS
-from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, settle_tree, tree_tokens
+from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, settle_tree, tree_tokens
 
 
 class TreeSpeculative(Alternate):
@@ -26,7 +26,7 @@ class TreeSpeculative(Alternate):
 
     name = "tree"
     title = "Tree SD"
-    called = "tree speculative decoding"
+    winner_name = "tree speculative decoding"
     source = "Miao et al., ASPLOS 2024, arXiv 2305.09781; Chen et al., NeurIPS 2024, arXiv 2402.12374"
     rival = "sd"
     drafted = "tree_nodes"
@@ -51,7 +51,7 @@ def _draft(site: Site, drafter: Drafter, rows: Sequence[int]) -> Step:
     return Step("draft", expand(site, drafter, rows, beside=not is_apart(site.options, drafter)))
 
 
-def _seconds(site: Site, drafter: Drafter) -> Round:
+def _seconds(site: Site, drafter: Drafter) -> RoundTime:
     """Seconds of a round with a tree, each pass priced once; without messages, which are much alike for all trees."""
     verify_s = cache(lambda nodes, masked: site.verify_step("verify", nodes + 1, masked).seconds)
     draft_s = cache(lambda rows: _draft(site, drafter, rows).seconds)

@@ -161,7 +161,7 @@ class RankActor(MailActor):
         guesses = Guesses(fan_out or ())
         self._cache = SpeculationCache(guesses) if fan_out else None
         if outcomes is not None:
-            self._found = guesses.outcomes(outcomes, plan.strategy.miss)
+            self._found = guesses.outcomes(outcomes, plan.strategy.miss_state)
             self._tokens = outcomes.total_tokens.tolist()
             self._any_in, self._any_to = (
                 {state: (count(state) > 0).tolist() for state in outcomes.states}

@@ -136,7 +136,7 @@ class Executor:
         decodes = plan.leader in beside
         outcomes = outcomes_of(plan, seed, rounds, beside.index(role)) if decodes else None
         post = None
-        if plan.strategy.posts or plan.strategy.free_running or plan.devices.targets > 1:
+        if plan.strategy.sends_async or plan.strategy.free_running or plan.devices.targets > 1:
             if dist.get_backend() == "nccl":
                 raise InputError(
                     f"{plan.strategy.title} posts messages while passes run, which NCCL cannot: run it on CPUs"

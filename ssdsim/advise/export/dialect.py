@@ -23,9 +23,9 @@ from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.engines import Engine, titles
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
-from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.drafters.model import ModelDrafter
-from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.tree import TreeSpeculative
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL

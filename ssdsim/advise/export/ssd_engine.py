@@ -15,8 +15,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
-from ssdsim.strategies.autoregressive import Autoregressive
-from ssdsim.strategies.speculative import Speculative
+from ssdsim.strategies.ar import Autoregressive
+from ssdsim.strategies.sd import Speculative
 from ssdsim.strategies.ssd import SSD
 from ssdsim.transformer.card import Transformer
 

@@ -1,28 +1,44 @@
 """The question: GPUs, workload, strategies, what counts, and what may be chosen."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
-
 from ssdsim import strategies
-from ssdsim.base.checks import few_enough, listed, whole
-from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.option import Group, spelled
+from ssdsim.base.checks import few_enough
+from ssdsim.base.checks import listed
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import nearest
+from ssdsim.base.option import Group
+from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_transformer, full_hardware_name
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import full_hardware_name
 from ssdsim.question.asked import effective
 from ssdsim.question.engines import Engine
 from ssdsim.question.given import checked
-from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
-from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Axis, Scope, Values
+from ssdsim.question.options import ALL
+from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import members
+from ssdsim.question.options import unknown
+from ssdsim.question.options import varied_by
+from ssdsim.question.options import with_ranges
+from ssdsim.strategies.protocols.axes import EXPERTS
+from ssdsim.strategies.protocols.axes import PLACED
+from ssdsim.strategies.protocols.axes import Scope
+from ssdsim.strategies.protocols.axes import SearchAxis
+from ssdsim.strategies.protocols.axes import TARGET
+from ssdsim.strategies.protocols.axes import Values
 from ssdsim.tokens.acceptance_models import load_acceptance
 from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
+from ssdsim.transformer.sharing import check_tensor_parallel
+from ssdsim.transformer.sharing import legal_expert_parallel
+from typing import Any
+from typing import Literal
+import re
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
@@ -53,7 +69,7 @@ class SearchRequest(Record):
     subject: str
     engine: Engine
     options: Mapping[str, Any]
-    axes: Mapping[str, Mapping[Axis, Values]]
+    axes: Mapping[str, Mapping[SearchAxis, Values]]
     warnings: tuple[str, ...] = ()
 
     @property
@@ -77,12 +93,12 @@ def engine_json(request: SearchRequest) -> dict[str, Any]:
     return {"called": request.engine.called, "ranked": request.ranked}
 
 
-def axes_of(strategy: str) -> tuple[Axis, ...]:
+def axes_of(strategy: str) -> tuple[SearchAxis, ...]:
     """Everything that a search turns of a strategy."""
     return (*PLACED, *strategies.ALL.named(strategy).searched)
 
 
-def every_axis() -> tuple[Axis, ...]:
+def every_axis() -> tuple[SearchAxis, ...]:
     """Axes of all strategies, those of one option once."""
     by_option = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
     return tuple(sorted(by_option.values(), key=lambda axis: tuple(ALL).index(axis.option)))
@@ -128,7 +144,7 @@ def make_request(
     searched = {name: _searched(each, narrowed, scope, warnings) for name, each in axes.items()}
     _check_degrees(scope.target, searched)
     for axis in (axis for each in searched.values() for axis in each if not axis.is_idle(options)):
-        options = {**dict(axis.beside), **options}
+        options = {**dict(axis.implied), **options}
     return SearchRequest(
         gpus=scope.gpus,
         batches=whole_numbers("b", b),
@@ -190,7 +206,7 @@ def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, us
             raise InputError(f"{name} must be above 0 and finite, got {number!r}")
 
 
-def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[Axis, Values]]) -> None:
+def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[SearchAxis, Values]]) -> None:
     """Raise :class:`InputError` where none of the target's degrees that are left go together."""
     for axes in searched.values():
         degrees, groups = axes[TARGET] or (), axes.get(EXPERTS)
@@ -207,23 +223,23 @@ def _several(name: str, value: Any) -> tuple[Any, ...]:
 
 
 def _searched(
-    axes: Sequence[Axis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
-) -> dict[Axis, Values]:
+    axes: Sequence[SearchAxis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
+) -> dict[SearchAxis, Values]:
     """The axes that leave a choice, with what may be chosen; writes into ``warnings`` what is left out."""
-    values_by_axis: dict[Axis, Values] = {}
+    values_by_axis: dict[SearchAxis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
             values_by_axis[axis] = _within(axis, _known(axis, narrowed[axis.option], scope, warnings), scope, warnings)
-        elif axis.concerns(scope) and not axis.is_idle(scope.given):
+        elif axis.concerns(scope) and not axis.is_idle(scope.options):
             values_by_axis[axis] = axis.unless_narrowed(scope)
-            if (stops := axis.stops(scope.given)) is not None:
+            if (stops := axis.stops(scope.options)) is not None:
                 warnings[stops] = None
     return values_by_axis
 
 
-def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+def _known(axis: SearchAxis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
     """Keep those of ``values`` that do not go beyond what is known of the models."""
-    refused = {value: why for value in values if (why := axis.refuses(scope.given, value)) is not None}
+    refused = {value: why for value in values if (why := axis.refuses(scope.options, value)) is not None}
     if not refused:
         return values
     what = f"{spelled(axis.option)} {', '.join(map(str, refused))}: {next(iter(refused.values()))}"
@@ -233,7 +249,7 @@ def _known(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str
     return tuple(value for value in values if value not in refused)
 
 
-def _within(axis: Axis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
+def _within(axis: SearchAxis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
     """Keep those of ``values`` that can be."""
     possible = axis.possible(scope)
     if not axis.bounded or possible is None:

@@ -4,32 +4,44 @@ What is found of one batch of a target asks for nothing of another, so copies of
 """
 
 from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
-
-import numpy as np
-
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import field
 from ssdsim import strategies
-from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.advise.recommend.request import SearchRequest, axes_of
-from ssdsim.answers.grid import Evaluator, PointResult, Repriced
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import Shape
+from ssdsim.advise.recommend.request import SearchRequest
+from ssdsim.advise.recommend.request import axes_of
+from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.grid import PointResult
+from ssdsim.answers.grid import Repriced
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.occupancy import DoesNotFit, check_memory, target_alone
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import check_memory
+from ssdsim.pricing.occupancy import target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
-from ssdsim.strategies.protocols.axes import PLACED, Axis, Values
+from ssdsim.strategies.protocols.axes import PLACED
+from ssdsim.strategies.protocols.axes import SearchAxis
+from ssdsim.strategies.protocols.axes import Values
 from ssdsim.transformer.sharing import legal_expert_parallel
+from typing import Any
+from typing import TypeVar
+import numpy as np
 
 T = TypeVar("T")
 Case = tuple[Shape, int]  # a shape and the sequences of one target
-ValuesBeside = Callable[[Axis, Values, Mapping[str, Any]], Iterable[Any]]
+ValuesBeside = Callable[[SearchAxis, Values, Mapping[str, Any]], Iterable[Any]]
 
 # Tokens/s is smooth in K, and in the logarithm of the budget, up to the kink where the draft becomes late: steps that
 # shrink around the best find its top, which an exhaustive finer grid confirms to 1 % (test_recommend.py).
@@ -282,7 +294,7 @@ def splits(request: SearchRequest, shape: Shape, batch: int) -> Iterator[tuple[i
             yield copies, size
 
 
-def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
+def combinations(axes: Iterable[tuple[SearchAxis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
     """Every combination of the axes' values, those of each beside the settings of the axes before it."""
     combinations: list[dict[str, Any]] = [{}]
     for axis, values in axes:
@@ -292,11 +304,11 @@ def combinations(axes: Iterable[tuple[Axis, Values]], values_beside: ValuesBesid
     return combinations
 
 
-def placings(request: SearchRequest, strategy: str) -> list[tuple[Axis, Values]]:
+def placings(request: SearchRequest, strategy: str) -> list[tuple[SearchAxis, Values]]:
     return [(axis, values) for axis, values in request.axes[strategy].items() if axis.placing]
 
 
-def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[Axis, Values]]:
+def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[SearchAxis, Values]]:
     return [(axis, values) for axis, values in request.axes[strategy].items() if not axis.placing]
 
 
@@ -326,7 +338,7 @@ def coarse_grid(request: SearchRequest, shape: Shape) -> Iterator[Shape]:
         yield with_settings(shape, settings)
 
 
-def _first_look(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+def _first_look(axis: SearchAxis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
     return axis.coarse(values, before)
 
 
@@ -345,7 +357,7 @@ def neighbours(request: SearchRequest, shape: Shape, step: float) -> list[Shape]
 def settings_around(request: SearchRequest, shape: Shape, step: float) -> list[Shape]:
     """Shapes on the same devices with neighbouring settings."""
 
-    def near(axis: Axis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
+    def near(axis: SearchAxis, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
         return axis.near(values, before, shape.settings, step)
 
     return [with_settings(shape, settings) for settings in combinations(setting_choices(request, shape.strategy), near)]

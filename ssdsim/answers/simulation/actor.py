@@ -78,7 +78,7 @@ class EventRun:
 
     def blocks(self) -> Iterator[OutcomeBlock]:
         """Outcomes block by block, until the stop rule is met."""
-        miss = self.scenario.strategy.miss
+        miss = self.scenario.strategy.miss_state
         for rounds in self._stopping.blocks(self._recorder):
             self.block = self._outcomes.block(rounds)
             if miss is not None:

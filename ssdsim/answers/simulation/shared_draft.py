@@ -11,7 +11,7 @@ from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.outcomes import OutcomeBlock
 from ssdsim.rounds.round import RoundBlock, with_rest
-from ssdsim.strategies.protocols.service import Service
+from ssdsim.strategies.protocols.strategy import Service
 
 Places = NDArray[np.int64]
 _ROUNDS = 256  # of each target in a queue, where a block has as many

@@ -137,7 +137,7 @@ def simulate(
         raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
     if trace is not None and engine == "mc":
         raise InputError("a trace needs engine des (Monte Carlo has no clock)")
-    recorder = Recorder(scenario.batch, scenario.strategy.miss)
+    recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
     busy_s: Mapping[str, float] = {}
     if engine == "des":
         stopping = Stopping(rounds, precision, most=most, progress=progress)
@@ -164,7 +164,7 @@ def simulate(
 
 def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
     """Fill a trace as :func:`simulate` does; it works out no means, whose intervals would load scipy."""
-    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss), trace)
+    _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss_state), trace)
 
 
 def _replayed(
@@ -218,7 +218,7 @@ def simulate_requests(
     kinds = scenario.drawn_from
     if isinstance(kinds, Mix):
         kinds = replace(kinds, output_tokens=tokens)
-    recorder = Recorder(scenario.batch, scenario.strategy.miss)
+    recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
     busy_s: dict[str, float] = {}
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(runs), 1):
         outcome_seed, step_seed, *other_seeds = child.spawn(1 + scenario.devices.targets)
@@ -249,7 +249,7 @@ def _check_countable(scenario: Scenario) -> None:
 
 
 def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float], confidence: float) -> SimulatedRounds:
-    means, caches = recorder.means, scenario.strategy.miss is not None
+    means, caches = recorder.means, scenario.strategy.miss_state is not None
     rounds = means.total("rounds")
     rate = means.ratio("tokens", "seconds", confidence)
     p_all_hit = means.share("clean", "rounds", confidence) if caches else None
@@ -276,7 +276,7 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
 
 def _cost_of_a_miss(scenario: Scenario) -> float:
     """Seconds by which a round with a miss is longer than one without."""
-    state = scenario.strategy.miss
+    state = scenario.strategy.miss_state
     assert state is not None
     with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
     return float(sum(with_miss.values()) - sum(clean.values()))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ssdsim.strategies.protocols.head import HeadDrafter
-from ssdsim.strategies.protocols.one_pass import OnePass
+from ssdsim.strategies.protocols.drafts import HeadDrafter, OnePass
 from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import block_head

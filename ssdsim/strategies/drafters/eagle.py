@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ssdsim.strategies.protocols.head import HeadDrafter
+from ssdsim.strategies.protocols.drafts import HeadDrafter
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import eagle3_head, eagle_head
 

@@ -13,7 +13,7 @@ from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
-from ssdsim.strategies.protocols.head import HeadDrafter, of_target
+from ssdsim.strategies.protocols.drafts import HeadDrafter, of_target
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import cache_reader
 

@@ -15,12 +15,12 @@ from ssdsim.pricing.drafter import Draft, Drafter, Proposed
 from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.strategies.protocols.published import without_a_model
+from ssdsim.strategies.protocols.drafts import without_a_model
 from ssdsim.tokens.acceptance import accepted_length_pmf, rates_of
 from ssdsim.tokens.accepted import Accepted, accepted_by_options
 from ssdsim.transformer.card import Transformer
 
-FOUND = Option(
+FOUND_SHARE = Option(
     name="found",
     kind=SHARE,
     about="share of rounds in which a look-up finds anything to propose",
@@ -66,7 +66,7 @@ class NGram(_LookUp):
     title = "n-gram look-up"
     source = "Saxena, 2023 (prompt lookup); vLLM ngram_proposer.py"
     options = (
-        FOUND,
+        FOUND_SHARE,
         Option(
             name="ngram_lookup_us",
             kind=Number(),
@@ -94,7 +94,7 @@ class Suffix(_LookUp):
     title = "suffix look-up"
     source = "Oliaro et al., 2025, arXiv 2411.04975; ArcticInference in vLLM"
     options = (
-        FOUND,
+        FOUND_SHARE,
         Option(
             name="suffix_us",
             kind=Number(),

@@ -9,7 +9,7 @@ from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
-from ssdsim.strategies.protocols.published import without_a_model
+from ssdsim.strategies.protocols.drafts import without_a_model
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import medusa_heads, medusa_parameters
 from ssdsim.transformer.operations import WEIGHT_BYTES

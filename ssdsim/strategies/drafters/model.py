@@ -1,19 +1,130 @@
-"""A smaller transformer as draft."""
+"""A smaller transformer as draft, which may itself be drafted for: by n-grams, by a smaller model, or by both."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ssdsim.base.record import replace
-from ssdsim.hardware.vocabularies import draft_for
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, Name, Whole
+from ssdsim.base.kinds_of_lists import ListOf
+from ssdsim.base.option import Needs, Option, choice
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.vocabularies import draft_for, one_vocabulary, other_vocabulary
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Piece
-from ssdsim.strategies.protocols.staged import NGRAMS, OPTIONS, PassOver, Stage, stage_site, staged, stages_of
+from ssdsim.pricing.step import Pass, Piece, Repeats, rounds_until
 from ssdsim.transformer.card import Transformer
+
+NGRAMS = "ngram"
+"""The word in the place of a model's name: n-grams of the context, looked up in no time."""
+_MOST_STAGES = 2
+_DRAFTED = 4
+
+PassOver = Callable[[int], Pass]
+"""A model's pass over so many tokens a chain."""
+
+OPTIONS = (
+    choice(
+        name="staged_by",
+        kind=Name(files=False),
+        about="what drafts for the draft model: ngram, a smaller model's card, or card+ngram, card+card",
+        axis="stages below the draft",
+        default_note="nothing",
+    ),
+    choice(
+        name="staged_k",
+        kind=ListOf(Whole(least=0, most=64)),
+        about="tokens that each stage drafts for the model above it; 0 none",
+        axis="tokens of a stage K_2",
+        default_note=f"{_DRAFTED} each",
+        symbol="K_2",
+        needs=Needs(("staged_by",), "what drafts for the draft"),
+    ),
+    Option(
+        name="staged_alpha",
+        kind=ListOf(SHARE),
+        about="P(the model above accepts a token of a stage | those before it); of n-grams over all rounds",
+        axis="acceptance of a stage",
+        default_note="must be given: nobody has published one",
+        needs=Needs(("staged_by",), "what drafts for the draft"),
+    ),
+)
+
+
+class Stage(Record):
+    """A stage that drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
+
+    card: Transformer | None
+    k: int
+    alpha: float
+
+
+def stages_of(options: Mapping[str, Any], draft: Transformer) -> tuple[Stage, ...]:
+    """The stages below a draft, the first drafting for it; none where ``--staged-by`` names none."""
+    if options.get("staged_by") is None:
+        return ()
+    names = options["staged_by"].split("+")
+    if len(names) > _MOST_STAGES:
+        raise InputError(f"--staged-by names at most {_MOST_STAGES} stages, got {len(names)}")
+    if NGRAMS in names[:-1]:
+        raise InputError("--staged-by: n-grams draft for a model and need no draft, so that they are named last")
+    tokens, rates = options["staged_k"], options["staged_alpha"]
+    if rates is None:
+        raise InputError("--staged-by needs --staged-alpha: how often the model above accepts, which nobody published")
+    tokens = [_DRAFTED] * len(names) if tokens is None else tokens
+    for option, values in (("--staged-k", tokens), ("--staged-alpha", rates)):
+        if len(values) != len(names):
+            raise InputError(f"{option} has {len(values)} values for the {len(names)} stages of --staged-by")
+    cards = [None if name == NGRAMS else find_transformer(name) for name in names]
+    for card in cards:
+        if card is not None and not one_vocabulary(card, draft) and not options["any_vocabulary"]:
+            raise InputError(f"--staged-by: {other_vocabulary(card, draft)}")
+    return tuple(Stage(*each) for each in zip(cards, tokens, map(float, rates), strict=True))
+
+
+def staged(
+    site: Site, passes: Sequence[PassOver], stages: Sequence[Stage], tokens: int, chains: int
+) -> tuple[Piece, ...]:
+    """Draft ``tokens`` tokens of each of ``chains``: ``passes`` are those of the draft, then of its stages' models.
+
+    ``T_d`` is replaced by ``[K_2 T_d2 + T_v2] / E_2`` of a stage, with the whole rounds that the tokens take in its
+    place: those of the chain that takes the most, which all wait for. A round is never longer than what is asked.
+    """
+    return tuple(_staged(site, passes, stages, tokens, chains, ()))
+
+
+def _staged(
+    site: Site,
+    passes: Sequence[PassOver],
+    stages: Sequence[Stage],
+    tokens: int,
+    chains: int,
+    rounds: tuple[tuple[float, ...], ...],
+) -> Iterator[Piece]:
+    drafted = min(stages[0].k, tokens - 1) if stages else 0
+    if drafted == 0:
+        yield _repeated(site.piece(passes[0](1), tokens), rounds)
+        return
+    rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
+    if stages[0].card is not None:
+        yield from _staged(site, passes[1:], stages[1:], drafted, chains, rounds)
+    yield _repeated(site.piece(passes[0](drafted + 1)), rounds)
+
+
+def _repeated(piece: Piece, rounds: tuple[tuple[float, ...], ...]) -> Piece:
+    if not rounds:
+        return piece
+    drawn = Repeats(rounds, int(piece.times))
+    return replace(piece, times=drawn.mean, drawn=drawn)
+
+
+def stage_site(site: Site, stage: Stage) -> Site | None:
+    """The site with a stage's model in the place of the draft; None of n-grams."""
+    return None if stage.card is None else replace(site, draft=stage.card)
 
 
 class ModelDrafter(Drafter):

@@ -10,7 +10,7 @@ from ssdsim.pricing.drafter import passes_over
 from ssdsim.pricing.occupancy import Demand, DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.strategies.protocols.head import HeadDrafter, of_target
+from ssdsim.strategies.protocols.drafts import HeadDrafter, of_target
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import mtp_head
 

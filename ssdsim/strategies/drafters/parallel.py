@@ -9,9 +9,7 @@ from ssdsim.hardware.vocabularies import draft_for
 from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
-from ssdsim.strategies.protocols.head import HeadDrafter
-from ssdsim.strategies.protocols.one_pass import OnePass
-from ssdsim.strategies.protocols.published import published, published_drafter, shaped
+from ssdsim.strategies.protocols.drafts import HeadDrafter, OnePass, published, published_drafter, shaped
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import PEAGLE_LAYERS, eagle3_head
 

@@ -12,7 +12,7 @@ from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.occupancy import Demand
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece
-from ssdsim.strategies.protocols.published import published, published_drafter
+from ssdsim.strategies.protocols.drafts import published, published_drafter
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.layers import SlidingWindow
 

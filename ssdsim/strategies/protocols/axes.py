@@ -24,17 +24,17 @@ class Scope(Record):
 
     gpus: int
     target: Transformer
-    given: Mapping[str, Any]
+    options: Mapping[str, Any]
 
 
-class Axis(Record, kw_only=True):
+class SearchAxis(Record, kw_only=True):
     """An option that a search turns; as it stands, one of which every value is tried.
 
     A search looks first at the ``coarse`` values of each axis in a strategy's order, then at those ``near`` the best it
     has found. ``about`` is the help of the option that narrows what may be chosen; ``bounded`` axes allow nothing else
     than what is ``possible``. Those that are ``placing`` say on which devices models run: the best of each placement is
     looked at more closely. ``says`` is a value in a few words (``{symbol}`` is what formulas call the option).
-    With any option of ``idle_with`` given, nothing is left to choose; else the options of ``beside`` have these values
+    With any option of ``idle_with`` given, nothing is left to choose; else the ``implied`` options have these values
     where nobody gives them.
 
     A schedule tries all values of ``tabled``, which are those of the option ``tabled_as`` (by default this one).
@@ -46,7 +46,7 @@ class Axis(Record, kw_only=True):
     bounded: bool = False
     says: str = "{value}"
     idle_with: tuple[str, ...] = ()
-    beside: tuple[tuple[str, Any], ...] = ()
+    implied: tuple[tuple[str, Any], ...] = ()
     tabled: tuple[Any, ...] = ()
     tabled_as: str | None = None
 
@@ -89,7 +89,7 @@ class Axis(Record, kw_only=True):
         return (top[self.option],)
 
 
-class Words(Axis, kw_only=True):
+class WordAxis(SearchAxis, kw_only=True):
     """A few words, all of which are tried."""
 
     words: tuple[str, ...]
@@ -98,7 +98,7 @@ class Words(Axis, kw_only=True):
         return self.words
 
 
-class Numbers(Axis, kw_only=True):
+class NumberAxis(SearchAxis, kw_only=True):
     """Whole numbers from 1 to ``most``, over which tokens/s are smooth."""
 
     most: int
@@ -120,7 +120,7 @@ class Numbers(Axis, kw_only=True):
         return numbers[max(0, at - 1) : at + 2]
 
 
-class Lookahead(Numbers, kw_only=True):
+class LookaheadAxis(NumberAxis, kw_only=True):
     """Tokens that are drafted in a row; no more than there are acceptance rates by position."""
 
     most: int = 16
@@ -128,7 +128,7 @@ class Lookahead(Numbers, kw_only=True):
     tabled: tuple[Any, ...] = tuple(range(1, 13))
 
     def possible(self, scope: Scope) -> Values:
-        known = positions_known(scope.given)
+        known = positions_known(scope.options)
         return tuple(range(1, (self.most if known is None else min(self.most, known)) + 1))
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
@@ -144,7 +144,7 @@ class Lookahead(Numbers, kw_only=True):
         return f"K is searched up to {known}, as far as the pair knows acceptance{_MORE}"
 
 
-class Degrees(Axis):
+class DegreesAxis(SearchAxis):
     """Degrees of tensor parallelism that the target and the GPUs allow, with its experts together or apart."""
 
     def possible(self, scope: Scope) -> Values:
@@ -152,14 +152,14 @@ class Degrees(Axis):
         return tuple(tp for tp in degrees if legal_expert_parallel(scope.target, tp))
 
 
-class ExpertGroups(Axis):
+class ExpertGroupsAxis(SearchAxis):
     """Groups of the target's devices that hold different experts; by default each device is one, or all are.
 
     Engines offer these two as one switch. Which of them the other degrees allow is for a search to ask.
     """
 
     def concerns(self, scope: Scope) -> bool:
-        return scope.target.experts is not None and scope.given.get("attention") != DATA_PARALLEL
+        return scope.target.experts is not None and scope.options.get("attention") != DATA_PARALLEL
 
     def possible(self, scope: Scope) -> Values:
         degrees = range(1, min(scope.gpus, MOST_DEVICES) + 1)
@@ -172,7 +172,7 @@ class ExpertGroups(Axis):
         return sorted({1, before[TARGET.option]}) if values is None else values
 
 
-class DraftDevices(Axis):
+class DraftDevicesAxis(SearchAxis):
     """Numbers of devices beside those of the target."""
 
     def possible(self, scope: Scope) -> Values:
@@ -196,7 +196,7 @@ def _spaced(same: float, step: float) -> Iterable[int]:
     return dict.fromkeys(max(1, size) for size in sizes)
 
 
-class Outcomes(Axis, kw_only=True):
+class OutcomesAxis(SearchAxis, kw_only=True):
     """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
 
     ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
@@ -227,7 +227,7 @@ class Outcomes(Axis, kw_only=True):
         return _spaced(top[self.option] * lengths / (top.get(self.lookahead, before[self.lookahead]) + 1), step)
 
 
-class Sizes(Axis, kw_only=True):
+class SizesAxis(SearchAxis, kw_only=True):
     """Any whole numbers: tokens/s are smooth in their logarithm. A first look is at ``first``."""
 
     first: tuple[int, ...]
@@ -243,13 +243,13 @@ class Sizes(Axis, kw_only=True):
         return _spaced(top[self.option], step) if values is None else values
 
 
-TARGET = Degrees(
+TARGET = DegreesAxis(
     option="tp",
     about="tensor-parallel degrees that may be chosen [default: all that divide]",
     placing=True,
     bounded=True,
 )
-EXPERTS = ExpertGroups(
+EXPERTS = ExpertGroupsAxis(
     option="ep",
     about="groups of devices with different experts that may be chosen [default: 1, and as many as --tp]",
     placing=True,
@@ -258,5 +258,5 @@ EXPERTS = ExpertGroups(
 PLACED = (TARGET, EXPERTS)
 """Every strategy has a target, so a search turns its degrees whatever else a strategy names."""
 
-LOOKAHEAD = Lookahead(option="k", about="lookaheads that may be chosen [default: 1:16]")
+LOOKAHEAD = LookaheadAxis(option="k", about="lookaheads that may be chosen [default: 1:16]")
 """The K that strategies share."""

@@ -18,20 +18,19 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.round import Seconds, States, Stationary
-from ssdsim.strategies.protocols.axes import DraftDevices, Outcomes
-from ssdsim.strategies.protocols.service import Service
+from ssdsim.strategies.protocols.axes import DraftDevicesAxis, OutcomesAxis
 from ssdsim.strategies.protocols.shared import ahead, sharing_of
-from ssdsim.strategies.protocols.strategy import Strategy, late
+from ssdsim.strategies.protocols.strategy import Service, Strategy, late
 from ssdsim.tokens.hit_models import uniform_fan_out
 
-DRAFT_DEVICES = DraftDevices(
+DRAFT_DEVICES = DraftDevicesAxis(
     option="draft_gpus",
     about="draft devices of SSD that may be chosen [default: all]",
     placing=True,
     bounded=True,
 )
 
-OUTCOMES = Outcomes(
+OUTCOMES = OutcomesAxis(
     option="budget",
     about="cached outcomes a sequence that may be chosen [default: searched]",
     says="{value} outcomes",
@@ -59,7 +58,7 @@ class Cached(Strategy):
     A sequence is in the state ``hit`` where its last outcome was in the speculation cache, else ``miss``.
     """
 
-    miss = "miss"
+    miss_state = "miss"
     caches = "outcomes"
     """What a message about memory calls that which is cached."""
 

@@ -1,17 +1,21 @@
-"""Options of strategies that guess what comes: which outcomes are cached, and how often that hits."""
+"""Options of strategies that guess what comes: the outcomes they cache, how often these hit, how often any is found."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
+from ssdsim.base.checks import Array
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice, spelled
+from ssdsim.rounds.kernel import Kernel
 
 hit_rate = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE, Group.HITS))
 """A share of guesses that are right."""
 
 _hits = partial(Option, section=Section.HITS)
+
 _LAW = (Group.ACCEPTANCE, Group.HITS, Group.CACHE_SHAPE)
 
 # Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1). No law of nature.
@@ -24,6 +28,7 @@ C = _hits(
     plausible=(0.3, 1.0),
     groups=(*_LAW, Group.POWER_LAW),
 )
+
 R = _hits(
     name="hit_r",
     default=0.7,
@@ -33,6 +38,7 @@ R = _hits(
     plausible=(0.2, 0.9),
     groups=(*_LAW, Group.POWER_LAW),
 )
+
 _CURVE = _hits(
     name="hit_curve",
     prominence=1,
@@ -187,3 +193,26 @@ RATES = frozenset(
     )
 )
 """Options of single rates of acceptance and hits."""
+
+acceptance_share = partial(Option, kind=SHARE, groups=(Group.ACCEPTANCE,))
+"""How often something is found, or what was found is right."""
+
+FOUND_SOMETHING, FOUND_NOTHING = "found", "nothing"
+
+
+def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
+    """Accepted tokens of rounds in which a sequence found something, a ``share`` of all, and of the others.
+
+    What a round begins with is drawn at the end of the one before, so that engines know it in time.
+    """
+    rows = {FOUND_SOMETHING: found, FOUND_NOTHING: nothing}
+    return Kernel.by_state(
+        {state: {FOUND_SOMETHING: share * row, FOUND_NOTHING: (1.0 - share) * row} for state, row in rows.items()}
+    )
+
+
+def share_where_any(share: float, batch: int) -> float:
+    """The share of a batch's sequences that found something, in the rounds in which one of them did."""
+    if share in (0.0, 1.0):
+        return share
+    return share / -math.expm1(batch * math.log1p(-share))

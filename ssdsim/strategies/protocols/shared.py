@@ -14,7 +14,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.actor import Actor, Program, Stoppable
-from ssdsim.strategies.protocols.axes import Axis, Scope, Values
+from ssdsim.strategies.protocols.axes import Scope, SearchAxis, Values
 
 MOST_TARGETS = 256
 
@@ -31,7 +31,7 @@ TARGETS = choice(
 
 _TOGETHER, _IN_TURN = "together", "in-turn"
 
-SERVES = choice(
+SERVICE_ORDER = choice(
     name="draft_serves",
     kind=OneOf(("auto", _TOGETHER, _IN_TURN)),
     default="auto",
@@ -41,11 +41,11 @@ SERVES = choice(
     needs=Needs((TARGETS.name,), "(how many share the draft)"),
 )
 
-SHARING = (TARGETS, SERVES)
+SHARED_DRAFT_OPTIONS = (TARGETS, SERVICE_ORDER)
 """The options of a strategy whose draft may serve several targets."""
 
 
-class SharedBy(Axis, kw_only=True):
+class TargetsAxis(SearchAxis, kw_only=True):
     """The number of targets that share a draft: searched where somebody says which, since no released engine does
     it.
     """
@@ -61,7 +61,7 @@ class SharedBy(Axis, kw_only=True):
         return (1,) if before.get("sd_draft") == "colocated" else values or ()
 
 
-SHARED_BY = SharedBy(
+TARGETS_AXIS = TargetsAxis(
     option=TARGETS.name,
     about="numbers of targets that may share a draft's devices, such as 1,2,4 [default: 1]",
     placing=True,
@@ -73,7 +73,7 @@ def sharing_of(own: Sequence[Option], options: Mapping[str, Any]) -> tuple[int, 
     """The targets that share a strategy's draft, by options of its ``own``, and whether they are served together."""
     shares = any(option is TARGETS for option in reversed(own))  # which most name last
     targets = int(options[TARGETS.name]) if shares else 1
-    return targets, targets > 1 and options[SERVES.name] == _TOGETHER
+    return targets, targets > 1 and options[SERVICE_ORDER.name] == _TOGETHER
 
 
 def check_shared(settings: Settings, drafter: Drafter) -> None:
@@ -84,12 +84,12 @@ def check_shared(settings: Settings, drafter: Drafter) -> None:
 
 def in_each_way(settings: Settings) -> list[Settings]:
     """The settings, with each way of serving several targets where the faster is asked for."""
-    if settings[TARGETS.name] == 1 or settings[SERVES.name] != "auto":
+    if settings[TARGETS.name] == 1 or settings[SERVICE_ORDER.name] != "auto":
         return [settings]
     choices = []
     for word in (_TOGETHER, _IN_TURN):
         choice = settings.copy()
-        choice.settle(SERVES.name, word, "auto: more tokens/s than the other")
+        choice.settle(SERVICE_ORDER.name, word, "auto: more tokens/s than the other")
         choices.append(choice)
     return choices
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
-from ssdsim.base.option import Option
-from ssdsim.base.record import replace
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Option, Section, searched_choice
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone
@@ -19,8 +20,7 @@ from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import PARTS, Estimate, Round, RoundBlock, Seconds, States, Stationary, total
-from ssdsim.strategies.protocols.axes import Axis
-from ssdsim.strategies.protocols.service import Service
+from ssdsim.strategies.protocols.axes import SearchAxis
 
 if TYPE_CHECKING:
     from ssdsim.rounds.outcomes import OutcomeBlock
@@ -38,7 +38,7 @@ class Strategy(ABC):
     title : what a person reads.
     source : paper and section.
     rival : name of what it is held against first.
-    miss : the state that an outcome which was not foreseen leads to; None where nothing is cached.
+    miss_state : the state that an outcome which was not foreseen leads to; None where nothing is cached.
     options : its own; the shared ones are in :mod:`ssdsim.question.options`.
     searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
     described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
@@ -52,7 +52,7 @@ class Strategy(ABC):
     drafts_ahead : it drafts on from tokens that were not verified, and takes what follows to be accepted as a fresh
         draft.
     most_sequences : the largest batch that it decodes; None where any.
-    posts : its sides send messages while passes run, and nobody waits until they are through.
+    sends_async : its sides send messages while passes run, and nobody waits until they are through.
     free_running : its sides do not wait for each other, so a round's tokens depend on durations: programs find them
         out.
     """
@@ -62,9 +62,9 @@ class Strategy(ABC):
     source: str
     rival: str | None = None
     described_as: str | None = None
-    miss: str | None = None
+    miss_state: str | None = None
     options: tuple[Option, ...] = ()
-    searched: tuple[Axis, ...] = ()
+    searched: tuple[SearchAxis, ...] = ()
     drafted: str = "k"
     shown_settings: tuple[str, ...] = ()
     ragged: bool = False
@@ -73,11 +73,11 @@ class Strategy(ABC):
     drafts: bool = True
     drafts_ahead: bool = False
     most_sequences: int | None = None
-    posts: bool = False
+    sends_async: bool = False
     free_running: bool = False
 
     @property
-    def called(self) -> str:
+    def winner_name(self) -> str:
         """The name that a sentence gives it where it wins."""
         return self.title
 
@@ -170,8 +170,8 @@ class Strategy(ABC):
         states = Stationary(round.batch, round.averages)
         return replace(
             self.mean_round(round),
-            p_hit=None if self.miss is None else states.one_not_to(self.miss),
-            p_all_hit=None if self.miss is None else states.none_to(self.miss),
+            p_hit=None if self.miss_state is None else states.one_not_to(self.miss_state),
+            p_all_hit=None if self.miss_state is None else states.none_to(self.miss_state),
             paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),
         )
 
@@ -228,3 +228,54 @@ def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
 def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
     """The part of ``seconds`` that is left when ``hidden_behind`` is over."""
     return np.maximum(0.0, seconds - hidden_behind)
+
+
+def own_lookahead(
+    name: str, about: str, axis: str, symbol: str = "", most: int = 1_000, section: Section | None = None
+) -> Option:
+    """The option's record, which :meth:`ssdsim.strategies.protocols.strategy.Strategy.settle` derives from ``k``."""
+    return searched_choice(
+        name=name,
+        kind=Whole(most=most),
+        about=about,
+        axis=axis,
+        default_note="the same as --k",
+        symbol=symbol,
+        section=section,
+    )
+
+
+class Service(Record):
+    """A round's work for the draft's devices. Seconds, as numbers or columns of them.
+
+    They make a speculation in ``first_s``, and a target asks for the next one ``away_s`` after its answer is made.
+    Where ``hidden_s`` is given it then verifies for so long, and needs both. ``look_up_s`` later the ``missed`` ask for
+    ``again_s`` more before they have an answer (a probability, or what was drawn).
+    """
+
+    first_s: FloatOrArray
+    away_s: FloatOrArray
+    hidden_s: FloatOrArray | None = None
+    look_up_s: FloatOrArray = 0.0
+    missed: FloatOrArray = 0.0
+    again_s: FloatOrArray = 0.0
+
+    @property
+    def busy_s(self) -> FloatOrArray:
+        """Seconds that a round needs the devices."""
+        return self.first_s + self.missed * self.again_s
+
+    def waits_s(self, round_s: FloatOrArray, targets: FloatOrArray, together: FloatOrArray) -> FloatOrArray:
+        """Seconds by which a round of ``round_s`` is longer where the devices serve ``targets``.
+
+        In turn: it takes no less than the work for all of them. That is all for constant times, where targets fall into
+        step, and the least for any. ``together``: who asks while others are served waits for the rest of that, half of
+        it on average (where it is not hidden); and since they are then served next, targets fall into two groups that
+        take turns.
+        """
+        served = np.where(together, np.minimum(targets, 2), targets)
+        in_turn = served * self.busy_s - round_s
+        others = np.minimum(1.0, (targets - 1) * self.busy_s / round_s)
+        exposed = 1.0 if self.hidden_s is None else self.missed
+        rest = np.where(together, exposed * others * self.first_s / 2.0, 0.0)
+        return np.maximum(rest, in_turn)

@@ -21,7 +21,7 @@ from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
-from ssdsim.strategies.protocols.axes import Words
+from ssdsim.strategies.protocols.axes import WordAxis
 from ssdsim.tokens.acceptance import rates_of
 from ssdsim.tokens.caching import hit_curves
 from ssdsim.tokens.pair_choice import positions_known
@@ -112,13 +112,13 @@ OPTIONS = (
 
 
 AXES = (
-    Words(
+    WordAxis(
         option="tree_nodes",
         about="drafted tokens of a tree that may be chosen [default: auto, the fastest]",
         says="{symbol} {value}",
         words=(AUTO,),
     ),
-    Words(
+    WordAxis(
         option="tree_depth",
         about="levels of a tree that may be chosen [default: auto, the fastest]",
         says="{symbol} {value}",
@@ -128,7 +128,7 @@ AXES = (
 
 
 Place = tuple[int, int]
-Round = Callable[[Drafted, RankModel], float]
+RoundTime = Callable[[Drafted, RankModel], float]
 """Seconds of a round (units of T_v without hardware) with what is drafted, where guesses are right so often."""
 
 
@@ -166,7 +166,7 @@ def mean_model(settings: Mapping[str, Any], drafter: Drafter, depth: int) -> Ran
     return _model(settings, drafter, rates_of(drafter.accepted(settings, depth).pmf))
 
 
-def settle_tree(settings: Settings, site: Site, drafter: Drafter, round_s: Round) -> None:
+def settle_tree(settings: Settings, site: Site, drafter: Drafter, round_s: RoundTime) -> None:
     """Derive nodes and depth as far as nobody gives them: those of the most tokens per ``round_s``, or EAGLE-2's.
 
     Derives ``tree_rows``, too, of each pass of the draft: no more passes than the tree that is best is deep.
@@ -177,7 +177,7 @@ def settle_tree(settings: Settings, site: Site, drafter: Drafter, round_s: Round
     settings.settle("tree_rows", list(drafted(settings, drafter).rows), "of the tree")
 
 
-def _choose(settings: Settings, site: Site, drafter: Drafter, round_s: Round) -> None:
+def _choose(settings: Settings, site: Site, drafter: Drafter, round_s: RoundTime) -> None:
     if settings["tree_children"] is not None:
         _check_children(settings)
         tree = Tree.expanded_by(settings["tree_children"])
@@ -213,7 +213,7 @@ def _check_children(settings: Mapping[str, Any]) -> None:
         raise InputError(f"--tree-children must make at most {_MOST} nodes, got {nodes}")
 
 
-def _best(settings: Settings, drafter: Drafter, most: int, round_s: Round) -> tuple[int, int]:
+def _best(settings: Settings, drafter: Drafter, most: int, round_s: RoundTime) -> tuple[int, int]:
     """Nodes and depth of the most tokens a second."""
     depths: Sequence[int] = range(1, min(_DEPTHS, _known(settings)) + 1)
     depths = depths if settings["tree_depth"] == AUTO else [settings["tree_depth"]]

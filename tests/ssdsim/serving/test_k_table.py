@@ -19,7 +19,7 @@ from ssdsim.serving.loop import simulate
 from ssdsim.serving.needs import Needs
 from ssdsim.serving.policies import AUTO, policies
 from ssdsim.serving.serve import serve, served
-from ssdsim.strategies.autoregressive import Autoregressive
+from ssdsim.strategies.ar import Autoregressive
 from tests.ssdsim.serving.sample_runs import SMALL, policies_of, policy, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}

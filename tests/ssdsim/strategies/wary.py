@@ -18,7 +18,7 @@ from ssdsim.pricing.step import Piece, Step
 from ssdsim.rounds.actor import Actor, Program
 from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.axes import Lookahead
+from ssdsim.strategies.protocols.axes import LookaheadAxis
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.accepted import Accepted
@@ -45,7 +45,7 @@ class Wary(Strategy):
             groups=(Group.CHOICE,),
         ),
     )
-    searched = (Lookahead(option="wary_k", about="Wary SD's lookaheads that may be chosen", most=6),)
+    searched = (LookaheadAxis(option="wary_k", about="Wary SD's lookaheads that may be chosen", most=6),)
 
     # tokens: what a round does to a sequence, by the state in which it begins
 

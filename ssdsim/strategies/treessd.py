@@ -14,10 +14,10 @@ from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.kernel import Kernel, Tokens
-from ssdsim.strategies.protocols.axes import Sizes
+from ssdsim.strategies.protocols.axes import SizesAxis
 from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
 from ssdsim.strategies.protocols.hits import TREES
-from ssdsim.strategies.protocols.trees import AXES, OPTIONS, Round, drafted, mean_model, settle_tree, tree_tokens
+from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
 from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
 
@@ -42,7 +42,7 @@ class TreeSSD(Cached):
     searched = (
         DRAFT_DEVICES,
         *AXES,
-        Sizes(
+        SizesAxis(
             option="budget",
             about="cached outcomes a sequence that may be chosen [default: searched]",
             says="{value} outcomes",
@@ -114,7 +114,7 @@ def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts)
     return hits_by_accepted(tree.tree, model.one_deeper.rounds, guesses)
 
 
-def _round_s(settings: Settings, site: Site, drafter: Drafter) -> Round:
+def _round_s(settings: Settings, site: Site, drafter: Drafter) -> RoundTime:
     """Seconds of a round, each tree's passes priced once; without what two devices at work cost each other."""
 
     def round_s(tree: Drafted, model: RankModel) -> float:

@@ -18,9 +18,16 @@ from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
 from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.alternate import PLACES, SD_DRAFT, Alternate, is_apart
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
-from ssdsim.strategies.protocols.found import FOUND, now_and_then, share_where_any
-from ssdsim.strategies.protocols.own_lookahead import own_lookahead
-from ssdsim.strategies.protocols.shared import SHARED_BY, SHARING, cannot_share, check_shared, drafting_at, in_each_way
+from ssdsim.strategies.protocols.hits import FOUND_SOMETHING, now_and_then, share_where_any
+from ssdsim.strategies.protocols.shared import (
+    SHARED_DRAFT_OPTIONS,
+    TARGETS_AXIS,
+    cannot_share,
+    check_shared,
+    drafting_at,
+    in_each_way,
+)
+from ssdsim.strategies.protocols.strategy import own_lookahead
 
 _SD_K = own_lookahead("sd_k", "SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 
@@ -37,8 +44,8 @@ class Speculative(Alternate):
     rival = "ar"
     drafted = "sd_k"
     in_columns = True
-    searched = (PLACES, SHARED_BY, LOOKAHEAD)
-    options = (_SD_K, SD_DRAFT, *SHARING)
+    searched = (PLACES, TARGETS_AXIS, LOOKAHEAD)
+    options = (_SD_K, SD_DRAFT, *SHARED_DRAFT_OPTIONS)
 
     def alternatives(self, settings: Settings) -> Iterable[Settings]:
         if settings["sd_draft"] == "colocated" and settings["t_sd"] is None:
@@ -121,14 +128,14 @@ def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
     """The pass of a round in which anything is proposed for any sequence, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
-    proposes = states.any_in(FOUND)
+    proposes = states.any_in(FOUND_SOMETHING)
     return proposes * t["verify"] + (1.0 - proposes) * t["decode"]
 
 
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:
     """The target's devices draft too, and there may be nothing to verify."""
     for _ in me.rounds():
-        proposes = me.any_in(FOUND)
+        proposes = me.any_in(FOUND_SOMETHING)
         yield me.do("draft")
         yield me.tell("speculation")
         yield me.do("verify" if proposes else "decode")

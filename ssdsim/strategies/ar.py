@@ -23,7 +23,7 @@ class Autoregressive(Strategy):
 
     name = "ar"
     title = "AR"
-    called = "at this batch plain autoregressive decoding"
+    winner_name = "at this batch plain autoregressive decoding"
     source = "Vaswani et al., 2017"
     drafts = False
     in_columns = True
