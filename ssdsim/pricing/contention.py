@@ -34,7 +34,7 @@ def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> t
 
 
 def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
-    """A verification and drafting that start together, as slow as they are until the shorter one is done."""
+    """Stretch a verification and drafting that start together, until the shorter one is done."""
     if not draft.passes:
         return verify, draft
     stretched = stretches(verify.seconds, draft.seconds, *slow_downs(site, verify, draft))
@@ -42,7 +42,7 @@ def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step
 
 
 def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
-    """A verification and a step of drafting, where both sides work without a pause."""
+    """Stretch a verification and a step of drafting where both sides work without a pause."""
     if not draft.passes:
         return verify, draft
     slower = slow_downs(site, verify, draft)

@@ -17,7 +17,7 @@ Seconds = float | Array
 
 
 class Terms(NamedTuple):
-    """Terms that a cost rests on, as :class:`Cost` says."""
+    """Terms of a cost, as :class:`Cost` has them."""
 
     terms: Mapping[str, tuple[float, float]]
     shared: Mapping[str, float]
@@ -47,19 +47,19 @@ class Cost:
 
     @classmethod
     def of(cls, seconds: float, terms: Callable[[], Terms], warnings: frozenset[str] = frozenset()) -> Cost:
-        """A duration whose ``terms`` are yet to be made."""
+        """A duration whose ``terms`` are computed when somebody reads them."""
         cost = cls.__new__(cls)
         cost.seconds, cost.warnings, cost._terms = seconds, warnings, terms
         return cost
 
     @classmethod
     def of_units(cls, seconds: float) -> Cost:
-        """A duration that is given, in units of T_v: it rests on no timing and has no error."""
+        """A given duration in units of T_v: no timing, no error."""
         return cls({"given": (seconds, 0.0)}) if seconds else cls()
 
     @classmethod
     def total(cls, counted: Iterable[tuple[Cost, float]]) -> Cost:
-        """Each cost so many times, all together."""
+        """Sum of costs, each times its count."""
         summands = tuple(counted)
         seconds = sum(times * cost.seconds for cost, times in summands)
         warnings = frozenset().union(*(cost.warnings for cost, _ in summands if cost.warnings))
@@ -117,7 +117,7 @@ class Cost:
 
 
 def merged(counted: Iterable[tuple[Cost | Terms, float]]) -> Terms:
-    """Terms of all of them: those of one key are wrong together, by the larger of their errors."""
+    """Merge terms by key: terms of one key err together, by the larger of their errors."""
     terms: dict[str, tuple[float, float]] = {}
     shared: dict[str, float] = {}
     for cost, times in counted:
@@ -130,7 +130,7 @@ def merged(counted: Iterable[tuple[Cost | Terms, float]]) -> Terms:
 
 
 def _factor(moved: Array) -> Array:
-    """Factor of seconds that move by so many times themselves: above 0, and 1 + ``moved`` where that is small.
+    """Factor on a duration whose error is ``moved`` times the duration: above 0, and 1 + ``moved`` where that is small.
 
     As the exponential to second order, but it grows no faster than what moved: an error of a millisecond in a step
     that takes a tenth of one stays milliseconds.
@@ -139,7 +139,7 @@ def _factor(moved: Array) -> Array:
 
 
 class TimingErrors:
-    """Draws of every timing's error, and of whatever else is not known: the same for the same key, which seeds them."""
+    """Draws of every timing's error and of every other open input. The key seeds them: equal keys, equal draws."""
 
     def __init__(self, draws: int, seed: int) -> None:
         self.draws = draws
@@ -161,7 +161,7 @@ class TimingErrors:
         return self._factors[key, log_sd]
 
     def seconds(self, cost: Cost) -> Array:
-        """Draws of a duration. They are kept until they are too many: rounds of other lengths have passes in common."""
+        """Draws of a duration, cached until they are too many: rounds of different lengths share passes."""
         if cost not in self._seconds:
             if len(self._seconds) * self.draws >= _KEPT:
                 self._seconds.clear()
@@ -169,7 +169,7 @@ class TimingErrors:
         return self._seconds[cost]
 
     def strata(self, key: str, count: int) -> Array:
-        """Numbers from 0 to 1, one in each of ``count`` equal parts, in any order."""
+        """Stratified numbers in [0, 1]: one in each of ``count`` equal parts, in random order."""
         if (key, count) not in self._strata:
             rng = self._rng(key)
             self._strata[key, count] = (rng.permutation(count) + rng.random(count)) / count

@@ -34,14 +34,14 @@ class Draft(Record):
 
 
 class Proposed(Record):
-    """A drafter's proposals: the share of rounds in which a sequence has any, and how many tokens on average."""
+    """Share of rounds in which a sequence has a proposal, and its mean length in tokens."""
 
     share: float
     tokens: float
 
 
 class Drafter(ABC):
-    """A model, a head, a look-up of n-grams: whatever drafts tokens for a strategy to verify.
+    """Anything that drafts tokens for a strategy to verify: a model, a head, a look-up of n-grams.
 
     A drafter derives from it, has ``name``, ``title`` and ``source``, and overrides what is its own. ``options`` are
     the drafter's own. ``needs_device`` is False where it runs on the host: it then occupies no GPU, wherever a strategy
@@ -102,13 +102,13 @@ class Drafter(ABC):
 
 
 def passes_over(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Each number of rows with how often it follows itself."""
+    """Runs of equal numbers of rows: each number, and how often it repeats in a row."""
     return ((each, len(list(alike))) for each, alike in groupby(rows))
 
 
 @runtime_checkable
 class TreeDrafter(Protocol):
-    """A drafter that can guess several tokens at a place, and go on from each of them in one pass."""
+    """A drafter that can make several guesses of a token, and continue from each of them in one pass."""
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
         """Draft a tree for every sequence: a pass over each number of ``rows``, whose children are guessed in it.
@@ -151,18 +151,18 @@ def preexpand(site: Site, drafter: Drafter, rows: Sequence[int], nodes: int, bra
 
 
 def branches_per_device(budget: int, devices: int) -> int:
-    """Several draft devices share the branches evenly, each with its own copy of the draft."""
+    """Branches of one draft device: devices share them evenly, each with its own copy of the draft."""
     return -(-budget // devices)
 
 
 def prespeculation(site: Site, drafter: Drafter, k: int, budget: int) -> Step:
-    """The glue pass over ``b (K+1)`` tokens, and the K steps over the branch tokens of one draft device."""
+    """Step of a draft device: a glue pass over ``b (K+1)`` tokens, then K passes over its branch tokens."""
     devices = site.options["draft_gpus"]
     return Step("draft", prespeculate(site, drafter, k, branches_per_device(budget, devices)), devices)
 
 
 def window_budget(site: Site, drafter: Drafter, k: int, drafting: Site | None = None, targets: int = 1) -> int:
-    """The most outcomes a sequence that the draft can cache before the target's outcome arrives (at least K + 1).
+    """The most outcomes a sequence that the draft caches before the target's outcome arrives (at least K + 1).
 
     ``drafting`` has the draft's batch, where that is another. For several ``targets`` it works one after the other.
 

@@ -20,12 +20,12 @@ class DoesNotFit(InputError):
 
 
 def why_no_room(subject: str, reasons: Mapping[str, DoesNotFit | str]) -> str:
-    """Why a point has no room: the subject's reason, else the first one. ``reasons`` is not empty."""
+    """Reason why no strategy fits: the subject's, else the first one. ``reasons`` is not empty."""
     return str(reasons.get(subject) or next(iter(reasons.values())))
 
 
 class Devices(Record):
-    """Devices that a strategy occupies: of the target (all its replicas), and of the draft besides.
+    """Devices that a strategy occupies: the target's (all its replicas), and the draft's own.
 
     Those of the draft may serve so many ``targets``, each on devices of its own: in turn, or all that wait
     ``together``.
@@ -42,24 +42,24 @@ class Devices(Record):
         return self.targets * self.target + self.draft
 
     def of_all(self, kind: str) -> int:
-        """GPUs of all roles of a kind: ``target``, ``draft``; 0 of one that runs on a host."""
+        """GPUs of all roles of a kind (``target``, ``draft``); 0 of one that runs on a host."""
         return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
 
     @property
     def sharing(self) -> str | None:
-        """Words for a draft that several targets share."""
+        """Text about a draft that several targets share."""
         if self.targets == 1:
             return None
         return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
 
     @property
     def of_a_target(self) -> float:
-        """GPUs of a target, with the draft's as they are shared: 4 + 1/N; a whole number where nobody shares them."""
+        """GPUs per target, with its share of a shared draft: 4 + 1/N; a whole number where nothing is shared."""
         return self.target + self.draft if self.targets == 1 else self.total / self.targets
 
 
 def format_count(gpus: float) -> str:
-    """Devices in words, a part of a shared draft's among them: 5, 4.25."""
+    """Text of a number of devices, with a share of a shared draft: 5, 4.25."""
     return f"{round(gpus, 2):g}"
 
 
@@ -200,7 +200,7 @@ def draft_demand(
 def _cached_bytes(
     card: Transformer, context: int, lookahead: int, branches: int, tp: int, precision: Precision, caching: Caching
 ) -> int:
-    """Bytes of a sequence with a slot for every token in flight, those of branches among them."""
+    """Bytes of a sequence with a slot for every token in flight, branches included."""
     more = lookahead + 1 + branches * lookahead
     held = CacheMemory(context + more, lookahead, branches)
     if in_pages(card, caching):
@@ -244,7 +244,7 @@ def smallest_tp(
 
 
 class Occupancy(Record):
-    """Memory in use on each device of a kind, called ``what`` in a refusal, which ends with ``advice``."""
+    """Memory in use on each device of a kind. A refusal calls it ``what`` and ends with ``advice``."""
 
     what: str
     demands: Sequence[Demand]
@@ -263,7 +263,7 @@ class Occupancy(Record):
         return room // each * self.demands[0].devices if room > 0 else 0
 
     def shortage(self, batch: int) -> str:
-        """Text of what the devices lack for a batch, and the nearest one that they hold."""
+        """Text about the memory that a batch lacks, and the largest batch that fits."""
         largest = self.largest_batch
         fits = f"the largest batch that fits is {largest}" if largest else "not even one sequence fits"
         return (
@@ -282,7 +282,7 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
 
 
 def _in_the_targets_pages(site: Site) -> bool:
-    """Say whether a head's keys and values are shaped as the target's, which lie in pages with states."""
+    """Say whether a head's keys and values share the pages of a target with recurrent states: both have one shape."""
     alike = all(getattr(site.draft, name) == getattr(site.target, name) for name in ("kv_heads", "head_dim", "latent"))
     return site.draft.head is not None and alike and in_pages(site.target, site.runtime.caching)
 
@@ -309,7 +309,7 @@ def target_alone(site: Site, lookahead: int) -> Occupancy:
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:
-    """Raise :class:`DoesNotFit` at devices that cannot hold what lies on them: those that hold the fewest sequences."""
+    """Raise :class:`DoesNotFit` where memory is short, about the devices that hold the fewest sequences."""
     short = [each for each in occupancies if each.needs_bytes(batch) > usable_bytes(each.profile)]
     if short:
         raise DoesNotFit(min(short, key=lambda each: each.largest_batch).shortage(batch))

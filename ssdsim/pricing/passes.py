@@ -38,13 +38,13 @@ def kernel_factor(op: Operation, seconds: float, profile: HardwareProfile, kerne
 
 
 def _streaming_s(op: Operation, profile: HardwareProfile) -> float:
-    """Decode attention that does nothing but read its cache, and multiply where that takes longer."""
+    """Seconds of decode attention that only reads its cache, or multiplies where that takes longer."""
     launch_s = profile.elementwise.launch_s if profile.elementwise else profile.launch_seconds(op)
     return launch_s + profile.law(op).floor_s(op)
 
 
 def _all_reduce_s(op: Collective, alone_s: float, profile: HardwareProfile, one_shot_bytes: int) -> float:
-    """An all-reduce in which every rank reads the message of each other rank, as long as that is small.
+    """Seconds of a one-shot all-reduce: every rank reads every other rank's message, while that is small.
 
     What another library took for a larger one is no bound where its latency is not this engine's: it takes at most
     two shots, in the first of which every rank adds up its part of the message and in the second sends it to all.
@@ -87,7 +87,7 @@ def _terms_of(counted: Sequence[tuple[Timing, float]], profile: str) -> Terms:
 
 
 def _of_one(timing: Timing, profile: str) -> Terms:
-    """Two devices share no error, so the profile is in the keys."""
+    """Terms of one timing. Devices share no error, so keys carry the profile."""
     shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
     return Terms({f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}, shared)
 
@@ -113,7 +113,7 @@ def units(forward: ForwardPass, model: Model) -> Units:
 
 
 def units_of_step(sequences: int, speculated_layers: int = 0) -> Units:
-    """Count how often host numbers are paid after a target pass, by its sequences; in a round by its layers, too."""
+    """Count how often a step after a target pass pays the host's numbers: by sequences, in a round also by layers."""
     step = {"per_step_s": 1, "per_sequence_s": sequences}
     of_round = {"per_round_s": 1, "per_round_sequence_s": sequences, "per_round_layer_s": speculated_layers}
     return step | (of_round if speculated_layers else {})
@@ -130,7 +130,7 @@ _FACTORS = {
 
 
 def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: Kernels) -> Units:
-    """The seconds of a pass's kernels that each factor multiplies, before it, from those of each kind after it."""
+    """Seconds that each factor multiplies, before the factor, from the seconds of each kind of kernel after it."""
     units = {field: sum(kinds.get(kind, 0.0) for kind in theirs) for field, theirs in _FACTORS.items()}
     for experts, _ in forward.those(ExpertMlp)[:1]:
         units[experts.family] = kinds.get("experts", 0.0)
@@ -138,14 +138,14 @@ def units_of_kernels(forward: ForwardPass, kinds: Mapping[str, float], factors: 
 
 
 def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model) -> Cost:
-    """Price what the host adds to the ``kernels`` of a pass, and what is open of both."""
+    """Price what the host adds to the ``kernels`` of a pass, with the errors of both."""
     paid = units(forward, model)
     host = _host_cost(runtime, paid)
     return host + Cost.of(0.0, partial(_open, forward, kernels, runtime, model, paid, host.seconds))
 
 
 def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, paid: Units, host_s: float) -> Terms:
-    """The errors of a pass that are of no timing."""
+    """Errors of a pass that belong to no timing."""
     kinds = kernels.by_kind()
     wander = _wandering(runtime, {**units_of_kernels(forward, kinds, runtime.kernels), **paid})
     if model == "draft":
@@ -157,14 +157,14 @@ def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, p
 
 
 def cost_of_step(runtime: Runtime, paid: Units) -> Cost:
-    """Host work after a target pass: scheduling and sampling, and what a round with drafted tokens costs besides."""
+    """Host work after a target pass: scheduling and sampling, and the extra work of a round with drafted tokens."""
     of_pass = {name: count for name, count in paid.items() if not NUMBERS[name].has_own_error}
     seconds = _host_cost(runtime, of_pass).seconds
     return _host_cost(runtime, paid) + _structure(runtime, seconds, seconds) + _wandering(runtime, paid)
 
 
 def _host_cost(runtime: Runtime, paid: Units) -> Cost:
-    """Times without a kernel; those of a term, which have one error, together."""
+    """Host times, summed by the term whose error they share."""
     terms: dict[str, tuple[float, float]] = {}
     for name, count in paid.items():
         number, seconds = NUMBERS[name], count * getattr(runtime.host, name)
@@ -176,7 +176,7 @@ def _host_cost(runtime: Runtime, paid: Units) -> Cost:
 
 
 def _wandering(runtime: Runtime, paid: Units) -> Cost:
-    """Work out what each of the card's directions moves, from the seconds that each of its numbers moves by."""
+    """Move of each of the card's error directions: the sum over its numbers of deviation times units paid."""
     return _moved(
         {
             f"wander {number}@{runtime.name}": sum(sd * paid.get(name, 0.0) for name, sd in direction.items())
@@ -186,7 +186,7 @@ def _wandering(runtime: Runtime, paid: Units) -> Cost:
 
 
 def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: bool = False) -> Cost:
-    """Error of an engine's structure beyond kernels and host: all target passes and their steps are wrong together.
+    """Error of the engine's structure, beyond kernels and host: all target passes and steps err together.
 
     ``beside_s``, which multiply no matrices, have one more error: an engine's factors and gaps in one setting are not
     quite those of another.
@@ -199,7 +199,7 @@ def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: b
 
 
 def beside_matrices(runtime: Runtime) -> str:
-    """The direction in which what multiplies no matrices is wrong in all target passes together."""
+    """Name of the error direction of everything but matrix products, common to all target passes."""
     return f"beside matrices@{runtime.name}"
 
 
@@ -208,7 +208,7 @@ def _moved(seconds: Mapping[str, float]) -> Cost:
 
 
 def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: float) -> Cost:
-    """Price a round's waits for the host, which launches ``drafted`` passes of a draft of so many layers one by one.
+    """Price a round's waits for a host that launches ``drafted`` passes of a draft of so many layers one by one.
 
     ``devices_s`` is what the devices take for the round.
     """
@@ -234,7 +234,7 @@ def cost_of_pass(
 
 
 def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
-    """The cost of a pass, or of a message of so many bytes, worked out once."""
+    """Cache of the profile: the cost of a pass, or of a message of so many bytes."""
     known: dict[Hashable, Cost] = profile.costs
     event = known.get(what)
     if event is None:
@@ -264,7 +264,7 @@ def over_tokens(counted: Iterable[tuple[Operation, int]]) -> Counted:
 
 @lru_cache(maxsize=256)
 def of_prompts(runtime: Runtime) -> Runtime:
-    """The runtime of passes over prompts: long kernels, whose factors are not those of decoding's short ones."""
+    """The runtime of prompt passes: decoding's factors for short kernels do not apply to long ones."""
     wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in runtime.wander)
     kernels = Kernels(experts_4_bit=runtime.kernels.prompt_experts_4_bit)
     return runtime.model_copy(update={"kernels": kernels, "wander": wander})
@@ -272,7 +272,7 @@ def of_prompts(runtime: Runtime) -> Runtime:
 
 @lru_cache(maxsize=256)
 def beside_prompts(runtime: Runtime) -> Runtime:
-    """The runtime of what is decoded in a pass with parts of prompts: its experts have as many tokens as theirs."""
+    """The runtime of decoding in a pass with prompt chunks: its experts see as many tokens as theirs."""
     return runtime.with_numbers({"experts_4_bit": runtime.kernels.prompt_experts_4_bit})
 
 

@@ -44,7 +44,7 @@ Args = ParamSpec("Args")
 
 
 def memoized(method: Callable[Concatenate[Site, Args], T]) -> Callable[Concatenate[Site, Args], T]:
-    """Remember, for all settings of a site, a method or function that reads none of its options."""
+    """Cache a method or function of a site that reads none of its options, for all copies with other options."""
 
     def known(self: Site, *args: Args.args, **kwargs: Args.kwargs) -> T:
         asked = (method.__name__, args, tuple(kwargs.items()))
@@ -95,13 +95,13 @@ class Site(Record):
         return {}
 
     def with_options(self, options: Mapping[str, Any]) -> Site:
-        """Copy the site for other settings of what is done there."""
+        """Copy the site with other options."""
         site = replace(self, options=options)
         vars(site).update(vars(self), _known=self._known)  # all that is known of it: none of it reads an option
         return site
 
     def with_batch(self, batch: int) -> Site:
-        """Copy the site with other sequences in a pass."""
+        """Copy the site with another number of sequences in a pass."""
         site = replace(self, batch=batch)
         vars(site)["_known"] = self._known.setdefault(("with_batch", batch), {})
         return site
@@ -133,23 +133,23 @@ class Site(Record):
 
     @property
     def own_sequences(self) -> int:
-        """Sequences of the fullest of the target's devices."""
+        """Sequences of the target's fullest device."""
         return -(-self.batch * self.sharing // self.tp)
 
     @cached_property
     def case(self) -> OperatingPoint:
-        """Case that the runtime is asked about."""
+        """Operating point at which the runtime is read."""
         device, profile = self.profile.device, self.profile.name
         return OperatingPoint.of(self.target, device, profile, self.tp, self.batch, self.engine_version)
 
     @cached_property
     def local_runtime(self) -> Runtime:
-        """The runtime, whose target passes are as uncertain as this is far from its rows."""
+        """The runtime with the uncertainty of this operating point, by its distance from the rows that were fitted."""
         return self.runtime.facing(self.case)
 
     @property
     def far_from_rows(self) -> frozenset[str]:
-        """A warning where that makes intervals noticeably wider."""
+        """A warning where that distance widens intervals noticeably."""
         return far_from_rows(self.runtime, self.case)
 
     # passes
@@ -218,12 +218,12 @@ class Site(Record):
 
     @property
     def _drafts_on(self) -> Runtime:
-        """The runtime as the draft has it."""
+        """The runtime as it applies to the draft."""
         return self.runtime.drafting_with(self.draft.head)
 
     @cached_property
     def _drafting(self) -> Site:
-        """Copy the site with the draft's own format in the place of both models'."""
+        """Copy of the site with the draft's own number format in place of both models'."""
         return replace(self, dtype=self.draft_dtype) if self.draft_dtype else self
 
     def _forward(
@@ -251,7 +251,7 @@ class Site(Record):
         return Piece(work.name, self.cost(work), times, work)
 
     def on_host(self, name: str, seconds: float) -> Piece:
-        """Work without a model, of a given time."""
+        """Host work of a given time, without a model."""
         return Piece(name, Cost({name: (seconds, 0.0)}) if seconds else Cost(), 1, HostWork(seconds))
 
     @memoized
@@ -262,7 +262,7 @@ class Site(Record):
         return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
-        """Waits of a round of ``tokens`` drafts beside the target for their launches; none where it does not wait."""
+        """Waits for kernel launches in a round of ``tokens`` drafts beside the target; none where nothing waits."""
         if self.runtime.launches is None:
             return ()
         busy_s = self.target_pass("verify", tokens + 1).cost.seconds + self.sampling_step().seconds
@@ -277,7 +277,7 @@ class Site(Record):
 
     @memoized
     def verify_step(self, name: str, tokens: float, masked: bool = False) -> Step:
-        """One target pass; between two whole numbers of tokens a sequence its time is taken to be linear."""
+        """One target pass; linear in time between whole numbers of tokens a sequence."""
         low, high = math.floor(tokens), math.ceil(tokens)
         passes = [self.target_pass(name, rows, masked) for rows in (low, high)]
         if low == high:
@@ -301,7 +301,7 @@ class Site(Record):
         return RowTable(self.batch, most, np.array(rows), np.array(seconds), last, partial(self._pass_over, name))
 
     def _pass_over(self, name: str, rows: int) -> Pass:
-        """A target pass over so many rows, of which attention takes each sequence to have as many, rounded up."""
+        """A target pass over so many rows. Attention takes each sequence to have an equal share, rounded up."""
         queries = -(-rows // self.batch)
         return self.target_pass(name, queries, rows=None if rows == queries * self.batch else rows)
 
@@ -331,7 +331,7 @@ class Site(Record):
         return _message("speculation", cost, Message(sent, told))
 
     def telling(self, tokens: int, drafting: Pass | None) -> Step:
-        """Message to the target's other devices of what one drafted; nothing where all of them draft."""
+        """Message to the target's other devices with what one of them drafted; empty where all of them draft."""
         told = self.token_bytes(tokens)
         needed = drafting is not None and drafting.tp < self.tp
         cost = self.cost_of_telling(tokens) if needed else Cost()
@@ -351,7 +351,7 @@ class Site(Record):
 
     @property
     def draft_pair(self) -> tuple[int, int] | None:
-        """The target's first device and the draft's, the next after the target's; none where these are two machines."""
+        """Numbers of the target's first device and the draft's, the next after its last; None across machines."""
         return (0, self.tp) if self.draft_profile is self.profile else None
 
     @property

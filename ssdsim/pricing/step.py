@@ -47,7 +47,7 @@ class Pass(Record):
 
 
 class HostWork(Record):
-    """Something that keeps a rank busy for ``seconds`` without a model: a look-up of n-grams, a backup."""
+    """Work of ``seconds`` on a rank without a model: a look-up of n-grams, a backup."""
 
     seconds: float
 
@@ -82,12 +82,12 @@ class Repeats(Record):
 
 
 def deepest(drawn: Iterable[Repeats | None]) -> tuple[Pmf, ...]:
-    """The rounds within rounds of the innermost; none where nothing is drawn."""
+    """The nested rounds of the innermost repeats; none where nothing is drawn."""
     return max((each.rounds for each in drawn if each is not None), key=len, default=())
 
 
 def drawn_rounds(rounds: Sequence[Pmf], rng: np.random.Generator, steps: int) -> list[Array]:
-    """Draw how many rounds of each level so many steps have, those of all rounds around them together."""
+    """Draw numbers of rounds at each level for so many steps, summed over the rounds around them."""
     found: list[Array] = []
     around = np.ones(steps, dtype=np.int64)
     for pmf in rounds:
@@ -99,7 +99,7 @@ def drawn_rounds(rounds: Sequence[Pmf], rng: np.random.Generator, steps: int) ->
 
 @lru_cache(maxsize=4096)
 def rounds_until(tokens: int, drafted: int, alpha: float, chains: int) -> Pmf:
-    """P(so many rounds until each of ``chains`` has its ``tokens``), where a round drafts so many for all of them.
+    """P(so many rounds until each of ``chains`` has ``tokens``); a round drafts ``drafted`` tokens for all of them.
 
     A round yields what is accepted of them and one more, each with probability ``alpha`` given those before it.
     """
@@ -155,7 +155,7 @@ class RowTable(Record, eq=False):
 
     @property
     def widths(self) -> list[int]:
-        """All that may run, each once."""
+        """All numbers of rows that may run."""
         return sorted({self.width(rows) for rows in range(self.least, self.most + 1)})
 
     def width(self, rows: int) -> int:
@@ -163,7 +163,7 @@ class RowTable(Record, eq=False):
         return int(self.rows[self._next(rows)]) if rows <= self.captured else rows
 
     def between(self, rows: float) -> tuple[int, int, float]:
-        """The priced rows that so many lie between, and how far; the same ones twice where these are run."""
+        """Neighbouring priced rows and the fraction between them; the same row twice where that one runs."""
         high = int(self._next(rows))
         low = max(0, high - 1)
         if rows <= self.captured or self.rows[high] - rows <= _ROUNDING:
@@ -180,7 +180,7 @@ class RowTable(Record, eq=False):
 
 
 def rows_to_price(sequences: int, most: int, captured: tuple[int, ...]) -> tuple[list[int], int]:
-    """The captured sizes that hold up to ``most`` rows and, beyond them, whole numbers of rows a sequence.
+    """Captured sizes that hold up to ``most`` rows and, beyond them, whole numbers of rows a sequence.
 
     After them the last of the former, 0 where there is none.
     """
@@ -192,7 +192,7 @@ def rows_to_price(sequences: int, most: int, captured: tuple[int, ...]) -> tuple
 
 
 class Step(Record):
-    """Step of a role's devices, done in one go: nothing cuts in between its pieces.
+    """A step of a role's devices, not interrupted between its pieces.
 
     ``part`` is the part of a round (:data:`ssdsim.rounds.round.PARTS`) that its time belongs to. Where ``devices``
     share the step, the slowest of them ends it. ``message`` is what a message carries. ``structure`` are errors that
@@ -217,7 +217,7 @@ class Step(Record):
 
     @cached_property
     def rounds(self) -> tuple[Pmf, ...]:
-        """The rounds within rounds that it draws; none where it always takes as long."""
+        """Nested rounds that it draws; none where it always takes the same time."""
         return deepest(piece.drawn for piece in self.pieces)
 
     def drawn_s(self, rng: np.random.Generator, steps: int) -> Array:

@@ -175,12 +175,12 @@ Tokens = Kernel | Mix
 
 
 def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
-    """``kernel_of(accepted_pmf)`` of the requests, or of each kind of them."""
+    """The kernel ``kernel_of(accepted_pmf)`` of all requests, or a mix with one for each kind."""
     return tokens_of_each([accepted], lambda pmfs: kernel_of(pmfs[0]))
 
 
 def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:
-    """The kernel, or kernels, of several accepted lengths, which are of the same requests."""
+    """The same of several accepted lengths of the same requests."""
     first = accepted[0]
     if first.kinds is None:
         return kernel_of([each.pmf for each in accepted])

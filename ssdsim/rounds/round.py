@@ -19,7 +19,7 @@ Seconds = float | Array
 
 
 class Round(Record):
-    """Batch, devices, the seconds of each of the strategy's steps by name, and what its rounds do on average.
+    """A round as the closed form reads it: batch, devices, seconds of each step by name, averages of its tokens.
 
     Batch, devices and rounds are those of one target; ``targets`` share its draft, which serves them in turn, or all
     that wait ``together``.
@@ -41,7 +41,7 @@ _ALL_ALIKE = 1e-9  # a concentration at which all of a batch do the same, as at 
 
 
 class States(Protocol):
-    """Answers to the parts of a round; a probability where rounds are averaged, 0 or 1 where they are drawn."""
+    """State probabilities of a batch: probabilities in the mean round, 0 or 1 in drawn rounds."""
 
     def any_in(self, state: str) -> FloatOrArray:
         """P(some sequence of the batch begins the round in ``state``)."""
@@ -119,7 +119,7 @@ _TITLES = {"fallback": "backup"}
 
 
 def part_title(part: str) -> str:
-    """The title of a part of a round for a person: a miss costs the time of the backup."""
+    """Title of a part of a round, for a person: a miss costs the time of the backup."""
     return _TITLES.get(part, part)
 
 
@@ -170,7 +170,7 @@ class Estimate(Record):
 
     @property
     def paper_tokens_per_second(self) -> Seconds | None:
-        """Tokens/s by the strategy's paper, which may know no overheads; None where it has no formula but ours."""
+        """Tokens/s by the paper's formula, which may know no overheads; None where it is ours."""
         if self.paper_round_s is None:
             return None
         rate: Seconds = self.batch * self.tokens_per_round / self.paper_round_s
@@ -178,7 +178,7 @@ class Estimate(Record):
 
 
 class RoundBlock(Record):
-    """Outcomes of rounds, the parts of each round's time and the whole.
+    """Outcomes of drawn rounds, the parts of each round's time and their total.
 
     Parts are those of :data:`ssdsim.rounds.round.PARTS`, each of shape ``(rounds,)`` or one number for all rounds;
     ``round_s`` has shape ``(rounds,)``.
@@ -195,6 +195,6 @@ def total(parts_s: Mapping[str, FloatOrArray], rounds: int) -> Array:
 
 
 def with_rest(part: str, block: RoundBlock) -> RoundBlock:
-    """Copy rounds where ``part`` is what the other parts leave of each."""
+    """Copy rounds with ``part`` as the remainder of each round's time."""
     others = sum(seconds for name, seconds in block.parts_s.items() if name != part)
     return replace(block, parts_s={**block.parts_s, part: block.round_s - others})

@@ -55,7 +55,7 @@ def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int)
 
 
 class ChosenOutcomes(Buffered):
-    """The stream of such rounds, with the rows of each."""
+    """Stream of rounds whose rows follow from confidences, with the rows of each."""
 
     _chunk_draws = 1 << 14
 
@@ -92,7 +92,7 @@ class ChosenOutcomes(Buffered):
 
 
 class RowsByState:
-    """A stream whose rounds have as many rows as the states of their sequences say."""
+    """Stream of rounds whose rows follow from the states of their sequences."""
 
     def __init__(self, source: OutcomeSource, rows: Mapping[str, int]) -> None:
         self._source, self._rows = source, rows
@@ -121,7 +121,7 @@ def _widths(survival: Array, verified: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class RetriedOutcomes(Buffered):
-    """The stream of such rounds: what each sequence does by itself, then the rule."""
+    """Stream of rounds after which a batch drafts anew together where too many of its sequences failed."""
 
     _chunk_draws = 1 << 14
 

@@ -94,7 +94,7 @@ def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
 
 
 def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> Iterable[Occupancy]:
-    """Memory of the target's devices, alone and with a draft among it; a refusal ends with ``advice``."""
+    """Memory of the target's devices, alone and with the draft beside it; a refusal ends with ``advice``."""
     k = strategy.lookahead(site.options)
     yield target_alone(site, k)
     both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
@@ -103,7 +103,7 @@ def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str 
 
 
 def _alternates(me: Actor) -> Generator[Any, Any, None]:
-    """The target's devices draft too: one of them, which tells the others, or all."""
+    """Draft and verify on the target's devices: one of them drafts and tells the others, or all do."""
     for _ in me.rounds():
         yield me.do("draft")
         yield me.tell("speculation")
@@ -122,7 +122,7 @@ def _verifies(me: Actor) -> Generator[Any, Any, None]:
 
 
 def drafts(me: Actor) -> Generator[Any, Any, None]:
-    """A draft of its own devices, in rounds that end when it hears the outcome."""
+    """Draft on own devices, in rounds that end with the target's outcome."""
     for _ in me.rounds():
         yield me.do("draft")
         yield me.send("target", "speculation")
@@ -174,7 +174,7 @@ class PrePost(Strategy):
 
 
 def meets(with_nothing_pending: str, me: Actor) -> Generator[Any, Any, None]:
-    """The target's steps: it verifies, and meets the draft at the end; the step of a batch ``with_nothing_pending``."""
+    """Verify, and meet the draft at the end; ``with_nothing_pending`` is the step of a batch in ``pre``."""
     for _ in me.rounds():
         yield me.do("verify" if me.any_in("post") else with_nothing_pending)
         yield me.receive("speculation")

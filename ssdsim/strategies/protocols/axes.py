@@ -20,7 +20,7 @@ _MORE = " (--extrapolate goes on)"
 
 
 class Scope(Record):
-    """The question of a search: GPUs in all, the target, and the options that are given."""
+    """Limits of a search: GPUs in all, the target, and the given options."""
 
     gpus: int
     target: Transformer
@@ -28,7 +28,7 @@ class Scope(Record):
 
 
 class SearchAxis(Record, kw_only=True):
-    """An option that a search turns; as it stands, one of which every value is tried.
+    """An option that a search varies; this base class tries every value.
 
     A search looks first at the ``coarse`` values of each axis in a strategy's order, then at those ``near`` the best it
     has found. ``about`` is the help of the option that narrows what may be chosen; ``bounded`` axes allow nothing else
@@ -66,15 +66,15 @@ class SearchAxis(Record, kw_only=True):
         raise NotImplementedError
 
     def refuses(self, given: Mapping[str, Any], value: Any) -> str | None:
-        """The reason why ``value`` goes beyond what is known of the models; None where it does not. No search does."""
+        """Reason why ``value`` goes beyond what was measured of the models, else None. No search goes there."""
         return None
 
     def stops(self, given: Mapping[str, Any]) -> str | None:
-        """A sentence where a search ends sooner than it would, for what is known of the models; else None."""
+        """A sentence where a search ends early, for want of measurements of the models; else None."""
         return None
 
     def unless_narrowed(self, scope: Scope) -> Values:
-        """The values that are searched where nobody says what may be chosen."""
+        """Values that are searched by default."""
         return self.possible(scope)
 
     def coarse(self, values: Values, before: Mapping[str, Any]) -> Iterable[Any]:
@@ -197,7 +197,7 @@ def _spaced(same: float, step: float) -> Iterable[int]:
 
 
 class OutcomesAxis(SearchAxis, kw_only=True):
-    """Cached outcomes of a sequence, any number: tokens/s are smooth in its logarithm.
+    """Cached outcomes of a sequence, any number: tokens/s are smooth in their logarithm.
 
     ``lookahead`` is the option of the K behind them: there are K + 1 accepted lengths to guess bonus tokens for.
     """

@@ -77,7 +77,7 @@ class Cached(Strategy):
     def round_steps(
         self, site: Site, verify: Step, prespeculate: Step, fallback: Step, outcome: Step, speculation: Step
     ) -> dict[str, Step]:
-        """The round's steps by name, with verification and pre-speculation as slow as they are beside each other."""
+        """The round's steps by name, with verification and pre-speculation slowed by each other."""
         verify, prespeculate = beside_each_other(site, verify, prespeculate)
         return {
             "verify": verify,
@@ -121,7 +121,7 @@ class Cached(Strategy):
 
 
 def _hidden_s(t: Mapping[str, Seconds]) -> Seconds:
-    """Seconds that go by while the draft pre-speculates, until it has the outcome."""
+    """Seconds behind which pre-speculation is hidden: until the draft has the outcome."""
     return t["verify"] + t["sample"] + t["outcome"]
 
 

@@ -20,7 +20,7 @@ from ssdsim.transformer.operations import WEIGHT_BYTES
 
 
 def without_a_model(kind: str, target: Transformer, named: str | None, options: Mapping[str, Any]) -> Draft:
-    """A drafter that is no model: the target's shape, under the name of the published card."""
+    """The draft of a drafter without a model: the target's shape, named as the published card."""
     card = published_drafter(kind, target, named)
     own = _shaped(target, f"{kind}-{target.name}", "", "no checkpoint is known", ())
     if card is not None:
@@ -64,7 +64,7 @@ def published_drafter(kind: str, target: Transformer, named: str | None) -> Draf
 
 
 def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
-    """The recipe with what the card has otherwise."""
+    """The recipe with the fields that the card overrides."""
     return _shaped(recipe, card.name, card.checkpoint, card.checkpoint or card.source, tuple(card.shape.items()))
 
 
@@ -107,7 +107,7 @@ class HeadDrafter(Drafter):
         return Draft(recipe if named in (None, recipe.name) else self._read(target, str(named)))
 
     def _read(self, target: Transformer, named: str) -> Transformer:
-        """A checkpoint's own shape; a config that does not say that it is a head is one of this kind."""
+        """Shape of a checkpoint; a config that does not say that it is a head counts as one of this kind."""
         copy, recipe = find_transformer(named), self.recipe(target)
         if copy.head is None and copy.layers != recipe.layers:
             raise InputError(f"--draft {named} is a model of {copy.layers} layers, no head (--drafter {self.name})")
@@ -123,7 +123,7 @@ class HeadDrafter(Drafter):
         return copy.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
 
     def passes(self, site: Site) -> Callable[..., Pass]:
-        """The maker of its passes beside the target."""
+        """Factory of its passes beside the target."""
         return site.draft_beside_target
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
@@ -173,7 +173,7 @@ class HeadDrafter(Drafter):
 
 
 def of_target(site: Site) -> int:
-    """Bytes of the target that a head has with it on devices of its own: embedding, and an LM head it lacks."""
+    """Bytes of the target's that a head has on devices of its own: embedding, and the LM head if it lacks one."""
     precision, head = site.precision_of("target"), site.draft.head
     matrix = site.target.vocab_size * site.target.hidden_size
     embedding = matrix * WEIGHT_BYTES[precision.activations]

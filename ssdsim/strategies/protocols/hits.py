@@ -52,7 +52,7 @@ _CURVE = _hits(
 
 
 def _only(case: str, where: str, axis: str, otherwise: str = "", group: Group | None = None) -> tuple[Option, ...]:
-    """c, r and the curve of the hit rate in one ``case`` alone; ``otherwise`` those of all cases."""
+    """Options for c, r and the curve of hits in one ``case``; by default those of all cases (``otherwise``)."""
     c, r, curve = (f"{law.name}_{case}" for law in (C, R, _CURVE))
     given = Excludes((c, r), f"{{it}} has no effect with {spelled(curve)} (the hit rates there are given)")
     return tuple(
@@ -201,7 +201,7 @@ FOUND_SOMETHING, FOUND_NOTHING = "found", "nothing"
 
 
 def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
-    """Accepted tokens of rounds in which a sequence found something, a ``share`` of all, and of the others.
+    """Kernel of rounds in which a sequence found something to verify, a ``share`` of all, and of the others.
 
     What a round begins with is drawn at the end of the one before, so that engines know it in time.
     """
@@ -212,7 +212,7 @@ def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
 
 
 def share_where_any(share: float, batch: int) -> float:
-    """The share of a batch's sequences that found something, in the rounds in which one of them did."""
+    """Share of a batch's sequences that found something, given that one did."""
     if share in (0.0, 1.0):
         return share
     return share / -math.expm1(batch * math.log1p(-share))

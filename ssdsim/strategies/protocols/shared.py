@@ -83,7 +83,7 @@ def check_shared(settings: Settings, drafter: Drafter) -> None:
 
 
 def in_each_way(settings: Settings) -> list[Settings]:
-    """The settings, with each way of serving several targets where the faster is asked for."""
+    """Settings for each order of service, where the faster is asked for."""
     if settings[TARGETS.name] == 1 or settings[SERVICE_ORDER.name] != "auto":
         return [settings]
     choices = []
@@ -95,19 +95,19 @@ def in_each_way(settings: Settings) -> list[Settings]:
 
 
 def drafting_at(site: Site, own: Sequence[Option]) -> Site:
-    """The site with the sequences of a pass of a draft that may serve several targets together: those of all."""
+    """The site with the batch of a draft pass: that of all targets, if they are served together."""
     targets, together = sharing_of(own, site.options)
     return site.with_batch(targets * site.batch) if together else site
 
 
 def alternating(targets: int, together: bool) -> dict[str, Program]:
-    """Targets wait for the draft, which answers in the order in which outcomes come; or all at once that have come."""
+    """Programs of targets that wait for a shared draft, which serves outcomes in order or all that have come."""
     drafts = _drafts_together if together else _drafts_in_turn
     return {**_of_each(targets, _verifies), "draft": partial(drafts, targets)}
 
 
 def ahead(targets: int, together: bool) -> dict[str, Program]:
-    """The draft's devices make what a target waits for before they pre-speculate for others; nothing is broken off.
+    """Programs of a shared draft that pre-speculates: work that a target waits for comes first, nothing is broken off.
 
     Its host looks outcomes up while they work.
     """
@@ -139,7 +139,7 @@ def _name(number: int) -> str:
 
 
 def _verifies(number: int, me: Actor) -> Generator[Any, Any, None]:
-    """Verify; each outcome asks for the next speculation, so that after the last one nobody drafts."""
+    """Verify. Each outcome asks for the next speculation, so that nothing is drafted after the last one."""
     for verified in me.rounds():
         if verified > 0:
             me.post("draft", "outcome", number, takes="outcome")
@@ -171,7 +171,7 @@ def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _taken(waiting: deque[int], together: bool) -> list[int]:
-    """Take those whom the draft serves next out of the waiting ones."""
+    """Pop those whom the draft serves next."""
     return [waiting.popleft() for _ in range(len(waiting) if together else 1)]
 
 
@@ -186,7 +186,7 @@ def _verifies_meanwhile(number: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _looks_up(me: Actor) -> Generator[Any, Any, None]:
-    """Look up an outcome once what was prepared for it is there: ``prepared`` says so of a target."""
+    """Look up an outcome as soon as its target's speculations are there (``prepared``)."""
     missed: dict[int, bool] = {}
     prepared: set[int] = set()
     for _ in me.rounds():
@@ -206,7 +206,7 @@ def _looks_up(me: Actor) -> Generator[Any, Any, None]:
 
 
 def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
-    """Work for those who wait, then for who asks to draft ahead just when a piece of work is done."""
+    """Work for targets that wait, then for targets that ask for the next pre-speculation."""
     missed: deque[int] = deque()
     others: deque[int] = deque()
     for _ in me.rounds():

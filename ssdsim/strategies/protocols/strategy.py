@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """Everything that closed form, Monte Carlo, SimPy, real ranks, prices, memory, searches and reports ask.
+    """Everything that is asked of a strategy: by closed form, Monte Carlo, SimPy, real ranks, prices, memory, searches.
 
     They ask for data, never which strategy it is. A strategy derives from it, has ``name``, ``title`` and ``source``,
     and overrides what is its own.
@@ -78,12 +78,12 @@ class Strategy(ABC):
 
     @property
     def winner_name(self) -> str:
-        """The name that a sentence gives it where it wins."""
+        """Its name in the sentence that declares it the winner."""
         return self.title
 
     @property
     def deployed(self) -> tuple[str, ...]:
-        """Settings without which nobody can deploy it: those of a schedule."""
+        """Settings that a deployment needs: those of a schedule."""
         return tuple(axis.option for axis in self.searched if not axis.placing)
 
     # from options to what they mean
@@ -112,7 +112,7 @@ class Strategy(ABC):
         """The kernel of its rounds: what one does to a sequence."""
 
     def drawn_from(self, tokens: Tokens, settings: Settings, steps: Mapping[str, Step], drafter: Drafter) -> Tokens:
-        """The rule that engines draw rounds from, where it follows the steps and ``tokens`` are only its mean."""
+        """The literal rule that simulations draw rounds from, where ``tokens`` are only its mean."""
         return tokens
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
@@ -138,7 +138,7 @@ class Strategy(ABC):
             yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
-        """Words for the draft's device in a refusal, and the tokens and branches that each sequence has there."""
+        """Text about the draft's device in a refusal, and the tokens and branches of each sequence there."""
         return f"on a device of its own ({self.title})", self.lookahead(site.options), 0
 
     @abstractmethod
@@ -166,7 +166,7 @@ class Strategy(ABC):
         )
 
     def closed_form(self, round: Round) -> Estimate:
-        """:meth:`mean_round` with its hits, and with the paper's round."""
+        """:meth:`mean_round` with hit rates, and with the paper's round."""
         states = Stationary(round.batch, round.averages)
         return replace(
             self.mean_round(round),
@@ -176,7 +176,7 @@ class Strategy(ABC):
         )
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
-        """:meth:`parts`, and what a round waits for a draft that serves other targets, too."""
+        """:meth:`parts`, with the wait for a draft that serves other targets."""
         parts = dict(self.parts(round.seconds, states))
         service = self.service(round.seconds, states) if np.any(np.asarray(round.targets) > 1) else None
         if service is not None:
@@ -194,7 +194,7 @@ class Strategy(ABC):
         return RoundBlock(outcomes, parts, total(parts, outcomes.rounds))
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """Rounds that a clock has timed, with what their time went to."""
+        """Rounds timed by a clock, with the parts of their time."""
         return RoundBlock(outcomes, self.monte_carlo(outcomes, t).parts_s, round_s)
 
     def service(self, t: Mapping[str, Seconds], states: States) -> Service | None:
@@ -211,7 +211,7 @@ class Strategy(ABC):
 
 
 def _of_one_target(paper_s: Seconds | None, targets: FloatOrArray) -> Seconds | None:
-    """A paper's round, which knows no other targets of its draft: not a number where there are some."""
+    """The paper's round, NaN where several targets share a draft: papers know none."""
     alone = np.asarray(targets) == 1
     if paper_s is None or not alone.any():
         return None
@@ -226,7 +226,7 @@ def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:
 
 
 def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
-    """The part of ``seconds`` that is left when ``hidden_behind`` is over."""
+    """Remainder of ``seconds`` when ``hidden_behind`` is over."""
     return np.maximum(0.0, seconds - hidden_behind)
 
 

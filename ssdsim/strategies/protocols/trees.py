@@ -139,7 +139,7 @@ def check_drafts_trees(drafter: Drafter) -> None:
 
 
 def drafted(settings: Mapping[str, Any], drafter: Drafter) -> Drafted:
-    """The tree, or trees, that the settled options describe."""
+    """The tree, or trees, that the settings describe."""
     if settings["tree_children"] is not None:
         return StaticTree(Tree.expanded_by(settings["tree_children"]))
     widths = settings["tree_widths"]
@@ -235,7 +235,7 @@ def _best(settings: Settings, drafter: Drafter, most: int, round_s: RoundTime) -
 
 
 def _climbed(start: Place, ends: Place, height: Callable[[int, int], float]) -> Place:
-    """The top that neighbours lead to, a step up only where it is worth one; tokens/s have few tops."""
+    """The local best that neighbours lead to; tokens/s have few of them."""
     at = min(start[0], ends[0] - 1), min(start[1], ends[1] - 1)
     while True:
         around = [(at[0] + i, at[1] + j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
@@ -250,7 +250,7 @@ def _inside(place: Place, ends: Place) -> bool:
 
 
 def _known(settings: Mapping[str, Any]) -> int:
-    """The number of depths at which acceptance is known."""
+    """Number of depths at which acceptance is known."""
     return positions_known(settings) or (settings["k"] if settings["acceptance"] is not None else _DEPTHS)
 
 
@@ -272,7 +272,7 @@ def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankM
 
 
 def _published_ranks(settings: Mapping[str, Any], drafter: Drafter) -> tuple[tuple[float, ...], ...]:
-    """The ranks of the drafter's card; none where its rates are not the card's."""
+    """Ranks of the drafter's card; none where the acceptance is not the card's."""
     if settings["t_sd"] is not None:
         return ()
     draft = drafter.draft(find_transformer(settings["target"]), settings["draft"], settings)
