@@ -304,7 +304,7 @@ def planned_passes(
     planned = [strategy for strategy in strategies.ALL if strategy.name in names]
     by_pass: dict[ForwardPass, Pass] = {}
     for sequences, strategy in itertools.product(sorted({1, batch}), planned):
-        if sequences < batch and strategy.miss is not None:
+        if sequences < batch and strategy.miss_state is not None:
             continue
         for beside_tp in degrees if sequences == batch else (1,):
             for work in _passes(strategy, settings, replace(site, batch=sequences, beside_tp=beside_tp)):

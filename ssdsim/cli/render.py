@@ -1,27 +1,24 @@
 """A prediction as a person reads it in a terminal."""
 
 from __future__ import annotations
+
 from rich.columns import Columns
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
+
 from ssdsim import strategies
 from ssdsim.answers.columns import TITLED
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_origins
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.engines import Engine
-from ssdsim.rounds.round import Estimate
-from ssdsim.rounds.round import PARTS
-from ssdsim.rounds.round import part_title
+from ssdsim.rounds.round import PARTS, Estimate, part_title
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below

@@ -1,43 +1,31 @@
 """``ssdsim simulate``."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
-from math import isfinite
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
+from typing import Any
+
+import click
+
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.option_usage import check_owners
-from ssdsim.answers.option_usage import check_read
-from ssdsim.answers.simulation.simulate import SimulatedRounds
-from ssdsim.answers.simulation.simulate import run_as_json
-from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.answers.simulation.simulate import simulate_requests
-from ssdsim.answers.simulation.statistics import InTurn
-from ssdsim.answers.simulation.statistics import MOST_ROUNDS
+from ssdsim.answers.option_usage import check_owners, check_read
+from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
+from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_origins
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import echo_json
-from ssdsim.cli.options import scenario_options
+from ssdsim.cli.console import console, print_labelled, print_origins
+from ssdsim.cli.help_page import output_option, rare_option
+from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
 from ssdsim.cli.progress import shown
-from ssdsim.cli.render import print_shared
-from ssdsim.cli.render import title_of
+from ssdsim.cli.render import print_shared, title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OutputFile
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.shared.tokens import MOST_OUTPUT_TOKENS
-from ssdsim.rounds.round import PARTS
-from ssdsim.rounds.round import part_title
-from typing import Any
-import click
+from ssdsim.rounds.round import PARTS, part_title
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50

@@ -1,29 +1,22 @@
 """The better fallback by batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.figure import Figure
-from ssdsim.reports.figure import LeftOut
-from ssdsim.reports.figure import numbered
+from ssdsim.reports.figure import Figure, LeftOut, numbered
 from ssdsim.reports.hits import mean_kernel
-from ssdsim.reports.study import PointRates
-from ssdsim.reports.study import Study
-from ssdsim.reports.style import band
-from ssdsim.reports.style import curve
-from ssdsim.reports.style import doubling_ticks
-from ssdsim.reports.style import interval
-from ssdsim.reports.style import new_plot
-from ssdsim.reports.style import title_of
-from ssdsim.tokens.theory import critical_batch_size
-from ssdsim.tokens.theory import crossing_batch_size
-from typing import Any
-import math
-import pandas as pd
-import plotly.graph_objects as go
+from ssdsim.reports.study import PointRates, Study
+from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of
+from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size
 
 _BATCHES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}

@@ -23,7 +23,7 @@ from ssdsim.reports.explorer.space import GridAxis, Space, side_axis
 from ssdsim.reports.explorer.table import WIDTH, GridTable
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
-from ssdsim.rounds.estimate import PARTS, part_title
+from ssdsim.rounds.round import PARTS, part_title
 
 _SCRIPTS = ("grid.js", "figures.js", "explorer.js")
 

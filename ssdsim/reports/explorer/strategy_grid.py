@@ -25,7 +25,7 @@ from ssdsim.question.remembered import Made, Remembered
 from ssdsim.question.scenario import Scenario
 from ssdsim.reports.explorer.space import GridAxis, Space
 from ssdsim.reports.explorer.table import Floats, GridTable
-from ssdsim.rounds.estimate import PARTS, Estimate
+from ssdsim.rounds.round import PARTS, Estimate
 from ssdsim.strategies.protocols.strategy import Strategy
 
 Float = TypeVar("Float", bound=np.floating[Any])
