@@ -1,10 +1,11 @@
 """Columns of a prediction: in a table, in JSON and, with a strategy's name, in a sweep."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any, Literal
+
 from ssdsim import strategies
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.display import Display
@@ -13,8 +14,6 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
 from ssdsim.rounds.round import Estimate
-from typing import Any
-from typing import Literal
 
 
 class EstimateColumn(Record):

@@ -1,41 +1,28 @@
 """``ssdsim recommend``."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from ssdsim.advise.recommend.launch_plan import LaunchPlan
+from typing import Any
+
+import click
+
+from ssdsim.advise.recommend.launch_plan import LaunchPlan, base_point, pasted, recommended_with_launch_plan
 from ssdsim.advise.recommend.launch_plan import as_json as recommendation_json
-from ssdsim.advise.recommend.launch_plan import base_point
-from ssdsim.advise.recommend.launch_plan import pasted
-from ssdsim.advise.recommend.launch_plan import recommended_with_launch_plan
 from ssdsim.advise.recommend.recommendation import Recommendation
-from ssdsim.advise.recommend.request import RANKS
-from ssdsim.advise.recommend.request import USES
-from ssdsim.advise.recommend.request import every_axis
-from ssdsim.advise.recommend.request import workload
-from ssdsim.base.kinds import Kind
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import Whole
-from ssdsim.base.kinds_of_lists import MOST_VALUES
-from ssdsim.base.kinds_of_lists import Several
+from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
+from ssdsim.base.kinds import Kind, Number, Whole
+from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
 from ssdsim.base.option import Option
 from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import chosen_options
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import dynamic_options
-from ssdsim.cli.options import echo_json
-from ssdsim.cli.options import listed
-from ssdsim.cli.options import several_of
+from ssdsim.cli.options import Verb, chosen_options, common_options, dynamic_options, echo_json, listed, several_of
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 from ssdsim.runs.answer_folders import keep_recommendation
-from ssdsim.runs.layout import COMMAND
-from ssdsim.runs.layout import REPORT
-from typing import Any
-import click
+from ssdsim.runs.layout import COMMAND, REPORT
 
 
 class Gpus(Kind):

@@ -1,24 +1,21 @@
 """Deployments: a strategy with its placement, settings and copies; the best of them, and their Pareto frontier."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
+
 from ssdsim import strategies
 from ssdsim.advise.recommend.request import Rank
 from ssdsim.answers.grid import PointResult
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import Devices
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import beside
+from ssdsim.question.options import ALL, DEFAULTS, beside
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
-from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.forward import degrees
-from typing import Any
+from ssdsim.transformer.forward import DATA_PARALLEL, degrees
 
 INDIFFERENT = 1e-3  # relative tokens/s for which nobody spends a device or a cached outcome
 Setting = tuple[str, Any]

@@ -1,32 +1,26 @@
 """A strategy's programs on SimPy's clock."""
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Generator
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from itertools import count
+from typing import Any
+
+import numpy as np
 from simpy import Event
-from ssdsim.answers.simulation.durations import StepDurations
-from ssdsim.answers.simulation.durations import StepStreams
-from ssdsim.answers.simulation.events import Clock
-from ssdsim.answers.simulation.events import Mailbox
-from ssdsim.answers.simulation.events import SimDevice
-from ssdsim.answers.simulation.statistics import Recorder
-from ssdsim.answers.simulation.statistics import Stopping
+
+from ssdsim.answers.simulation.durations import StepDurations, StepStreams
+from ssdsim.answers.simulation.events import Clock, Mailbox, SimDevice
+from ssdsim.answers.simulation.statistics import Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.step import Step
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.actor import alike
-from ssdsim.rounds.actor import kind_of
-from ssdsim.rounds.outcomes import OutcomeBlock
-from ssdsim.rounds.outcomes import OutcomeSource
+from ssdsim.rounds.actor import alike, kind_of
+from ssdsim.rounds.outcomes import OutcomeBlock, OutcomeSource
 from ssdsim.rounds.round import with_rest
-from typing import Any
-import numpy as np
 
 _DONE = object()  # in place of a message
 _OWN_ROUNDS = 256  # drawn at once

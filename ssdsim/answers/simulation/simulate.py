@@ -1,42 +1,36 @@
 """Replay rounds: as events in SimPy, or as vectorised Monte Carlo without a clock. Both read the same scenario."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
 from ssdsim.answers.simulation.actor import EventRun
 from ssdsim.answers.simulation.durations import StepStreams
 from ssdsim.answers.simulation.shared_draft import shared_rounds
-from ssdsim.answers.simulation.statistics import Histogram
-from ssdsim.answers.simulation.statistics import MOST_ROUNDS
-from ssdsim.answers.simulation.statistics import Recorder
-from ssdsim.answers.simulation.statistics import Stopping
+from ssdsim.answers.simulation.statistics import MOST_ROUNDS, Histogram, Recorder, Stopping
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import Measured
-from ssdsim.base.plain import document
-from ssdsim.base.plain import picked
+from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Mix
-from ssdsim.rounds.outcomes import MOST_TOKENS_A_ROUND
-from ssdsim.rounds.outcomes import OutcomeSource
-from ssdsim.rounds.outcomes import ReplayedOutcomes
-from ssdsim.rounds.outcomes import outcomes_until
-from ssdsim.rounds.outcomes import steps_one_by_one
-from ssdsim.rounds.round import Always
-from ssdsim.rounds.round import PARTS
-from ssdsim.rounds.source import long_run_source
-from ssdsim.rounds.source import outcome_source
-from typing import Any
-from typing import Literal
-import numpy as np
+from ssdsim.rounds.outcomes import (
+    MOST_TOKENS_A_ROUND,
+    OutcomeSource,
+    ReplayedOutcomes,
+    outcomes_until,
+    steps_one_by_one,
+)
+from ssdsim.rounds.round import PARTS, Always
+from ssdsim.rounds.source import long_run_source, outcome_source
 
 Engine = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)
