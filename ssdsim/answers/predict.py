@@ -1,38 +1,28 @@
 """Predict strategies from one configuration, with intervals, and say which is worth its devices."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Mapping
+
+from collections.abc import Collection, Mapping
 from functools import cached_property
-from ssdsim.answers.columns import COLUMNS
-from ssdsim.answers.columns import prediction_table
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+import numpy as np
+
+from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.option_usage import check_owners
-from ssdsim.answers.option_usage import check_read
-from ssdsim.answers.verdict import Verdict
-from ssdsim.answers.verdict import other_k
-from ssdsim.answers.verdict import verdict
+from ssdsim.answers.option_usage import check_owners, check_read
+from ssdsim.answers.verdict import Verdict, other_k, verdict
 from ssdsim.base.checks import whole
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
-from ssdsim.base.intervals import Interval
-from ssdsim.base.intervals import low_and_high
-from ssdsim.base.plain import document
-from ssdsim.base.plain import picked
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.intervals import Interval, low_and_high
+from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import Drawn
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
-from typing import Any
-from typing import Literal
-from typing import TYPE_CHECKING
-from typing import Unpack
-import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.answers.simulation.simulate import Engine

@@ -1,14 +1,18 @@
 """What every strategy must keep, whichever it is: run over all that are registered."""
 
 from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
 from click.testing import CliRunner
-from hypothesis import assume
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
 from ssdsim import strategies
-from ssdsim.answers.predict import as_json
-from ssdsim.answers.predict import predict
+from ssdsim.answers.predict import as_json, predict
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Whole
@@ -18,13 +22,8 @@ from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.rounds.round import PARTS
-from ssdsim.strategies import ALL
-from ssdsim.strategies import drafters
+from ssdsim.strategies import ALL, drafters
 from ssdsim.strategies.protocols.shared import TARGETS
-from typing import Any
-import numpy as np
-import pytest
-import re
 
 NAMES = list(ALL.names)
 UNIT_FREE: list[dict[str, Any]] = [
