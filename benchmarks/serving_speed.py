@@ -16,11 +16,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.lengths import Lengths
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import measure
 from ssdsim.serving.serve import serve
-from ssdsim.serving.workload import Workload, synthetic
+from ssdsim.serving.workload import Lengths, Workload, synthetic
 
 REPEATS = 3
 REQUESTS = 3000

@@ -15,14 +15,12 @@ import numpy as np
 from calibration.validation.comparison import interval
 from ssdsim.advise.export.export import export
 from ssdsim.base.checks import Array
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.k_table import EMA, THROUGHPUT, THROUGHPUT_AWARE
-from ssdsim.serving.lengths import Lengths
+from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.policies import AUTO, policies
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.workload import Workload, synthetic
+from ssdsim.serving.workload import Lengths, Workload, synthetic
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "runtime": "sglang"}
 PAIR |= {"sd_draft": "colocated"}

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ssdsim.serving.lengths import Lengths
 from ssdsim.serving.serve import Serving, serve
-from ssdsim.serving.workload import synthetic
+from ssdsim.serving.workload import Lengths, synthetic
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 320, 56, 20, 40, 44
 MOST_RATE, MOST_MS = 12.0, 60.0

@@ -20,7 +20,7 @@ from ssdsim.question.many import Drawn
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import TokenInput, of_all
-from ssdsim.serving.k_table import KTable, OfKTable
+from ssdsim.serving.batching import KTable, OfKTable
 from ssdsim.serving.schedule_file import Cell, Schedule
 
 if TYPE_CHECKING:

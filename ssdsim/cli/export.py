@@ -19,7 +19,7 @@ from ssdsim.cli.output import print_out
 from ssdsim.cli.progress import shown
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
-from ssdsim.serving.k_table import OfKTable
+from ssdsim.serving.batching import OfKTable
 
 
 def _tabled() -> dict[str, Any]:

@@ -21,15 +21,13 @@ from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving.as_json import as_json as serving_json
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.effort import Effort
 from ssdsim.serving.load import Load
 from ssdsim.serving.measuring import run
 from ssdsim.serving.needs import Needs
+from ssdsim.serving.options import Effort, Fleet, Goal
 from ssdsim.serving.policies import AUTO
 from ssdsim.serving.policies import taken as taken_by_serving
-from ssdsim.serving.replicas import Fleet
 from ssdsim.serving.serve import Serving, served
-from ssdsim.serving.slo import Goal
 from ssdsim.serving.timeline import timeline
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"

@@ -9,8 +9,8 @@ from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import Metrics, measure
+from ssdsim.serving.options import Slo
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.slo import Slo
 from ssdsim.serving.workload import Workload
 
 MOST_RUNS = 15

@@ -14,7 +14,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.serving.batching import LEAST_CHUNK, Batching
-from ssdsim.serving.curve import spaced
+from ssdsim.serving.passes import spaced
 from ssdsim.serving.policy import Policy, Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.mixed import Chunk

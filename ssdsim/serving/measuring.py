@@ -19,10 +19,9 @@ from ssdsim.serving.journal import Run
 from ssdsim.serving.kept import Kept
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import Metrics, measure
+from ssdsim.serving.options import Fleet, Slo
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.replicas import Fleet
 from ssdsim.serving.request_rows import request_rows
-from ssdsim.serving.slo import Slo
 from ssdsim.serving.workload import Workload
 
 if TYPE_CHECKING:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ssdsim.base.errors import InputError
@@ -21,11 +22,49 @@ from ssdsim.pricing.passes import (
     over_tokens,
 )
 from ssdsim.pricing.site import Site
-from ssdsim.serving.curve import Curve
 from ssdsim.serving.rounds import added_s, alone_s
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.mixed import Chunk, mixed_pass
+
+_EXACT = 32
+_MOST = 2_000_000
+
+
+def spaced(first: int, ratio: float, exact: int = 1) -> tuple[int, ...]:
+    """Whole numbers from ``first`` on: each up to ``exact``, then ``ratio`` apart."""
+    numbers = list(range(first, exact + 1)) or [first]
+
+    while numbers[-1] < _MOST:
+        numbers.append(max(numbers[-1] + 1, round(numbers[-1] * ratio)))
+    return tuple(numbers)
+
+
+_NODES = spaced(1, 1.05, _EXACT)
+
+
+class Curve(dict[int, float]):
+    """``at(node)`` is exact at nodes; between two of them a straight line. What was asked once is known."""
+
+    def __init__(self, at: Callable[[int], float], nodes: Sequence[int] = _NODES) -> None:
+        super().__init__()
+        self._at = at
+        self._nodes = nodes
+
+    def __missing__(self, x: int) -> float:
+        y = self[x] = self._between(x)
+        return y
+
+    def _between(self, x: int) -> float:
+        low = max(0, bisect_right(self._nodes, x) - 1)
+        start = self._nodes[low]
+        if x == start:
+            return self._at(x)
+        value = self[start]
+        if x < start:
+            return value
+        end = self._nodes[low + 1]
+        return value + (x - start) / (end - start) * (self[end] - value)
 
 
 class Place(Record):

@@ -1,22 +1,161 @@
-"""A policy: the strategy and settings that run, by the number of sequences and their length."""
+"""A policy: which strategy with which settings runs, by the number of sequences and their length; what each needs."""
 
 from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
-
+from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import Occupancy
 from ssdsim.question.scenario import Scenario
+from ssdsim.rounds.drawn import SharedChances
+from ssdsim.rounds.drawn import SharedLevels
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Estimate
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.ledger import Ledger, ledgers
-from ssdsim.serving.outcome_rows import OutcomeRows
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.round_table import RoundTable
+from typing import Protocol
+import numpy as np
+
+_CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes a short one's look a little larger
+
+
+class Ledger(Record):
+    """The caches on each device of a kind: ``blocks`` in all, of ``block`` tokens; of all ``devices`` that split the
+    sequences, where these do.
+
+    A sequence reserves ``reserve`` tokens beside its context: those that are verified, and on a draft's device those
+    of every cached outcome (with their logits, where these are kept).
+    """
+
+    what: str
+    blocks: int
+    block: int
+    reserve: int
+    devices: int = 1
+
+    @cached_property
+    def tokens(self) -> int:
+        """Places in all."""
+        return self.blocks * self.block
+
+    @cached_property
+    def waste(self) -> int:
+        """Places that a sequence takes beside its context, at most: what it reserves, and a part of a block."""
+        return self.reserve + self.block
+
+    @cached_property
+    def most_tokens(self) -> int:
+        """Tokens of the longest sequence that fits, alone."""
+        return self.tokens // self.devices - self.reserve
+
+    def blocks_of(self, tokens: int) -> int:
+        """Blocks of a sequence with so many cached tokens."""
+        return -(-(tokens + self.reserve) // self.block)
+
+    def blocks_of_all(self, tokens: NDArray[np.int64]) -> int:
+        """Blocks of sequences with so many cached tokens each."""
+        return int(((tokens + (self.reserve + self.block - 1)) // self.block).sum())
+
+    def most_sequences(self, tokens: int) -> int:
+        """Sequences of so many cached tokens that fit together."""
+        return self.blocks // self.blocks_of(tokens)
+
+
+def ledgers(scenario: Scenario, batching: Batching) -> tuple[Ledger, ...]:
+    """One for each kind of device that a strategy occupies, from what it says lies there."""
+    site = scenario.site
+    assert site is not None
+    short, long = (
+        tuple(
+            scenario.strategy.occupancies(
+                replace(site, context=c, batch=1, options=scenario.settings), scenario.drafter
+            )
+        )
+        for c in _CONTEXTS
+    )
+    return tuple(_ledger(a, b, batching) for a, b in zip(short, long, strict=True))
+
+
+def _ledger(short: Occupancy, long: Occupancy, batching: Batching) -> Ledger:
+    at_short, at_long = _sequence_bytes(short), _sequence_bytes(long)
+    token_bytes = (at_long - at_short) / (_CONTEXTS[1] - _CONTEXTS[0])
+    reserve = round(at_short / token_bytes - _CONTEXTS[0])
+    room = short.profile.device.memory_bytes * batching.kv_fraction - sum(d.weights_bytes for d in short.demands)
+    blocks, devices = int(max(0.0, room) // (token_bytes * batching.block)), short.demands[0].devices
+    return Ledger(short.what, devices * blocks, batching.block, reserve, devices)
+
+
+def _sequence_bytes(occupancy: Occupancy) -> int:
+    return sum(demand.sequence_bytes for demand in occupancy.demands)
+
+
+BELOW_ONE = 1.0 - 1e-9
+
+
+class OutcomeRows:
+    """The rows of a strategy's kernel as one table: row ``kind * states + state``.
+
+    ``cdf`` is each row's distribution over outcomes, plus the row's number, so that one search finds the outcomes of
+    sequences in different rows: ``searchsorted(cdf, uniform + row)``. An outcome's tokens and next state follow from
+    ``tokens`` and ``state``.
+    """
+
+    def __init__(self, tokens: Tokens) -> None:
+        kernels = (tokens,) if isinstance(tokens, Kernel) else tokens.kernels
+        weights = np.ones(1) if isinstance(tokens, Kernel) else tokens.weights
+        self.states = tokens.states
+        self.kinds_cdf = np.cumsum(weights / weights.sum())
+        p = np.array([kernel.p for kernel in kernels])  # (kinds, states, tokens + 1, states)
+        kinds, states, width, _ = p.shape
+        self.shared = tokens.shared
+        self._kernels = kernels
+        one = np.arange(1, width)
+        each, to = np.repeat(one, states), np.tile(np.arange(states), width - 1)
+        rows = p[:, :, 1:, :].reshape(kinds * states, -1)
+        if self.shared is not None:  # those that lead to the first state come first, which the chances need
+            order = np.argsort(to, kind="stable")
+            each, to, rows = each[order], to[order], rows[:, order]
+        cdf = np.cumsum(rows, axis=1)
+        cdf /= cdf[:, -1:]
+        self.cdf = (cdf + np.arange(kinds * states)[:, None]).ravel()
+        self.tokens = np.tile(each, kinds * states).astype(float)
+        self.state = np.tile(to, kinds * states).astype(np.uint8)
+        self.most_tokens = width - 1
+        self.is_certain = tokens.is_certain
+        self.kinds = kinds
+        self.several = kinds * states > 1
+        self._rows = rows
+
+    @property
+    def shares_chances(self) -> bool:
+        """Whether all of a batch share the chances of a round."""
+        return self._levels is not None
+
+    def kind_of(self, uniform: Array) -> NDArray[np.int64]:
+        """The kinds of requests, drawn by their weights."""
+        return np.asarray(np.minimum(np.searchsorted(self.kinds_cdf, uniform, side="right"), self.kinds - 1))
+
+    def chances(self, seed: list[int]) -> SharedChances | None:
+        """Chances of ending a round in the first state, where all of a batch share them."""
+        return None if self._levels is None else SharedChances(self._levels, np.random.SeedSequence(seed))
+
+    @cached_property
+    def _levels(self) -> SharedLevels | None:
+        """What those chances may be: the same for every replica and every run."""
+        return None if self.shared is None or self.is_certain else SharedLevels(self._kernels, self.shared)
+
+    @cached_property
+    def tokens_of_certain(self) -> int:
+        """Tokens that every round yields where :attr:`is_certain`."""
+        return int(self.tokens[int(np.argmax(self._rows[0]))])
 
 
 class Steering(Protocol):

@@ -16,8 +16,7 @@ from ssdsim.serving import rounds as r
 from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.flat_tables import FlatTables
 from ssdsim.serving.journal import ROUND, Requests
-from ssdsim.serving.outcome_rows import BELOW_ONE
-from ssdsim.serving.policy import Policy, Variant
+from ssdsim.serving.policy import BELOW_ONE, Policy, Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.mixed import Chunk
 

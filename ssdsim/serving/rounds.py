@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 CURVES = ("decoded", "beside", "alone", "heads", "attention", "host_decoding", "host_with_prompts")
 """Curves of a place where prompts are processed, in the order of :class:`ssdsim.serving.passes.PromptTable`."""
@@ -77,17 +77,17 @@ class Columns(NamedTuple):
 
     comes_s: Any  # when each is offered; empty where somebody else offers them
     arrival_s: Array
-    todo: Whole
-    total: Whole
-    replica: Whole
+    todo: Integers
+    total: Integers
+    replica: Integers
     rejected: NDArray[np.bool_]
     scheduled_s: Array
     first_s: Array
     last_s: Array
-    rounds: Whole
-    preemptions: Whole
-    forced_misses: Whole
-    queue: Whole
+    rounds: Integers
+    preemptions: Integers
+    forced_misses: Integers
+    queue: Integers
 
 
 class Limits(NamedTuple):
@@ -116,7 +116,7 @@ class State(NamedTuple):
     prompts: Any  # request, tokens done, tokens in all
     chunks: Any  # of the next pass: tokens, and those cached before
     register: Any
-    missed: Whole  # whether the first look-up of each prompt that ends misses
+    missed: Integers  # whether the first look-up of each prompt that ends misses
     made: Array  # tokens of each sequence in the last round, where a policy is steered by them
     ones: Array
     sequences: Array  # left, total, request, first round, row, kind
@@ -524,7 +524,7 @@ def lacks_numbers(state: State, outcomes: int, looks: int) -> bool:
     return bool(outcomes + looks > left)
 
 
-def set_of(counts: Whole) -> int:
+def set_of(counts: Integers) -> int:
     """The states that some sequence is in, as bits."""
     among = 0
     for state in range(counts.size):

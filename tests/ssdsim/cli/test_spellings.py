@@ -10,8 +10,8 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name, hardware_names, transformer_names
-from ssdsim.serving.lengths import Lengths
-from ssdsim.serving.slo import Slo
+from ssdsim.serving.options import Slo
+from ssdsim.serving.workload import Lengths
 from tests.ssdsim.cli.in_process import asked
 
 

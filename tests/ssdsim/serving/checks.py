@@ -3,8 +3,8 @@
 import numpy as np
 
 from ssdsim.serving.journal import Run
-from ssdsim.serving.ledger import Ledger
 from ssdsim.serving.metrics import metrics_of_requests
+from ssdsim.serving.policy import Ledger
 
 
 def one_forced_miss_a_request(run: Run) -> None:

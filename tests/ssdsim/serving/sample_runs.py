@@ -7,11 +7,10 @@ from typing import Any
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, sharing
 from ssdsim.serving.journal import Run
-from ssdsim.serving.lengths import Lengths
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.policies import AUTO, Policies, policies
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.workload import Workload, synthetic
+from ssdsim.serving.workload import Lengths, Workload, synthetic
 
 ELSEWHERE = Batching(prefill="none", max_batch=64)
 """Nothing but decoding."""

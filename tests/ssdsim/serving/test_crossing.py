@@ -9,9 +9,8 @@ from ssdsim.base.record import replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.many import rates
-from ssdsim.serving.advice import advice
 from ssdsim.serving.closed_form import Sharing
-from ssdsim.serving.crossing import Side, crossing
+from ssdsim.serving.crossing import Side, advice, crossing
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.round_table import RoundTable
 from ssdsim.serving.serve import serve

@@ -12,8 +12,8 @@ from ssdsim.serving.batching import Batching
 from ssdsim.serving.fleet import SharedDraft, simulate_fleet
 from ssdsim.serving.journal import Run
 from ssdsim.serving.loop import simulate
+from ssdsim.serving.options import Fleet
 from ssdsim.serving.policies import policies
-from ssdsim.serving.replicas import Fleet
 from ssdsim.serving.timeline import timeline
 from tests.ssdsim.serving.checks import every_token_was_made, time_adds_up
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests

@@ -8,7 +8,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.readers.request_logs.records import read_log
-from ssdsim.serving.from_log import Cut, workload_of
+from ssdsim.serving.load import Cut, workload_of
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10

@@ -10,7 +10,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.from_log import workload_of
+from ssdsim.serving.load import workload_of
 from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.serve import Serving, serve

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ssdsim.serving.summary import weighted_percentiles
+from ssdsim.serving.metrics import weighted_percentiles
 
 
 @pytest.mark.parametrize("count", [1, 7, 1000, 60_000])

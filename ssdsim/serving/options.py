@@ -1,19 +1,58 @@
-"""Service-level objectives: what a request must keep to be a good one."""
+"""What serve is asked beside its load and its batching: replicas, what a good request is, and how it is worked out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.checks import Array
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.kinds import SHARE, Flag, Kind
+from ssdsim.base.kinds import SHARE, Flag, Kind, Number, OneOf, Whole
 from ssdsim.base.option import Section
 from ssdsim.base.option_record import OptionRecord, option_field
 from ssdsim.base.record import Record
+from ssdsim.question.options import ALL
+
+Router = Literal["round-robin", "least-loaded"]
+
+
+class Fleet(OptionRecord):
+    """``replicas`` of each strategy, to which ``router`` gives the requests. Replicas may share drafts: ``draft_pool``
+    of them for all together; else each has its own.
+    """
+
+    section, prominence = Section.REQUESTS, 0
+
+    replicas: int = option_field(Whole(most=1024), "of each strategy, that share the requests", 1, prominence=3)
+    router: Router = option_field(OneOf(get_args(Router)), "round-robin or least-loaded", "round-robin")
+    draft_pool: int | None = option_field(
+        Whole(most=1024), "that draft for all replicas together", default_note="one each"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        pool, replicas = self.draft_pool, self.replicas
+        if pool is None:
+            return
+        if replicas == 1:
+            raise InputError("--draft-pool has no effect with one replica (its draft has a device of its own)")
+        if replicas % pool:
+            raise InputError(f"--draft-pool {pool}: {replicas} replicas cannot share {pool} drafts evenly")
+
+    def targets(self, given: int | None) -> int | None:
+        """Number of replicas that share a draft, for which ``--targets`` may be given; None where nobody says."""
+        if self.draft_pool is not None and given is not None:
+            raise InputError("--draft-pool has no effect with --targets (which says how many replicas share a draft)")
+        if self.draft_pool is not None:
+            return self.replicas // self.draft_pool
+        if given is not None and self.replicas % ALL["targets"].checked(given):
+            few = f"--replicas {given}, or a multiple, not {self.replicas}"
+            raise InputError(f"--targets {given} share a draft: give {few}")
+        return given
+
 
 METRICS = ("ttft", "tpot", "e2el", "queue")
 """Metrics of a request that a bound may be put on, in milliseconds (vLLM's names)."""
@@ -123,3 +162,29 @@ class Goal(OptionRecord):
     def searched(self) -> float | None:
         """The share for which a rate is searched; None where none is."""
         return (_ENOUGH if self.attainment is None else self.attainment) if self.capacity else None
+
+
+ServeEngine = Literal["auto", "closed", "loop"]
+
+
+class Effort(OptionRecord):
+    """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round. Runs get more requests until the
+    95 % interval of the mean time per token is as small a share of it as ``precision``.
+    """
+
+    section, prominence = Section.REQUESTS, 0
+
+    engine: ServeEngine = option_field(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
+    precision: float | None = option_field(
+        Number(1.0, 0.001), "more requests until the mean TPOT is known to it at 95 %: 0.02"
+    )
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole("--seed", self.seed, 0)
+
+    @property
+    def runs(self) -> bool:
+        """Say whether anything is run."""
+        return self.engine != "closed"
