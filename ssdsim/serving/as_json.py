@@ -1,22 +1,20 @@
 """A serving answer as one JSON object."""
 
 from __future__ import annotations
+
+from typing import Any
+
 from msgspec.structs import asdict
+
 from ssdsim.answers.predict import configured
-from ssdsim.base.intervals import Measured
-from ssdsim.base.intervals import low_and_high
-from ssdsim.base.plain import Shown
-from ssdsim.base.plain import document
-from ssdsim.base.plain import picked
+from ssdsim.base.intervals import Measured, low_and_high
+from ssdsim.base.plain import Shown, document, picked
 from ssdsim.serving.capacity import Capacity
 from ssdsim.serving.closed_form import Served
 from ssdsim.serving.crossing import Crossing
-from ssdsim.serving.metrics import Metrics
-from ssdsim.serving.metrics import Summary
+from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.serve import Point
-from ssdsim.serving.serve import Serving
-from typing import Any
+from ssdsim.serving.serve import Point, Serving
 
 
 def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:

@@ -1,25 +1,25 @@
 """Several replicas behind a router, on SimPy's clock."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Generator
+
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import simpy
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import unheard
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.flat_tables import FlatTables
-from ssdsim.serving.journal import Requests
-from ssdsim.serving.journal import Run
+from ssdsim.serving.journal import Requests, Run
 from ssdsim.serving.loop import run_of
-from ssdsim.serving.options import Fleet
-from ssdsim.serving.options import Router
+from ssdsim.serving.options import Fleet, Router
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.replica import Replica
 from ssdsim.serving.workload import Workload
-from typing import Any
-import numpy as np
-import simpy
 
 
 def simulate_fleet(

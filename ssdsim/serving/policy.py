@@ -1,28 +1,25 @@
 """A policy: which strategy with which settings runs, by the number of sequences and their length; what each needs."""
 
 from __future__ import annotations
+
 from bisect import bisect_right
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Protocol
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim.base.checks import Array
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.base.record import Record, replace
+from ssdsim.pricing.occupancy import Devices, Occupancy
 from ssdsim.question.scenario import Scenario
-from ssdsim.rounds.drawn import SharedChances
-from ssdsim.rounds.drawn import SharedLevels
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.drawn import SharedChances, SharedLevels
+from ssdsim.rounds.kernel import Kernel, Tokens
 from ssdsim.rounds.round import Estimate
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.round_table import RoundTable
-from typing import Protocol
-import numpy as np
 
 _CONTEXTS = (4096, 8192)  # a sequence's bytes are linear there; a window makes a short one's look a little larger
 

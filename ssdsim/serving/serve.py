@@ -1,69 +1,49 @@
 """Serving: what users see at which rate, and from which rate on another strategy is the better one."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-from functools import partial
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
 from ssdsim import strategies
-from ssdsim.answers.evidence import RatioEvidence
-from ssdsim.answers.evidence import SURE
+from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.answers.workers import Workers
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option_record import option_names
-from ssdsim.base.option_record import pop_record
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
+from ssdsim.base.option_record import option_names, pop_record
+from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
 from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.capacity import Capacity
-from ssdsim.serving.capacity import MOST_RUNS
-from ssdsim.serving.closed_form import Served
-from ssdsim.serving.closed_form import Sharing
-from ssdsim.serving.closed_form import sharing
-from ssdsim.serving.crossing import Advice
-from ssdsim.serving.crossing import Crossing
-from ssdsim.serving.crossing import Side
-from ssdsim.serving.crossing import advice
-from ssdsim.serving.crossing import crossing
+from ssdsim.serving.capacity import MOST_RUNS, Capacity
+from ssdsim.serving.closed_form import Served, Sharing, sharing
+from ssdsim.serving.crossing import Advice, Crossing, Side, advice, crossing
 from ssdsim.serving.kept import Kept
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import How
-from ssdsim.serving.measuring import capacities
-from ssdsim.serving.measuring import lines
-from ssdsim.serving.measuring import runs
+from ssdsim.serving.measuring import How, capacities, lines, runs
 from ssdsim.serving.metrics import Metrics
-from ssdsim.serving.needs import Needs
-from ssdsim.serving.needs import needs
-from ssdsim.serving.options import Effort
-from ssdsim.serving.options import Fleet
-from ssdsim.serving.options import Goal
+from ssdsim.serving.needs import Needs, needs
+from ssdsim.serving.options import Effort, Fleet, Goal
 from ssdsim.serving.pace import Pace
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import AUTO
-from ssdsim.serving.policies import Policies
-from ssdsim.serving.policies import policies
+from ssdsim.serving.policies import AUTO, Policies, policies
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
-import numpy as np
 
 if TYPE_CHECKING:
-    from ssdsim.serving.typed_options import ServeOptions
     import pyarrow as pa
+
+    from ssdsim.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
 RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)

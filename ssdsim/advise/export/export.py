@@ -1,47 +1,31 @@
 """A schedule as a file, or in the words of an engine, with notes on what the engine cannot say."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
+
 from ssdsim import strategies
-from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.candidates import candidates
-from ssdsim.advise.export import sglang
-from ssdsim.advise.export import ssd_engine
-from ssdsim.advise.export import trtllm
-from ssdsim.advise.export import vllm
+from ssdsim.advise.candidates import Candidates, candidates
+from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.schedule import DRAWS
-from ssdsim.advise.schedule import PolicyOfK
-from ssdsim.advise.schedule import inputs_behind
-from ssdsim.advise.schedule import of_candidates
-from ssdsim.advise.schedule import policy_of_k
-from ssdsim.advise.schedule import scenario_of
+from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
 from ssdsim.answers.contest import contest
 from ssdsim.answers.evidence import RatioEvidence
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_catalog import BY_DEFAULT
-from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.runtime_catalog import runtime_of
+from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import titles
 from ssdsim.question.many import Drawn
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
+from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.batching import KTable
 from ssdsim.serving.schedule_file import Schedule
 from ssdsim.transformer.operations import DTYPES
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Axes
