@@ -1,32 +1,40 @@
 """Many predictions at once: each distinct cost and kernel is worked out once, closed forms take whole columns."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 from numpy.typing import NDArray
-
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.base.checks import Array, whole
+from ssdsim.base.checks import Array
+from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.intervals import Draws
+from ssdsim.base.intervals import bounds_95
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.given import GridPart
-from ssdsim.question.many import Rates, estimate, rows_of
-from ssdsim.question.points import Points, Scenarios, Steps
+from ssdsim.question.many import Rates
+from ssdsim.question.many import estimate
+from ssdsim.question.many import rows_of
+from ssdsim.question.points import Points
+from ssdsim.question.points import Scenarios
+from ssdsim.question.points import Steps
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
+from typing import Any
+from typing import TYPE_CHECKING
+import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -113,7 +121,7 @@ class Evaluator:
         asked = Points(points, self._steps)
         for error in filter(None, asked.errors):
             raise error
-        return [asked.sites.at(row).result for row in range(len(points))]
+        return asked.sites
 
     def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> PointResults:
         """Each strategy at its fastest, of those that a point names."""
@@ -139,7 +147,7 @@ class PointResults:
     """Results at points, in their order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
-        found = {name: points.of_strategy(name, points.asking(name)) for name in points.names}
+        found = {name: points.scenarios(name) for name in points.names}
         self._points = points
         self._names = [strategy.name for strategy in strategies.ALL if strategy.name in {*found, *names}]
         self.errors = [None if error is None else str(error) for error in points.errors]
@@ -149,14 +157,13 @@ class PointResults:
         self._fastest: dict[str, Fastest] = {}
         self._possible = np.array([error is None for error in self.errors], dtype=bool)
         for name, each in found.items():
-            kept = each.taken(np.flatnonzero(self._possible[each.rows]))
+            kept = each.take(np.flatnonzero(self._possible[each.rows]))
             if len(kept):
                 self._prices |= {id(price): price for price in kept.side_by_side.prices}
                 self._fastest[name] = Fastest.of(kept)
         for row in sorted({row for each in found.values() for row in each.no_room if self._possible[row]}):
             problems = {name: each.no_room[row] for name, each in found.items() if row in each.no_room}
-            subject = points.sides.at(row).result.subject
-            self.errors[row] = why_no_room(subject, problems)
+            self.errors[row] = why_no_room(points.subject(row), problems)
 
     def _refuse(self, scenarios: Scenarios) -> None:
         """Points at which something else is wrong than that a strategy has no room."""
@@ -258,12 +265,8 @@ class PointResults:
     def _err(self) -> NDArray[np.bool_]:
         """Points at which something is not known: not where times are unit-free and tokens given."""
         err = np.zeros(len(self.errors), dtype=bool)
-        sites = self._points.sites
-        with_site = np.array([*(each.result is not None for each in sites.made), False], dtype=bool)
         for each in self._fastest.values():
-            rows, columns = each.scenarios.rows, each.scenarios.side_by_side
-            unsure = np.array([not known.is_sure for known in columns.known], dtype=bool)[columns.known_of]
-            err[rows] |= unsure | with_site[sites.of[rows]]
+            err[each.scenarios.rows] |= each.scenarios.is_unsure
         return err
 
 
@@ -298,7 +301,7 @@ class Fastest(Record):
         first = np.ones(len(order), dtype=bool)
         first[1:] = np.diff(scenarios.rows[order]) > 0
         best = order[first]
-        return cls(scenarios.taken(best), rows_of(found, best, len(scenarios)))
+        return cls(scenarios.take(best), rows_of(found, best, len(scenarios)))
 
     def of_points(self) -> Iterator[tuple[int, PointResult]]:
         """Each of its points with what is found there."""

@@ -9,9 +9,9 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.question.asked import Asked
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.options import ALL, DEFAULTS, check_names, owners, with_ranges
+from ssdsim.question.question import Question
 
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
@@ -24,7 +24,7 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
     """
-    return frozenset().union(*(scenario.reads for scenario in Asked.of(options).scenarios(name)))
+    return frozenset().union(*(scenario.reads for scenario in Question.of(options).scenarios(name)))
 
 
 def check_owners(given: Mapping[str, Any]) -> None:
@@ -84,7 +84,7 @@ def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:
     for strategy in strategies.ALL:
         try:
             alone = {**options, "strategies": strategy.name}
-            if option in Asked.of(alone).reads | options_read(strategy.name, alone):
+            if option in Question.of(alone).reads | options_read(strategy.name, alone):
                 yield strategy.title
         except InputError:
             continue

@@ -18,9 +18,9 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.pricing.step import Pass, Step
-from ssdsim.question.asked import Asked
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.question.price import price
+from ssdsim.question.question import Question
 from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import ExpertMlp, Operation
@@ -86,7 +86,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     check_owners(options)
     given = options.get("drafter")
     drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
-    asked = Asked.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
+    asked = Question.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     assert asked.site is not None  # only --t-sd reads no hardware
     rounds, no_room = [], []
     for name in asked.names:

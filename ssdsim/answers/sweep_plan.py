@@ -26,7 +26,7 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.occupancy import why_no_room
-from ssdsim.question.columns import Rows
+from ssdsim.question.columns import Column, Rows
 from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.given import GridPart
@@ -204,15 +204,14 @@ class _Budgeted(GridPart):
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(as_configured, GridPart.__iter__(self))
 
-    def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
-        found = GridPart.values(self)
-        fan_outs, rows, f_of = found.pop("f")
-        ks, _, k_of = found.get("k", ([DEFAULTS["k"]], rows, np.zeros(len(rows), dtype=np.intp)))
-        whole = np.array([isinstance(f, int) for f in fan_outs])
-        own, word = whole[f_of], ~whole[f_of]
-        budgets = [f * (k + 1) if isinstance(f, int) else f for f in fan_outs for k in ks]
-        found["budget"] = budgets, rows[own], (f_of * len(ks) + k_of)[own]
-        return {**found, "f": (fan_outs, rows[word], f_of[word])} if word.any() else found
+    def columns(self) -> dict[str, Column[Any]]:
+        columns = GridPart.columns(self)
+        f = columns.pop("f")
+        k = columns.get("k", Column([DEFAULTS["k"]], np.zeros(len(self), dtype=np.intp)))
+        budgets = [each * (k_value + 1) if isinstance(each, int) else None for each in f.values for k_value in k.values]
+        columns["budget"] = Column(budgets, f.index * len(k.values) + k.index)
+        words = f.map(lambda each: None if isinstance(each, int) else each)
+        return {**columns, "f": words} if any(words.values) else columns
 
 
 def _budgeted(names: Collection[str]) -> bool:

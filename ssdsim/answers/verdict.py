@@ -1,25 +1,31 @@
 """The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-
-import numpy as np
-
+from collections.abc import Mapping
+from collections.abc import Sequence
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest, Versus, contest
-from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
-from ssdsim.base.display import Display, Displayable
+from ssdsim.answers.contest import Contest
+from ssdsim.answers.contest import Versus
+from ssdsim.answers.contest import contest
+from ssdsim.answers.evidence import RatioEvidence
+from ssdsim.answers.evidence import SURE
+from ssdsim.answers.evidence import Uncertainty
+from ssdsim.answers.evidence import field
+from ssdsim.answers.evidence import filled
+from ssdsim.answers.evidence import literally
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
-from ssdsim.question.given import possible
-from ssdsim.question.many import Drawn, estimate
+from ssdsim.question.many import Drawn
+from ssdsim.question.many import estimate
 from ssdsim.question.points import Points
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
+from types import MappingProxyType
+import numpy as np
 
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 
@@ -216,9 +222,9 @@ def _at(name: str, rates: Mapping[str, _Rate]) -> str:
 def _at_the_best_k(configuration: Configuration, now: Mapping[str, _Rate]) -> dict[str, _Rate]:
     """Each strategy's rate at the best of the Ks, the one that it has ``now`` among them."""
     points = Points([{**configuration.given, "k": k} for k in _LOOKED_AT])
-    rows, best = possible(points.errors), dict(now)
+    best = dict(now)
     for name in now:
-        if "k" in configuration.scenarios[name].reads and len(found := points.of_strategy(name, rows)):
+        if "k" in configuration.scenarios[name].reads and len(found := points.scenarios(name)):
             rates = np.atleast_1d(estimate(found.side_by_side).tokens_per_second)
             best[name] = max(now[name], *((float(rates[at]), _LOOKED_AT[row]) for at, row in enumerate(found.rows)))
     return best

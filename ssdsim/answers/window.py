@@ -27,10 +27,10 @@ from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, window_budget
 from ssdsim.pricing.occupancy import largest_budget
 from ssdsim.pricing.site import Site
-from ssdsim.question.asked import Asked, effective
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.options import members, refuse_others
 from ssdsim.question.price import price
+from ssdsim.question.question import Question, effective
 from ssdsim.strategies import drafters
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
         row: dict[str, Any] = dict.fromkeys(MEASURES)
         settings = None
         try:
-            asked = Asked.of(point)
+            asked = Question.of(point)
             settings = asked.settings
             row |= asdict(_measured(asked, seed))
         except InputError as error:
@@ -131,7 +131,7 @@ def accepted_options() -> tuple[str, ...]:
     return (*AXES, *dict.fromkeys(name for name in single if name not in (*AXES, *idle)))
 
 
-def _measured(asked: Asked, seed: int) -> VerificationWindow:
+def _measured(asked: Question, seed: int) -> VerificationWindow:
     """The window where the pre-speculating strategy has room, with the smallest cache."""
     assert asked.site is not None  # only --t-sd reads no hardware
     settings = asked.settings.copy()

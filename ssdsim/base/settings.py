@@ -7,6 +7,8 @@ from typing import Any
 
 GIVEN, DEFAULT = "given", "default"
 _NONE: Mapping[str, Any] = {}
+Entry = tuple[Any, str]
+"""An option's value, and its source."""
 
 
 class Settings(Mapping[str, Any]):
@@ -24,9 +26,10 @@ class Settings(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         return self._values[name] if name in self._values else self._defaults[name]
 
-    def several(self, names: tuple[str, ...]) -> tuple[Any, ...]:
-        """The values of many options, None of one without a default; quicker than one by one."""
-        return tuple(map(self._values.get, names, map(self._defaults.get, names)))
+    def entries(self, names: tuple[str, ...]) -> tuple[Any, ...]:
+        """The values of many options (None without a default), then their sources (None of a default)."""
+        values = map(self._values.get, names, map(self._defaults.get, names))
+        return (*values, *map(self._sources.get, names))
 
     def __contains__(self, name: object) -> bool:
         return name in self._values or name in self._defaults
@@ -63,6 +66,11 @@ class Settings(Mapping[str, Any]):
         """The options that were read; None where that is not noted."""
         return None
 
+    def settle_all(self, entries: Mapping[str, Entry]) -> None:
+        """Settle several options, each to a value with its source."""
+        for name, (value, source) in entries.items():
+            self.settle(name, value, source)
+
     @property
     def plain(self) -> Settings:
         """The settings, or a copy of those that note what is read."""
@@ -76,7 +84,7 @@ class Settings(Mapping[str, Any]):
         return Settings({**self._values, **other._values}, {**self._sources, **other._sources}, self._defaults)
 
     def restricted_to(self, read: Collection[str], idle: Collection[str] = ()) -> Settings:
-        """The settings that have a value and either are among ``read`` or were derived, but for ``idle`` ones."""
+        """Settings with a value that were read or derived, without ``idle``."""
         derived = (name for name in self if self.source(name) not in (GIVEN, DEFAULT) and name not in idle)
         shaping = {*read, *derived}
         kept = {name: self[name] for name in self if name in shaping and self[name] is not None}
@@ -84,19 +92,26 @@ class Settings(Mapping[str, Any]):
 
 
 class TrackedSettings(Settings):
-    """Settings that note which options are read, in their order, whose origin is asked, and which are written."""
+    """Settings that note which options are read, whose source is asked, and which are written.
+
+    Its copies, such as one for each alternative, report what is read of them here, too.
+    """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings._values, settings._sources, settings._defaults)
-        self.reads: dict[str, Any] = {}
-        self.origins: dict[str, str] = {}
-        self.writes: dict[str, Any] = {}
-        self.sources: dict[str, str] = {}
+        self.reads: dict[str, None] = {}
+        self.sources_read: dict[str, None] = {}
+        self.writes: dict[str, Entry] = {}
+
+    def copy(self) -> TrackedSettings:
+        copied = TrackedSettings(self)
+        copied.reads, copied.sources_read, copied.writes = self.reads, self.sources_read, dict(self.writes)
+        return copied
 
     def __getitem__(self, name: str) -> Any:
         value = self._values[name] if name in self._values else self._defaults[name]
-        if name not in self.writes and name not in self.reads:
-            self.reads[name] = value
+        if name not in self.writes:
+            self.reads[name] = None
         return value
 
     @property
@@ -105,29 +120,16 @@ class TrackedSettings(Settings):
 
     @property
     def plain(self) -> Settings:
-        return self.copy()
+        return Settings(self._values, self._sources, self._defaults)
 
     def source(self, name: str) -> str:
-        source = super().source(name)
         if name not in self.writes:
-            self.origins.setdefault(name, source)
-        return source
+            self.sources_read[name] = None
+        return super().source(name)
 
     def __iter__(self) -> Iterator[str]:
-        raise TypeError("a watched step reads options one by one: what it did not ask for must not matter to it")
+        raise TypeError("tracked settings are read by name: what a step does not read must not matter to it")
 
     def settle(self, name: str, value: Any, source: str) -> None:
         super().settle(name, value, source)
-        self.writes[name], self.sources[name] = value, source
-
-
-class Choosing(TrackedSettings):
-    """Settings of which copies are made to choose among: what is read of a copy is noted here, too."""
-
-    def __init__(self, settings: TrackedSettings) -> None:
-        super().__init__(settings)
-        self.reads, self.origins = settings.reads, settings.origins
-        self.writes, self.sources = dict(settings.writes), dict(settings.sources)
-
-    def copy(self) -> Choosing:
-        return Choosing(self)
+        self.writes[name] = value, source

@@ -31,7 +31,7 @@ from ssdsim.cli.render import title_of
 from ssdsim.cli.tables import Table
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.question.options import members
-from ssdsim.question.points import subject_among
+from ssdsim.question.question import subject_among
 from ssdsim.runs.sweep_folder import SweepResults
 
 _TOP = 10

@@ -1,137 +1,234 @@
-"""Settings of many points side by side: of each option a few values with where they came from, and whose they are."""
+"""Settings of many points, column by column, and steps that run once for all points with the same values of what they
+read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ssdsim.base.record import Record
-from ssdsim.base.settings import Settings
+from ssdsim.base.errors import InputError
+from ssdsim.base.record import Record, replace
+from ssdsim.base.settings import Entry, Settings, TrackedSettings
 
+T = TypeVar("T")
+S = TypeVar("S")
 Rows = NDArray[np.intp]
-Entry = tuple[Any, str]
-"""A value, and where it came from."""
-
 _MOST_KEYS = 2**62
 
 
-class _Column(Record):
-    """Distinct entries, the first of which is that nobody said anything, and the number of each point's."""
+class Column(Record, Generic[T]):
+    """Values, and the index of each point's value among them."""
 
-    entries: list[Entry | None]
-    codes: Rows
+    values: Sequence[T]
+    index: Rows
+
+    @classmethod
+    def of(cls, each: Iterable[T], key: Callable[[T], Any] = repr) -> Column[T]:
+        """The column of each point's value, those with the same ``key`` once: 1 is not 1.0, a list is not a tuple."""
+        numbers: dict[Any, int] = {}
+        values: list[T] = []
+        index = []
+        for value in each:
+            number = numbers.setdefault(key(value), len(values))
+            if number == len(values):
+                values.append(value)
+            index.append(number)
+        return cls(values, np.array(index, dtype=np.intp))
+
+    def at(self, point: int) -> T:
+        value: T = self.values[self.index[point]]
+        return value
+
+    def of_each(self) -> list[T]:
+        """Each point's value."""
+        return [self.values[number] for number in self.index.tolist()]
+
+    def take(self, points: Rows) -> Column[T]:
+        return Column(self.values, self.index[points])
+
+    def map(self, of: Callable[[T], S]) -> Column[S]:
+        return Column(list(map(of, self.values)), self.index)
+
+    def used(self) -> Column[T]:
+        """The column without values that no point has."""
+        used, index = np.unique(self.index, return_inverse=True)
+        return Column([self.values[number] for number in used], index)
 
     @cached_property
-    def alike(self) -> bool:
-        """Say whether all points have the same entry."""
-        return bool((self.codes == self.codes[0]).all()) if self.codes.size else True
+    def distinct(self) -> Column[T]:
+        """The column with equal values once."""
+        once = Column.of(self.values)
+        return Column(once.values, once.index[self.index]) if len(once.values) < len(self.values) else self
+
+    @cached_property
+    def is_constant(self) -> bool:
+        return len(self.values) < 2 or bool((self.index == self.index[:1]).all())
 
 
-class Columns:
-    """The columns of ``size`` points, with what :class:`ssdsim.base.settings.Settings` hold of each of them."""
+def groups(columns: Iterable[Column[Any]], size: int) -> tuple[Rows, Rows]:
+    """Group points with the same values in all columns: the first point of each group, and the group of each point."""
+    key, most = np.zeros(size, dtype=np.int64), 1
+    for column in columns:
+        if column.is_constant:
+            continue
+        if most >= _MOST_KEYS // len(column.values):
+            key = np.unique(key, return_inverse=True)[1]
+            most = int(key.max()) + 1
+        key, most = key * len(column.values) + column.index, most * len(column.values)
+    if most == 1:
+        return np.zeros(min(1, size), dtype=np.intp), key
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    return first, group
 
-    def __init__(self, size: int, defaults: Mapping[str, Any]) -> None:
-        self.size = size
-        self._defaults = defaults
-        self._columns: dict[str, _Column] = {}
 
-    def copy(self) -> Columns:
-        """A copy, to settle what others do not."""
-        columns = Columns(self.size, self._defaults)
-        columns._columns = dict(self._columns)
-        return columns
+class Result(Record, Generic[T]):
+    """The result of a step, the options that it read, and what it settled."""
 
-    def settings(self, row: int) -> Settings:
+    value: T
+    reads: frozenset[str]
+    writes: Mapping[str, Entry]
+
+
+def result_of(run: Callable[..., T], settings: Settings, *arguments: Any) -> Result[T]:
+    """Run a step, and note what it reads and settles; ``settings`` stay as they are."""
+    tracked = TrackedSettings(settings)
+    value = run(tracked, *arguments)
+    return Result(value, tracked.read, tracked.writes)
+
+
+class PointTable(Record):
+    """Points in columns: their options, and what steps made of them.
+
+    ``rows`` number the points among all that are asked. An option's column has None where it is not given.
+    """
+
+    rows: Rows
+    defaults: Mapping[str, Any]
+    options: Mapping[str, Column[Entry | None]]
+    results: Mapping[str, Column[Result[Any]]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def settings(self, point: int) -> Settings:
         """The settings of a point."""
-        values, sources = {}, {}
-        for name, column in self._columns.items():
-            entry = column.entries[column.codes[row]]
-            if entry is not None:
-                values[name], sources[name] = entry
-        return Settings(values, sources, self._defaults)
+        entries = {name: entry for name, column in self.options.items() if (entry := column.at(point)) is not None}
+        values = {name: entry[0] for name, entry in entries.items()}
+        return Settings(values, {name: entry[1] for name, entry in entries.items()}, self.defaults)
 
-    def given(self, row: int) -> dict[str, Any]:
-        """The values that are no defaults of a point."""
-        entries = {name: column.entries[column.codes[row]] for name, column in self._columns.items()}
-        return {name: entry[0] for name, entry in entries.items() if entry is not None}
+    def values(self, name: str) -> list[Any]:
+        """An option's value at each point."""
+        default = self.defaults.get(name)
+        if name not in self.options:
+            return [default] * len(self)
+        return self.options[name].map(lambda entry: default if entry is None else entry[0]).of_each()
 
-    def whose_options(self, rows: Rows) -> Rows:
-        """A number of each point, the same for those that have values of the same options."""
-        key = np.zeros(len(rows), dtype=np.int64)
-        for column in self._columns.values():
-            has = column.codes[rows] > 0
-            if not has.all():
-                key = np.unique(2 * key + has, return_inverse=True)[1]
-        return key
+    def take(self, points: Rows) -> PointTable:
+        """Some of the points, perhaps several times."""
+        options = {name: column.take(points) for name, column in self.options.items()}
+        results = {name: column.take(points) for name, column in self.results.items()}
+        return PointTable(self.rows[points], self.defaults, options, results)
 
-    def values(self, name: str, rows: Rows) -> list[Any]:
-        """An option's value at each of the points."""
-        return self._of_each(name, rows, 0, self._defaults.get(name))
+    def settled(self, writes: Column[Mapping[str, Entry]]) -> PointTable:
+        """The table with what is written at each point."""
+        options = dict(self.options)
+        for name in dict.fromkeys(name for each in writes.values for name in each):
+            before = options.get(name) or Column[Entry | None]([None], np.zeros(len(self), dtype=np.intp))
+            after = [each.get(name) for each in writes.values]
+            is_written = np.array([entry is not None for entry in after])[writes.index]
+            index = np.where(is_written, len(before.values) + writes.index, before.index)
+            options[name] = Column([*before.values, *after], index).used().distinct
+        return replace(self, options=options)
 
-    def sources(self, name: str, rows: Rows) -> list[str]:
-        """The origin of an option's value at each of the points, as :meth:`Settings.source` says it."""
-        return self._of_each(name, rows, 1, Settings({}, {}, self._defaults).source(name))
-
-    def _of_each(self, name: str, rows: Rows, part: int, nothing: Any) -> list[Any]:
-        """A part of the option's entry at each of the points, ``nothing`` where nobody said anything."""
-        column = self._columns.get(name)
-        if column is None or not rows.size:
-            return [nothing] * len(rows)
-        if column.alike:
-            entry = column.entries[column.codes[0]]
-            return [nothing if entry is None else entry[part]] * len(rows)
-        known = [nothing if entry is None else entry[part] for entry in column.entries]
-        return [known[code] for code in column.codes[rows].tolist()]
-
-    def settle(self, name: str, rows: Rows, entries: Sequence[Entry], of: Rows) -> None:
-        """Give an option ``entries[of[i]]`` at the point ``rows[i]``."""
-        before = self._columns.get(name) or _Column([None], np.zeros(self.size, dtype=np.intp))
-        known = {None if entry is None else _key(entry): code for code, entry in enumerate(before.entries)}
-        all_entries, codes = list(before.entries), []
-        for entry in entries:
-            key = _key(entry)
-            if key not in known:
-                known[key] = len(all_entries)
-                all_entries.append(entry)
-            codes.append(known[key])
-        settled = before.codes.copy()
-        settled[rows] = np.array(codes, dtype=np.intp)[of]
-        self._columns[name] = _Column(all_entries, settled)
-
-    def groups(self, names: Iterable[str], rows: Rows, besides: Rows) -> tuple[Rows, Rows]:
-        """Points that are alike in the options ``names`` and in ``besides``: a place in ``rows`` of each group, and
-        the group of each.
+    def after(self, name: str, step: MemoizedStep[Any], *arguments: str) -> tuple[PointTable, dict[int, InputError]]:
+        """The table with a step's results as ``name``, and with what it settled, of the points at which it is possible;
+        why it is not at others, by their rows. ``arguments`` name the results that it takes.
         """
-        if len(rows) == 1:
-            return np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)
-        key, most = besides.astype(np.int64), int(besides.max()) + 1
-        for name in dict.fromkeys(names):
-            column = self._columns.get(name)
-            if column is None or column.alike:
-                continue
-            if most >= _MOST_KEYS // len(column.entries):
-                key = np.unique(key, return_inverse=True)[1]
-                most = int(key.max()) + 1
-            key, most = key * len(column.entries) + column.codes[rows], most * len(column.entries)
-        _, first, group = np.unique(key, return_index=True, return_inverse=True)
-        return first, group
+        column: Column[Any] = step.each(self, *(self.results[each] for each in arguments))
+        table, errors = self, dict[int, InputError]()
+        if any(isinstance(each, InputError) for each in column.values):
+            failed = np.array([isinstance(each, InputError) for each in column.values])[column.index]
+            for point in np.flatnonzero(failed).tolist():
+                errors.setdefault(int(self.rows[point]), column.at(point))
+            table, column = self.take(np.flatnonzero(~failed)), column.take(np.flatnonzero(~failed)).used()
+        settled = table.settled(column.map(lambda result: result.writes))
+        return replace(settled, results={**settled.results, name: column}), errors
 
 
-def _key(entry: Entry) -> Any:
-    """The key that tells entries apart: 1 is not 1.0, nor True, and a list is not a tuple."""
-    return told_apart(entry[0]), entry[1]
+class MemoizedStep(Generic[T]):
+    """``run(settings, *arguments)``, which remembers its results by what it read of the settings, and by the arguments.
+
+    A step that has read the same values from the same sources reads the same option next. So a result holds for all
+    settings with the values that the step read, and no list of a step's inputs can be wrong, because there is none.
+    """
+
+    def __init__(self, run: Callable[..., T]) -> None:
+        self._run = run
+        self._known: dict[tuple[str, ...], dict[Any, Result[T] | InputError]] = {}
+        self._names: dict[str, None] = {}
+
+    def each(self, table: PointTable, *arguments: Column[Result[Any]]) -> Column[Result[T] | InputError]:
+        """The result, or why there is none, at each point: looked up once for all with the same options that were ever
+        read.
+        """
+        while True:
+            known = len(self._names)
+            columns = [table.options[name] for name in self._names if name in table.options]
+            first, group = groups([*arguments, *columns], len(table))
+            results = []
+            for point in first.tolist():
+                results.append(self.at(table.settings(point), *(each.at(point).value for each in arguments)))
+                if len(self._names) > known:  # points that differ in what was read only now were taken to be alike
+                    break
+            else:
+                once = Column.of(results, id)
+                return Column(once.values, once.index[group])
+
+    def at(self, settings: Settings, *arguments: Any) -> Result[T] | InputError:
+        """The result, or why there is none; arguments are told apart by being other objects."""
+        for names, known in self._known.items():
+            if (result := known.get(_key(settings, names, arguments))) is not None:
+                return result
+        return self._new(settings, arguments)
+
+    def _new(self, settings: Settings, arguments: tuple[Any, ...]) -> Result[T] | InputError:
+        tracked = TrackedSettings(settings)
+        result: Result[T] | InputError
+        try:
+            result = Result(self._run(tracked, *arguments), tracked.read, tracked.writes)
+        except InputError as error:
+            result = error
+        names = tuple({**tracked.reads, **tracked.sources_read})
+        self._known.setdefault(names, {})[_key(settings, names, arguments)] = result
+        self._names |= dict.fromkeys(names)
+        return result
+
+    def __len__(self) -> int:
+        """Number of results that it remembers."""
+        return sum(map(len, self._known.values()))
+
+    def forget_newest(self, count: int) -> None:
+        """Forget as many results, if there are, that were made last."""
+        for known in reversed(self._known.values()):
+            forgotten = min(count, len(known))
+            for _ in range(forgotten):
+                known.popitem()
+            count -= forgotten
 
 
-def told_apart(value: Any) -> Any:
-    """A value with its type, at any depth, to be looked up by; what cannot be (no option takes it) is but itself."""
-    if isinstance(value, list | tuple):
-        return type(value), tuple(map(told_apart, value))
+def _key(settings: Settings, names: tuple[str, ...], arguments: tuple[Any, ...]) -> Any:
+    return _hashable((*map(id, arguments), *settings.entries(names)))
+
+
+def _hashable(value: Any) -> Any:
+    """Lists as tuples, at any depth."""
     try:
         hash(value)
     except TypeError:
-        return type(value), id(value)
-    return type(value), value
+        return tuple(map(_hashable, value))
+    return value

@@ -18,10 +18,10 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
-from ssdsim.question.asked import Asked
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, beside, members
+from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import TokenInput, of_all
 
@@ -162,7 +162,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
     InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
         room.
     """
-    asked = Asked.of(given)
+    asked = Question.of(given)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
     settings, reads = asked.settings, set(asked.reads)
@@ -178,7 +178,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
     if not scenarios:
         raise DoesNotFit(no_room[asked.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.restricted_to(reads & beside(settings, said).keys(), asked.points.idle(0) - reads)
+    shaping = settings.restricted_to(reads & beside(settings, said).keys(), asked.idle - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}

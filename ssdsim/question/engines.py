@@ -11,7 +11,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.options import DEFAULTS
-from ssdsim.question.points import subject_among
+from ssdsim.question.question import subject_among
 from ssdsim.strategies import drafters
 
 UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"

@@ -1,8 +1,9 @@
-"""The options given at many points, checked: each value once, and once what a combination of options means."""
+"""The options that are given, of a single point or of many, and their checks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -10,9 +11,9 @@ import numpy as np
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
-from ssdsim.base.record import Record, field
+from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN
-from ssdsim.question.columns import Columns, Rows, told_apart
+from ssdsim.question.columns import Column, PointTable, Rows, groups
 from ssdsim.question.options import (
     ALL,
     as_python,
@@ -55,13 +56,12 @@ class GridPart(Record):
             value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values
         )
 
-    def values(self) -> dict[str, tuple[list[Any], Rows, Rows]]:
-        """The values of each option, all points, and the number of each one's value."""
-        everywhere = np.arange(len(self))
+    def columns(self) -> dict[str, Column[Any]]:
+        """The values of each option, None where it is not given."""
         once = np.zeros(len(self), dtype=np.intp)
         return {
-            name: (list(map(as_python, of)), everywhere, self.numbers(name) if name in self.grid else once)
-            for name, of in self._lists()
+            name: Column(list(map(as_python, values)), self.numbers(name) if name in self.grid else once)
+            for name, values in self._lists()
         }
 
     def _lists(self) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -69,102 +69,93 @@ class GridPart(Record):
         yield from self.grid.items()
 
 
-Asked = Sequence[Mapping[str, Any]] | GridPart
+PointsLike = Sequence[Mapping[str, Any]] | GridPart
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """The values of what is given; None is not given."""
-    columns, errors = of_points([given])
-    if errors[0] is not None:
-        raise errors[0]
-    return columns.given(0)
+    named = _named(given)
+    values = {name: _checked(name, value) for name, value in named.items()}
+    check_combination(named)
+    return values
 
 
-def of_points(points: Asked) -> tuple[Columns, list[InputError | None]]:
-    """The options given at each of the points in columns, and what is wrong there, as of :func:`checked`."""
-    errors: list[InputError | None] = [None] * len(points)
-    raw, columns = (Columns(len(points), defaults()) for _ in range(2))
-    wrong: dict[int, InputError] = {}
-    for name, (values, rows, codes) in _by_option(points, errors).items():
-        raw.settle(name, rows, [(value, GIVEN) for value in values], codes)
-        found = [_value(name, value) for value in values]
-        columns.settle(name, rows, [(value, GIVEN) for value in found], codes)
-        if any(isinstance(value, InputError) for value in found):
-            for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-                if isinstance(one := found[code], InputError):
-                    wrong.setdefault(row, one)
-    for row, mistake in {**wrong, **_combinations(raw, errors)}.items():
-        errors[row] = errors[row] or mistake
-    return columns, errors
+def _named(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is given, by names that are options; a range in the place of a rate is two options."""
+    check_names(given)
+    return with_ranges({name: as_python(value) for name, value in given.items() if value is not None})
 
 
-def _by_option(points: Asked, errors: list[InputError | None]) -> dict[str, tuple[list[Any], Rows, Rows]]:
-    """The different values of each option, the points that have one, and the number of each one's value.
+def _checked(name: str, value: Any) -> Any:
+    if isinstance(value, list | tuple) and None in value:
+        raise InputError(f"{spelled(name)} must not have None in its list")
+    return ALL[name].checked(value)
 
-    ``errors`` take why a point has none.
+
+def checked_table(points: PointsLike) -> tuple[PointTable, list[InputError | None]]:
+    """The options given at many points, as :func:`checked` has them, of those that have no mistake; and the mistakes.
+
+    Each value is checked once, and so is each combination of options.
     """
+    errors: list[InputError | None] = [None] * len(points)
+    given = _columns(points, errors)
+    options = {}
+    for name, column in given.items():
+        found = column.map(partial(_value_or_mistake, name))
+        for number, mistake in enumerate(found.values):
+            if isinstance(mistake, InputError):
+                for row in np.flatnonzero(found.index == number).tolist():
+                    errors[row] = errors[row] or mistake
+        options[name] = found.map(lambda value: None if value is None else (value, GIVEN))
+    for row, mistake in _wrong_combinations(given, _possible(errors)).items():
+        errors[row] = mistake
+    table = PointTable(np.arange(len(points)), defaults(), options, {})
+    return table if not any(errors) else table.take(_possible(errors)), errors
+
+
+def _possible(errors: Sequence[InputError | None]) -> Rows:
+    return np.array([row for row, error in enumerate(errors) if error is None], dtype=np.intp)
+
+
+def _columns(points: PointsLike, errors: list[InputError | None]) -> dict[str, Column[Any]]:
+    """The values of each option, None where it is not given; ``errors`` take why a point has none."""
     if isinstance(points, GridPart) and points.means_what_it_says:
         check_names([*points.options, *points.grid])
-        return points.values()
-    options: dict[str, _Values] = {}
+        return points.columns()
+    given: list[Mapping[str, Any]] = []
     for row, point in enumerate(points):
         try:
-            check_names(point)
-            given = with_ranges({name: value for name, value in point.items() if value is not None})
+            given.append(_named(point))
         except InputError as error:
             errors[row] = error
-            continue
-        for name, value in given.items():
-            options.setdefault(name, _Values()).add(row, as_python(value))
-    return {name: (each.values, *each.at) for name, each in options.items()}
+            given.append({})
+    names = dict.fromkeys(name for each in given for name in each)
+    return {name: Column.of([each.get(name) for each in given]) for name in names}
 
 
-class _Values(Record, eq=False):
-    """Different values of an option, and whose they are."""
-
-    values: list[Any] = field(default_factory=list)
-    _numbers: dict[Any, int] = field(default_factory=dict)
-    _rows: list[int] = field(default_factory=list)
-    _codes: list[int] = field(default_factory=list)
-
-    def add(self, row: int, value: Any) -> None:
-        number = self._numbers.setdefault(told_apart(value), len(self.values))
-        if number == len(self.values):
-            self.values.append(value)
-        self._rows.append(row)
-        self._codes.append(number)
-
-    @property
-    def at(self) -> tuple[Rows, Rows]:
-        """Points that have it, and the number of each one's value."""
-        return np.array(self._rows, dtype=np.intp), np.array(self._codes, dtype=np.intp)
-
-
-def _value(name: str, value: Any) -> Any:
-    """The value as it is used, or what is wrong with it."""
+def _value_or_mistake(name: str, value: Any) -> Any:
     try:
-        if isinstance(value, list | tuple) and None in value:
-            raise InputError(f"{spelled(name)} must not have None in its list")
-        return ALL[name].checked(value)
+        return None if value is None else _checked(name, value)
     except InputError as error:
         return error
 
 
-def possible(errors: Sequence[InputError | None]) -> Rows:
-    """Points that nothing is wrong with."""
-    return np.array([row for row, error in enumerate(errors) if error is None], dtype=np.intp)
-
-
-def _combinations(columns: Columns, errors: Sequence[InputError | None]) -> dict[int, InputError]:
+def _wrong_combinations(given: Mapping[str, Column[Any]], rows: Rows) -> dict[int, InputError]:
     """Points at which an option changes nothing: a mistake, not a preference."""
-    rows = possible(errors)
-    if not rows.size:
-        return {}
-    first, group = columns.groups(decisive(), rows, columns.whose_options(rows))
+    columns = {name: column.take(rows) for name, column in given.items()}
+    alike = [columns[name] for name in decisive() if name in columns]
+    alike += [_is_given(column) for column in columns.values() if any(value is None for value in column.values)]
+    first, group = groups(alike, len(rows))
     wrong: dict[int, InputError] = {}
-    for number, row in enumerate(rows[first].tolist()):
+    for number, point in enumerate(first.tolist()):
         try:
-            check_combination(columns.given(row))
+            at_point = {name: column.at(point) for name, column in columns.items()}
+            check_combination({name: value for name, value in at_point.items() if value is not None})
         except InputError as error:
             wrong |= dict.fromkeys(rows[group == number].tolist(), error)
     return wrong
+
+
+def _is_given(column: Column[Any]) -> Column[bool]:
+    given = np.array([value is not None for value in column.values])
+    return Column((False, True), given[column.index].astype(np.intp))

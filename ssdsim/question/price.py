@@ -94,7 +94,7 @@ def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: D
     """Way to price a strategy with ragged rows where what its prices have read is otherwise."""
     if not strategy.ragged:
         return None
-    return PricedAgain(strategy, site, drafter, settings.copy(), settings.read or frozenset(settings))
+    return PricedAgain(strategy, site, drafter, settings.plain, settings.read or frozenset(settings))
 
 
 def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:

@@ -17,10 +17,10 @@ from ssdsim.base.kinds_of_lists import EVERY
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.question.asked import Asked
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import ALL, DEFAULTS, beside, members, refuse_others
+from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.by_k import by_k, paused
@@ -166,7 +166,7 @@ def _alternatives(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tu
 
 
 def _alternatives_at(strategy: Strategy, options: Mapping[str, Any]) -> Iterator[tuple[Scenario, str]]:
-    asked = Asked.of(options)
+    asked = Question.of(options)
     choices = strategy.alternatives(asked.settings)
     for choice, scenario in zip(choices, asked.scenarios(strategy.name), strict=True):
         words = [f"{value}" for name, value in choice.items() if value != asked.settings[name]]

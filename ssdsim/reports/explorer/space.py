@@ -20,11 +20,11 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record, field, replace
 from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.question.asked import Asked
 from ssdsim.question.configuration import configure
 from ssdsim.question.given import GridPart
 from ssdsim.question.options import ALL, DEFAULTS, check_names
-from ssdsim.question.points import Steps
+from ssdsim.question.points import Points, Steps
+from ssdsim.question.question import Question
 from ssdsim.tokens.pair_choice import chosen_by
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
@@ -182,9 +182,8 @@ def _asked(space: Space) -> Space:
     if len(names) < 2:
         raise InputError(f"the page compares strategies: --strategies names only {names[0]}")
     steps = Steps()
-    options = {
-        name: frozenset[str]().union(*(_read_at(name, space, at, steps) for at in _corners(space))) for name in names
-    }
+    corners = list(_corners(space))
+    options = {name: _read([space.alone(name, at) for at in corners], name, steps) for name in names}
     read = {
         name: tuple(axis.name for axis in space.axes if Group.HARDWARE in ALL[axis.name].groups or axis.name in known)
         for name, known in options.items()
@@ -212,12 +211,9 @@ def _corners(space: Space) -> Iterator[dict[str, Any]]:
         yield from ({axis.name: end} for end in ends)
 
 
-def _read_at(name: str, space: Space, at: Mapping[str, Any], steps: Steps) -> frozenset[str]:
-    """Options that a strategy reads there; none where it has no room."""
-    with suppress(InputError):
-        asked = Asked.of(space.alone(name, at), steps)
-        return frozenset[str]().union(*(scenario.reads or () for scenario in asked.scenarios(name)))
-    return frozenset()
+def _read(points: Sequence[Mapping[str, Any]], name: str, steps: Steps) -> frozenset[str]:
+    """Options that a strategy reads at some of the points at which it has room."""
+    return frozenset[str]().union(*(scenario.reads for scenario in Points(points, steps).scenarios(name)))
 
 
 def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
@@ -315,7 +311,7 @@ def _is_possible(options: Mapping[str, Any]) -> bool:
 
 def _check(options: Mapping[str, Any]) -> None:
     """Raise :class:`InputError` at options that make no sense together; having no room does."""
-    asked = Asked.of(as_configured(options))
+    asked = Question.of(as_configured(options))
     for name in asked.names:
         with suppress(DoesNotFit):
             list(asked.scenarios(name))

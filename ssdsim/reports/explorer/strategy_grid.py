@@ -1,32 +1,43 @@
 """A strategy at the points of its axes: tokens/s, a round's parts, memory, and rates under draws of the errors."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
-from typing import Any, TypeVar
-
-import numpy as np
+from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cached_property
+from functools import partial
 from numpy.typing import NDArray
-
 from ssdsim import strategies
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.intervals import Draws, bounds_95
-from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import Choosing, TrackedSettings
+from ssdsim.base.intervals import Draws
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
+from ssdsim.base.settings import TrackedSettings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
-from ssdsim.question.given import Asked, possible
-from ssdsim.question.many import Rates, SideBySide, across, estimate
-from ssdsim.question.points import Points, Scenarios, Sides
+from ssdsim.question.columns import MemoizedStep
+from ssdsim.question.columns import Result
+from ssdsim.question.given import PointsLike
+from ssdsim.question.many import Rates
+from ssdsim.question.many import SideBySide
+from ssdsim.question.many import across
+from ssdsim.question.many import estimate
+from ssdsim.question.points import Points
+from ssdsim.question.points import Scenarios
 from ssdsim.question.price import occupied
-from ssdsim.question.remembered import Made, Remembered
+from ssdsim.question.question import Contestants
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.explorer.space import GridAxis, Space
-from ssdsim.reports.explorer.table import Floats, GridTable
-from ssdsim.rounds.round import PARTS, Estimate
+from ssdsim.reports.explorer.space import GridAxis
+from ssdsim.reports.explorer.space import Space
+from ssdsim.reports.explorer.table import Floats
+from ssdsim.reports.explorer.table import GridTable
+from ssdsim.rounds.round import Estimate
+from ssdsim.rounds.round import PARTS
 from ssdsim.strategies.protocols.strategy import Strategy
+from typing import Any
+from typing import TypeVar
+import numpy as np
 
 Float = TypeVar("Float", bound=np.floating[Any])
 
@@ -42,7 +53,7 @@ class PricedPoints(Record):
     number: NDArray[np.intp]
 
     @classmethod
-    def of(cls, name: str, points: Asked, evaluator: Evaluator) -> PricedPoints:
+    def of(cls, name: str, points: PointsLike, evaluator: Evaluator) -> PricedPoints:
         """The strategy called ``name`` at points that ask for it alone."""
         found = evaluator.fastest(points)
         scenarios = found.side_by_side(name)
@@ -147,17 +158,16 @@ def memory_table(space: Space, name: str) -> GridTable | None:
         return None
     axes = [each for each in space.read[name] if not space.axis(each).continuous]
     points = Points(space.grid(name, axes))
-    rows = possible(points.errors)
-    found = points.found(Remembered(partial(_share, strategies.ALL.named(name))), rows)
-    shares = np.full((points.columns.size, 1), np.nan)
-    shares[rows, 0] = np.array([each.result if isinstance(each, Made) else np.nan for each in found.made])[found.of]
+    found = points.each(MemoizedStep(partial(_share, strategies.ALL.named(name))))
+    shares = np.full((len(points.errors), 1), np.nan)
+    shares[points.table.rows, 0] = found.map(lambda each: each.value if isinstance(each, Result) else np.nan).of_each()
     return GridTable.of([space.axis(each) for each in axes], MEMORY, shares)
 
 
-def _share(strategy: Strategy, settings: TrackedSettings, sides: Sides, site: Site) -> float:
+def _share(strategy: Strategy, settings: TrackedSettings, contestants: Contestants, site: Site) -> float:
     """Raises :class:`InputError` where it has not even devices."""
-    chosen = next(iter(strategy.alternatives(Choosing(settings))))
-    found = occupied(chosen, strategy, site, sides.drafter)
+    chosen = next(iter(strategy.alternatives(settings)))
+    found = occupied(chosen, strategy, site, contestants.drafter)
     return max(each.needs_bytes(int(settings["b"])) / usable_bytes(each.profile) for each in found)
 
 

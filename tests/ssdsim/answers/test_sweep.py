@@ -36,7 +36,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
-from ssdsim.question.given import of_points
+from ssdsim.question.given import checked_table
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default
@@ -103,11 +103,13 @@ def test_a_grid_of_fan_outs_beside_a_hit_rate_lies_in_columns() -> None:
     """Each of its points was read by itself."""
     given: dict[str, Any] = {"f": [1, "window", 8], "k": [4, 6], "p_hit": [0.7, 0.9]}
     points = all_as_configured(plan_of(None, given).points(PlanPart(0, 1, 11)))
-    columns, errors = of_points(points)
-    alone, wrong = of_points(list(points))
+    table, errors = checked_table(points)
+    alone, wrong = checked_table(list(points))
     assert [str(error) for error in errors] == [str(error) for error in wrong]
-    assert [columns.given(row) for row in range(10)] == [alone.given(row) for row in range(10)]
-    assert {"k": 4, "p_hit": 0.9, "budget": 40} in [columns.given(row) for row in range(10)]
+    names = ("k", "p_hit", "budget", "f")
+    given = [[{name: each.values(name)[row] for name in names} for row in range(10)] for each in (table, alone)]
+    assert given[0] == given[1]
+    assert {"k": 4, "p_hit": 0.9, "budget": 40, "f": 3} in given[0]
 
 
 def test_a_result_with_the_name_of_an_axis_gets_another() -> None:

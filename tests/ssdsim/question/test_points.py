@@ -10,10 +10,9 @@ import pytest
 
 from ssdsim import InputError, configure
 from ssdsim.base.settings import Settings
-from ssdsim.question.columns import Columns
-from ssdsim.question.given import GridPart, checked, of_points
+from ssdsim.question.columns import Column, MemoizedStep, PointTable
+from ssdsim.question.given import GridPart, checked, checked_table
 from ssdsim.question.points import Points
-from ssdsim.question.remembered import Remembered, settle_all
 
 GRID = [
     {"b": b, "alpha": alpha, "k": k, "hardware": hardware}
@@ -21,20 +20,17 @@ GRID = [
 ]
 
 
-def columns_of(points: list[dict[str, Any]], defaults: dict[str, Any]) -> Columns:
-    columns = Columns(len(points), defaults)
-    for name in points[0]:
-        values = [(point[name], "given") for point in points]
-        columns.settle(name, np.arange(len(points)), values, np.arange(len(points)))
-    return columns
+def table_of(points: list[dict[str, Any]], defaults: dict[str, Any]) -> PointTable:
+    options = {name: Column.of([(point[name], "given") for point in points]) for name in points[0]}
+    return PointTable(np.arange(len(points)), defaults, options, {})
 
 
 def test_each_point_has_the_scenarios_that_it_has_alone() -> None:
     points = Points(GRID)
     for name in ("ar", "sd", "ssd"):
-        found = points.of_strategy(name, points.asking(name))
-        for number, row in enumerate(found.rows.tolist()):
-            scenario = found[number]
+        found = points.scenarios(name)
+        assert set(found.rows.tolist()) == set(range(len(GRID)))
+        for row, scenario in zip(found.rows.tolist(), found, strict=True):
             alone = configure(**GRID[row], strategies=name, backup=scenario.settings["backup"]).scenarios[name]
             assert scenario.estimate.tokens_per_second == alone.estimate.tokens_per_second
             assert {n: v for n, v in scenario.settings.items() if n != "strategies"} == {
@@ -51,13 +47,12 @@ def test_a_step_is_taken_once_for_points_that_it_reads_alike() -> None:
         return int(settings["b"])
 
     points = [{"b": b, "k": k, "alpha": alpha} for b in (1, 2) for k in (3, 4, 5) for alpha in (0.5, 0.6)]
-    columns, rows = columns_of(points, {"b": 0, "k": 0}), np.arange(len(points))
-    remembered = Remembered(step)
-    found = remembered.each(columns, rows)
-    settle_all(columns, rows, found.made, found.of)
+    memoized = MemoizedStep(step)
+    table, errors = table_of(points, {"b": 0, "k": 0}).after("b", memoized)
+    assert not errors
     assert sorted(seen, key=str) == [(1, None), (2, 3), (2, 4), (2, 5)]
-    assert columns.values("doubled", rows) == [2 * point["b"] for point in points]
-    remembered.each(columns_of(points, {"b": 0, "k": 0}), rows)
+    assert table.values("doubled") == [2 * point["b"] for point in points]
+    memoized.each(table_of(points, {"b": 0, "k": 0}))
     assert len(seen) == 4  # and known the next time
 
 
@@ -72,8 +67,8 @@ def test_a_mistake_is_that_of_its_points_alone() -> None:
 
 
 def test_values_that_are_equal_but_of_other_kinds_are_told_apart() -> None:
-    columns = columns_of([{"x": 1}, {"x": 1.0}, {"x": True}, {"x": [1]}, {"x": (1,)}], {})
-    assert [str(value) for value in columns.values("x", np.arange(5))] == ["1", "1.0", "True", "[1]", "(1,)"]
+    table = table_of([{"x": 1}, {"x": 1.0}, {"x": True}, {"x": [1]}, {"x": (1,)}], {})
+    assert [str(value) for value in table.values("x")] == ["1", "1.0", "True", "[1]", "(1,)"]
     assert checked({"b": np.int64(4), "k": None}) == {"b": 4}
 
 
@@ -81,8 +76,9 @@ def test_values_that_are_equal_but_of_other_kinds_are_told_apart() -> None:
 def test_a_grid_means_what_its_points_mean_one_by_one(alpha: list[Any]) -> None:
     """Also where a value is a range, or a mistake."""
     part = GridPart({"k": 3}, {"b": [1, 2, 4], "alpha": alpha}, start=1, stop=5)
-    (columns, errors), (others, theirs) = of_points(part), of_points(list(part))
-    assert list(map(str, errors)) == list(map(str, theirs))
-    good = [row for row, error in enumerate(errors) if error is None]
-    assert [columns.given(row) for row in good] == [others.given(row) for row in good]
+    (table, errors), (one_by_one, others) = checked_table(part), checked_table(list(part))
+    assert list(map(str, errors)) == list(map(str, others))
+    assert table.rows.tolist() == one_by_one.rows.tolist() == [row for row, error in enumerate(errors) if error is None]
+    settings = [[dict(each.settings(point)) for point in range(len(each))] for each in (table, one_by_one)]
+    assert settings[0] == settings[1]
     assert [point["b"] for point in part] == [1, 2, 2, 4]

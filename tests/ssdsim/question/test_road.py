@@ -19,8 +19,8 @@ from ssdsim.base.kinds import SHARE
 from ssdsim.base.option import Group, Option
 from ssdsim.question import given as checks
 from ssdsim.question import place, price
-from ssdsim.question.asked import Asked
 from ssdsim.question.options import ALL
+from ssdsim.question.question import Question
 from tests.ssdsim.cli.in_process import asked as command
 from tests.ssdsim.strategies.wary import Wary
 
@@ -57,7 +57,7 @@ def guesser() -> Iterator[Guesser]:
 
 def test_each_step_is_taken_once() -> None:
     predict(b=16, p_hit=0.85)  # which imports what is imported on demand
-    steps = {checks.of_points.__code__, place.site_of.__code__, price.price.__code__}
+    steps = {checks.checked.__code__, place.site_of.__code__, price.price.__code__}
     taken: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -69,7 +69,7 @@ def test_each_step_is_taken_once() -> None:
         predict(b=16, p_hit=0.85)
     finally:
         sys.setprofile(None)
-    assert taken == {"of_points": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback
+    assert taken == {"checked": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback
 
 
 @pytest.mark.parametrize("given", [{}, {"t_sd": 0.2}, {"drafter": "ngram"}])
@@ -175,6 +175,6 @@ def test_what_a_step_asks_of_an_options_origin_is_remembered_too() -> None:
 
 
 def test_points_note_what_each_of_their_scenarios_reads() -> None:
-    (scenario,) = Asked.of({"strategies": ("sd",)}).scenarios("sd")
+    (scenario,) = Question.of({"strategies": ("sd",)}).scenarios("sd")
     assert {"alpha", "sd_k", "k"} <= scenario.reads
     assert "hit_c" not in scenario.reads

@@ -1,0 +1,195 @@
+"""The question that options ask: who is compared, what drafts, and at which site; and the scenarios that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from ssdsim import strategies
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group
+from ssdsim.base.record import Record
+from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.site import Site
+from ssdsim.question.columns import Result, result_of
+from ssdsim.question.drafting import (
+    ahead_warnings,
+    check_vocabularies,
+    published_warnings,
+    settle_draft,
+    vocabulary_warnings,
+)
+from ssdsim.question.given import checked
+from ssdsim.question.measured_pair import settle_pair, token_warnings
+from ssdsim.question.options import DEFAULTS, defaults, members
+from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.price import Priced, price
+from ssdsim.question.scenario import Scenario
+from ssdsim.question.token_errors import KnownTokens
+from ssdsim.strategies import drafters
+from ssdsim.strategies.protocols.strategy import Strategy
+
+T = TypeVar("T")
+
+
+class Contestants(NamedTuple):
+    """The strategies that are compared, the one that the answer is about, and what drafts."""
+
+    names: tuple[str, ...]
+    subject: str
+    drafter: Drafter
+
+    @property
+    def draft(self) -> bool:
+        return any(strategies.ALL.named(name).drafts for name in self.names)
+
+
+class Question(Record):
+    """A call's strategies and site, with every option's value.
+
+    ``subject`` is the strategy that answers are about; ``site`` is None where durations are unit-free. ``reads`` are
+    the options that this rests on, ``idle`` those that were derived for a draft where nobody drafts.
+    """
+
+    settings: Settings
+    contestants: Contestants
+    site: Site | None
+    reads: frozenset[str]
+    idle: frozenset[str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Question:
+        """The question that options ask."""
+        settings = given_settings(given)
+        completed = _step(settings, complete)
+        contestants = _step(settings, contestants_of)
+        drafting = _step(settings, drafting_of)
+        site = _step(settings, site_of, drafting.value)
+        placed = _step(settings, place, contestants.value, site.value)
+        reads, idle = contestants.reads | site.reads | placed.reads, frozenset[str]()
+        if contestants.value.draft:
+            reads |= drafting.reads
+        else:
+            idle = frozenset(completed.writes.keys() | drafting.writes.keys())
+        return cls(settings, contestants.value, site.value, reads, idle)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.contestants.names
+
+    @property
+    def subject(self) -> str:
+        return self.contestants.subject
+
+    @property
+    def drafter(self) -> Drafter:
+        return self.contestants.drafter
+
+    def scenarios(self, name: str) -> Iterator[Scenario]:
+        """A strategy's scenario with each of its alternatives, where a word such as ``auto`` leaves a choice.
+
+        Raises
+        ------
+        DoesNotFit : it does not fit there.
+        """
+        strategy = strategies.ALL.named(name)
+        chosen = result_of(alternatives, self.settings, strategy)
+        for alternative in chosen.value:
+            settings = self.settings.copy()
+            settings.settle_all(alternative)
+            priced = _step(settings, price, strategy, self.site, self.drafter)
+            known = _step(settings, KnownTokens, strategy, self.drafter)
+            yield scenario_of(strategy, self.drafter, settings, self.site, chosen.reads, priced, known)
+
+    def warnings(self, names: Iterable[str], settings: Settings) -> tuple[str, ...]:
+        """Warnings about acceptance and hits of these strategies."""
+        return warnings_of(settings, self.contestants, self.site, tuple(names))
+
+
+def _step(settings: Settings, run: Callable[..., T], *arguments: Any) -> Result[T]:
+    """Run a step, and settle what it derives."""
+    result = result_of(run, settings, *arguments)
+    settings.settle_all(result.writes)
+    return result
+
+
+def given_settings(given: Mapping[str, Any]) -> Settings:
+    """Every option's value, those given (None is not given) checked, with where it came from."""
+    values = checked(given)
+    return Settings(values, dict.fromkeys(values, GIVEN), defaults())
+
+
+def effective(given: Mapping[str, Any]) -> Settings:
+    """:func:`given_settings`, with what a measured pair knows in the place of defaults."""
+    settings = given_settings(given)
+    complete(settings)
+    return settings
+
+
+# the steps from options to a scenario, in their order
+
+
+def complete(settings: Settings) -> None:
+    """Derive what a measured pair and a published draft know in the place of defaults."""
+    settle_pair(settings)
+    settle_draft(settings)
+
+
+def contestants_of(settings: Settings) -> Contestants:
+    """Whom the options name; where nothing drafts, no drafter is asked for."""
+    names = settings["strategies"]
+    drafts = any(strategies.ALL.named(name).drafts for name in names)
+    drafter = drafters.ALL.named(settings["drafter"] if drafts else DEFAULTS["drafter"])
+    return Contestants(names, subject_among(names, settings["subject"]), drafter)
+
+
+def subject_among(names: Sequence[str], asked: str | None) -> str:
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
+
+    Raises
+    ------
+    InputError : the one asked for is not among them.
+    """
+    if asked is not None:
+        strategies.ALL.named(asked)
+        if asked not in names:
+            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
+        return asked
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
+
+
+def place(settings: Settings, contestants: Contestants, site: Site | None) -> None:
+    """Settle what follows from a site and from who is compared there."""
+    check_vocabularies(settings, contestants.names, site)
+    settle_spread(settings, site)
+
+
+def alternatives(settings: TrackedSettings, strategy: Strategy) -> list[Mapping[str, Entry]]:
+    """What each of a strategy's alternatives settles."""
+    return [each.writes for each in strategy.alternatives(settings) if isinstance(each, TrackedSettings)]
+
+
+def scenario_of(
+    strategy: Strategy,
+    drafter: Drafter,
+    settings: Settings,
+    site: Site | None,
+    chosen: frozenset[str],
+    priced: Result[Priced],
+    known: Result[KnownTokens],
+) -> Scenario:
+    """The scenario of a price and of known tokens; ``chosen`` are the options by which its alternative was made."""
+    reads = chosen | priced.reads | (known.reads - priced.writes.keys())
+    if settings["pair"] is not None and "alpha" in reads:  # who reads what a pair says reads the pair
+        backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set[str]()
+        reads |= backup | {"pair", "pair_set", "temperature", "extrapolate"}
+    return Scenario(strategy, drafter, settings, site, known.value, priced.value, reads)
+
+
+def warnings_of(
+    settings: Settings, contestants: Contestants, site: Site | None, with_room: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Warnings about acceptance and hits of the strategies that have room."""
+    of_drafts = (*vocabulary_warnings(with_room, site), *ahead_warnings(with_room, contestants.drafter))
+    return (*token_warnings(settings), *published_warnings(settings), *of_drafts)
