@@ -1,39 +1,32 @@
 """``ssdsim validate``: against strategies run here, published results, an engine's rows, a pair's models."""
 
 from __future__ import annotations
-from calibration.cli import validate_pair
-from calibration.cli import validate_paper
-from calibration.cli import validate_rows
-from calibration.cli.calibrate import alone_under_torchrun
-from calibration.validation.run import Real
-from calibration.validation.run import validate
+
+import sys
 from functools import partial
-from msgspec.structs import asdict
 from pathlib import Path
-from ssdsim.base.kinds import Percent
-from ssdsim.cli.console import console
-from ssdsim.cli.console import echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import echo_json
-from ssdsim.cli.options import record_options
-from ssdsim.cli.progress import shown
-from ssdsim.cli.tables import Table
-from ssdsim.cli.values import OfKind
-from ssdsim.cli.values import Output
-from ssdsim.cli.values import OutputFile
-from ssdsim.rounds.round import part_title
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 import click
 import numpy as np
-import sys
+from msgspec.structs import asdict
+
+from calibration.cli import validate_pair, validate_paper, validate_rows
+from calibration.cli.calibrate import alone_under_torchrun
+from calibration.validation.run import Real, validate
+from ssdsim.base.kinds import Percent
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.help_page import output_option
+from ssdsim.cli.options import CommandGroup, Verb, common_options, echo_json, record_options
+from ssdsim.cli.progress import shown
+from ssdsim.cli.tables import Table
+from ssdsim.cli.values import OfKind, Output, OutputFile
+from ssdsim.rounds.round import part_title
 
 if TYPE_CHECKING:
-    from calibration.validation.comparison import RoundComparison
     from collections.abc import Sequence
+
+    from calibration.validation.comparison import RoundComparison
 
 _WAS = {"--measured": "rows", "--paper": "paper", "--pair": "pair"}
 """Options of former versions that are words today."""

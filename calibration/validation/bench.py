@@ -1,32 +1,24 @@
 """Strategies run for real, and the same rounds predicted from microbenchmarks alone: times, parts, traces."""
 
 from __future__ import annotations
-from calibration.machine.executor.drift import Drift
-from calibration.machine.executor.drift import mean_drift
-from calibration.machine.executor.drift import time_drift
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec.structs import asdict
+
+from calibration.machine.executor.drift import Drift, mean_drift, time_drift
 from calibration.machine.executor.executor import BufferShape
-from calibration.machine.executor.plan import Event
-from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.plan import Timeline
+from calibration.machine.executor.plan import Event, RankPlan, Timeline
 from calibration.machine.inventory import device_names
 from calibration.machine.ranks import Ranks
-from calibration.validation.comparison import GridPoint
-from calibration.validation.comparison import RoundComparison
-from calibration.validation.comparison import append_point
-from calibration.validation.comparison import interval
-from calibration.validation.comparison import read_or_start
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
-from msgspec.structs import asdict
-from pathlib import Path
+from calibration.validation.comparison import GridPoint, RoundComparison, append_point, interval, read_or_start
 from ssdsim import strategies
-from ssdsim.answers.simulation.simulate import SimulatedRounds
-from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.answers.simulation.simulate import trace_rounds
+from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate, trace_rounds
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
@@ -36,20 +28,13 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import Model
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Step
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
-from ssdsim.question.configuration import rescaled
-from ssdsim.question.question import effective
-from ssdsim.question.question import subject_among
+from ssdsim.pricing.step import Pass, Step
+from ssdsim.question.configuration import Configuration, configure, rescaled
+from ssdsim.question.question import effective, subject_among
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import PARTS
 from ssdsim.strategies import drafters
 from ssdsim.transformer.operations import DTYPES
-from typing import Any
-import hashlib
-import numpy as np
 
 _LEFT = "communicate"
 

@@ -1,31 +1,23 @@
 """Every choice at every batch and context, priced."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from ssdsim import strategies
-from ssdsim.base.checks import few_enough
-from ssdsim.base.checks import listed
-from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group
-from ssdsim.base.option import spelled
-from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.question.drafting import draft_by_options
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import members
-from ssdsim.question.options import refuse_others
-from ssdsim.question.options import varied_by
-from ssdsim.question.question import Question
-from ssdsim.question.question import effective
-from ssdsim.strategies.protocols.axes import SearchAxis
-from typing import Any
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+
+from ssdsim import strategies
+from ssdsim.base.checks import few_enough, listed
+from ssdsim.base.errors import InputError
+from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import Record
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others, varied_by
+from ssdsim.question.question import Question, effective
+from ssdsim.strategies.protocols.axes import SearchAxis
 
 if TYPE_CHECKING:
     import pandas as pd

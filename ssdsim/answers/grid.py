@@ -1,40 +1,32 @@
 """Many predictions at once: each distinct cost and kernel is worked out once, closed forms take whole columns."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.contest import share_fastest
 from ssdsim.answers.predict import check_constant
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import whole
+from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import Draws
-from ssdsim.base.intervals import bounds_95
+from ssdsim.base.intervals import Draws, bounds_95
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.given import GridPart
-from ssdsim.question.many import Rates
-from ssdsim.question.many import estimate
-from ssdsim.question.many import rows_of
-from ssdsim.question.points import Points
-from ssdsim.question.points import Scenarios
-from ssdsim.question.points import Steps
+from ssdsim.question.many import Rates, estimate, rows_of
+from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
-from typing import Any
-from typing import TYPE_CHECKING
-import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,31 +1,24 @@
 """The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest
-from ssdsim.answers.contest import Versus
-from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import RatioEvidence
-from ssdsim.answers.evidence import SURE
-from ssdsim.answers.evidence import Uncertainty
-from ssdsim.answers.evidence import field
-from ssdsim.answers.evidence import filled
-from ssdsim.answers.evidence import literally
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.answers.contest import Contest, Versus, contest
+from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
-from ssdsim.question.many import Drawn
-from ssdsim.question.many import estimate
+from ssdsim.question.many import Drawn, estimate
 from ssdsim.question.points import Points
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
-from types import MappingProxyType
-import numpy as np
 
 _NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
 

@@ -6,42 +6,30 @@ acceptance and by a factor on the misses for each hit curve; averages of rounds 
 """
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.question.measured_pair import CURVES
-from ssdsim.question.measured_pair import chosen_in
-from ssdsim.question.measured_pair import curve_of
-from ssdsim.question.measured_pair import is_given
+from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.question.standing import token_inputs
-from ssdsim.question.token_ranges import ENDS
-from ssdsim.question.token_ranges import LOOKS
-from ssdsim.question.token_ranges import looks
-from ssdsim.rounds.kernel import Averages
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import select
-from ssdsim.rounds.kernel import stack
-from ssdsim.rounds.kernel import tile
+from ssdsim.question.token_ranges import ENDS, LOOKS, looks
+from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
 from ssdsim.tokens.pair_choice import ChosenFindings
-from typing import Any
-from typing import TYPE_CHECKING
-import math
-import numpy as np
 
 if TYPE_CHECKING:
-    from ssdsim.tokens.pair_file import HitLaw
-    from ssdsim.tokens.pair_file import Mean
+    from ssdsim.tokens.pair_file import HitLaw, Mean
 
 _BOUNDS_SDS = 2.0 * 1.96  # standard deviations between the bounds of a 95 % interval
 _SURE = 1e-6

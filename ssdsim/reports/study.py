@@ -1,43 +1,32 @@
 """What figures share: a run folder, the prediction at its base point, rates near it, and the ratios that they draw."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
+
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from math import nan
+from typing import Any
+
 from ssdsim import strategies
-from ssdsim.answers.grid import Fastest
-from ssdsim.answers.grid import PointResult
-from ssdsim.answers.option_usage import check_owners
-from ssdsim.answers.option_usage import options_read
-from ssdsim.answers.predict import Prediction
-from ssdsim.answers.predict import predict_configured
+from ssdsim.answers.grid import Fastest, PointResult
+from ssdsim.answers.option_usage import check_owners, options_read
+from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.sweep_plan import as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import Draws
-from ssdsim.base.intervals import bounds_95
-from ssdsim.base.option import Group
-from ssdsim.base.option import number
+from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.option import Group, number
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import why_no_room
+from ssdsim.pricing.occupancy import DoesNotFit, why_no_room
 from ssdsim.question import many
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import members
-from ssdsim.question.points import Points
-from ssdsim.question.points import Steps
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.options import ALL, DEFAULTS, members
+from ssdsim.question.points import Points, Steps
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.style import colour_of
-from ssdsim.reports.style import symbol_of
-from ssdsim.reports.style import title_of
+from ssdsim.reports.style import colour_of, symbol_of, title_of
 from ssdsim.runs.named_files import located
 from ssdsim.runs.report_folder import RunFolder
-from typing import Any
 
 DRAWS = 400  # of what is not known at each point: bands then wander by a few percent of their width
 _DASHES = ("solid", "dashdot", "longdash", "longdashdot")

@@ -1,43 +1,31 @@
 """K by the number of requests: SD whose K a table or a policy says, and each of its Ks for good beside it."""
 
 from __future__ import annotations
+
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from itertools import groupby
-from itertools import pairwise
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.serving import ema_tiers
-from ssdsim.serving import throughput_aware
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.batching import EMA
-from ssdsim.serving.batching import KTable
-from ssdsim.serving.batching import OPEN_END
-from ssdsim.serving.batching import THROUGHPUT
-from ssdsim.serving.batching import THROUGHPUT_AWARE
+from ssdsim.rounds.kernel import Kernel, Tokens
+from ssdsim.serving import ema_tiers, throughput_aware
+from ssdsim.serving.batching import EMA, OPEN_END, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
 from ssdsim.serving.ema_tiers import EmaTiers
 from ssdsim.serving.passes import PromptTables
-from ssdsim.serving.policy import Policy
-from ssdsim.serving.policy import Steering
-from ssdsim.serving.policy import Variant
-from ssdsim.serving.policy import of_alternatives
-from ssdsim.serving.throughput_aware import ProfiledRounds
-from ssdsim.serving.throughput_aware import ThroughputAware
+from ssdsim.serving.policy import Policy, Steering, Variant, of_alternatives
+from ssdsim.serving.throughput_aware import ProfiledRounds, ThroughputAware
 from ssdsim.strategies.sd import Paused
-from typing import Any
-import numpy as np
 
 _TRIED = (1, 2, 3, 4, 6, 8, 12, 16, 24, 31, 61, 96, 128, 192)
 """Sequences at which SGLang's policies are tried; the first of each slot of its tiers among them."""

@@ -1,45 +1,37 @@
 """Break-even points: from which hit rate, acceptance rate or link, and up to which batch, the subject wins."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-from functools import partial
-from itertools import chain
-from itertools import repeat
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import chain, repeat
+from typing import Any, Literal
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim import strategies
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import Shape
-from ssdsim.advise.recommend.deployment import best
-from ssdsim.advise.recommend.search import STEPS
-from ssdsim.advise.recommend.search import Search
-from ssdsim.advise.recommend.search import coarse_grid
-from ssdsim.advise.recommend.search import combinations
-from ssdsim.advise.recommend.search import placements
-from ssdsim.advise.recommend.search import setting_choices
-from ssdsim.advise.recommend.search import settings_around
-from ssdsim.advise.recommend.search import with_settings
+from ssdsim.advise.recommend.deployment import Deployment, Shape, best
+from ssdsim.advise.recommend.search import (
+    STEPS,
+    Search,
+    coarse_grid,
+    combinations,
+    placements,
+    setting_choices,
+    settings_around,
+    with_settings,
+)
 from ssdsim.base.checks import Array
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.hardware.catalog import called
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.question.configuration import configure
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import beside
+from ssdsim.question.options import DEFAULTS, beside
 from ssdsim.question.question import effective
-from ssdsim.strategies.protocols.axes import SearchAxis
-from ssdsim.strategies.protocols.axes import Values
-from ssdsim.tokens.acceptance import moved_to
-from ssdsim.tokens.acceptance import pooled_rate
+from ssdsim.strategies.protocols.axes import SearchAxis, Values
+from ssdsim.tokens.acceptance import moved_to, pooled_rate
 from ssdsim.tokens.caching import backup_in_proportion
-from typing import Any
-from typing import Literal
-import numpy as np
 
 _SECTIONS = 10  # of the range, and then of the section that holds the crossing
 _FINER = 2  # times

@@ -1,27 +1,21 @@
 """Elasticities: how tokens/s answer to a small change of each input, by evaluating again."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
 from ssdsim import strategies
 from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.search import Search
-from ssdsim.advise.recommend.search import settings_around
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.hardware.catalog import called
-from ssdsim.hardware.catalog import find_hardware
+from ssdsim.advise.recommend.search import Search, settings_around
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import Step
+from ssdsim.pricing.step import Pass, Piece, Step
 from ssdsim.question.question import effective
 from ssdsim.question.scenario import Scenario
-from typing import Any
-import math
 
 _STEP = 0.01
 _BETTER = 0.1

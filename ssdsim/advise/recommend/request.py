@@ -1,44 +1,28 @@
 """The question: GPUs, workload, strategies, what counts, and what may be chosen."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal
+
 from ssdsim import strategies
-from ssdsim.base.checks import few_enough
-from ssdsim.base.checks import listed
-from ssdsim.base.checks import whole
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
-from ssdsim.base.option import Group
-from ssdsim.base.option import spelled
+from ssdsim.base.checks import few_enough, listed, whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.catalog import full_hardware_name
+from ssdsim.hardware.catalog import find_transformer, full_hardware_name
 from ssdsim.question.engines import Engine
 from ssdsim.question.given import checked
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import members
-from ssdsim.question.options import unknown
-from ssdsim.question.options import varied_by
-from ssdsim.question.options import with_ranges
+from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.question.question import effective
-from ssdsim.strategies.protocols.axes import EXPERTS
-from ssdsim.strategies.protocols.axes import PLACED
-from ssdsim.strategies.protocols.axes import Scope
-from ssdsim.strategies.protocols.axes import SearchAxis
-from ssdsim.strategies.protocols.axes import TARGET
-from ssdsim.strategies.protocols.axes import Values
+from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, SearchAxis, Values
 from ssdsim.tokens.acceptance_models import load_acceptance
 from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.sharing import check_tensor_parallel
-from ssdsim.transformer.sharing import legal_expert_parallel
-from typing import Any
-from typing import Literal
-import re
+from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")
