@@ -25,7 +25,7 @@ _LINES = {
 
 
 def window_plot(frame: pd.DataFrame) -> go.Figure:
-    """Passes and outcomes that fit, from :func:`ssdsim.window`'s answer over one option that varies."""
+    """The draft passes and outcomes that fit into a verification, over the one option that varies in the frame."""
     varied = [name for name in AXES if frame[name].nunique(dropna=False) > 1]
     if len(varied) != 1:
         several = f"; {', '.join(varied)} vary" if varied else ""
@@ -52,7 +52,7 @@ def window_plot(frame: pd.DataFrame) -> go.Figure:
 
 
 def miss_curves(rates: TokenRates) -> go.Figure:
-    """Misses of F guesses after a rejection, a line a temperature, with the 95 % interval over contexts."""
+    """P(miss of F guesses | a token was rejected): a line per temperature, with the 95 % interval over contexts."""
     if len(rates.fan_outs) < 2:
         raise InputError("a curve needs rates at more than one fan-out")
     plot = new_plot("fan-out F (guesses; log scale)", "P(miss | a token was rejected)", height=360)
@@ -71,7 +71,7 @@ def miss_curves(rates: TokenRates) -> go.Figure:
 
 
 def saguaro(rates: TokenRates) -> go.Figure:
-    """Hits against acceptance along Saguaro's C, a line a fan-out, at the last of the temperatures."""
+    """Hits against acceptance along Saguaro's C: a line per fan-out, at the last of the temperatures."""
     if len(rates.cs) < 2:
         raise InputError("the trade-off needs rates at more than one C")
     plot = new_plot("acceptance rate", "P(hit | a token was rejected)", height=360)

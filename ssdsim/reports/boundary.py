@@ -26,7 +26,7 @@ _STEP = 0.1  # between two lines of equal ratio
 
 
 def boundary(study: Study) -> list[Figure | LeftOut]:
-    """The boundary over the grid's first two numeric axes, the batch before others; else over batch and hit rate."""
+    """The boundary over the grid's first two numeric axes (batch before others), or else over batch and hit rate."""
     if not study.rivals:
         return [LeftOut(_WHAT, f"{title_of(study.subject)} stands alone: --strategies names rivals")]
     rival = study.rivals[0]
@@ -40,7 +40,7 @@ Table = tuple[str, str, pd.DataFrame]
 
 
 def _of_grid(study: Study, rival: str) -> Table | None:
-    """The results at the base values of the other axes; None where the grid has fewer than two numeric axes."""
+    """Results at the base values of the other axes; None if the grid has fewer than two numeric axes."""
     results, axes = study.folder.results, study.folder.axes
     numeric = [name for name, values in axes.items() if all(isinstance(value, int | float) for value in values)]
     if results is None or len(numeric) < 2:
@@ -133,7 +133,7 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
 
 
 def _marks(x: str, y: str, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """The ratio at some points, which a grey copy can read."""
+    """Labels of the ratio at some points, for grey copies."""
     xs, ys = sorted(set(table[x])), sorted(set(table[y]))
     for at_x, at_y, ratio in table[[x, y, "ratio"]].itertuples(index=False):
         if at_x in _spread(xs) and at_y in _spread(ys) and np.isfinite(ratio):
@@ -149,13 +149,13 @@ def _marks(x: str, y: str, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _spread(values: Sequence[Any]) -> Sequence[Any]:
-    """The first, the last and at most two between them."""
+    """The first, the last and at most two values between them."""
     wanted = np.linspace(0, len(values) - 1, min(len(values), 4)).round().astype(int)
     return [values[at] for at in wanted]
 
 
 def _place(name: str, value: float) -> float:
-    """An annotation's place on a log axis is an exponent."""
+    """Place of an annotation, which on a log axis is an exponent."""
     return float(np.log10(value)) if ALL[name].doubling else float(value)
 
 

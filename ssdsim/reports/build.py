@@ -96,7 +96,7 @@ def figure(folder: str | Path, name: str, seed: int = 0) -> Figure:
 
 
 def _of_measured(folder: RunFolder, figures: tuple[Figure, ...]) -> Report:
-    """The page of rows that an engine ran, which belong to no one scenario."""
+    """The page of an engine's rows, which belong to no single scenario."""
     from ssdsim.reports.validation import measured_lines
 
     sentence, lines = measured_lines(folder)

@@ -1,4 +1,4 @@
-"""Drawers of an answer's figures, by name. A figure's key is the name, or begins with it."""
+"""Drawers of figures, by name; the key of a figure is its drawer's name or begins with it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OF_A_STUDY: Mapping[str, Callable[[Study], Shown]] = {
 
 
 def drawers(study: Study) -> Drawers:
-    """The drawers of a run: its speedups along each option first."""
+    """The drawers of a run, speedups along each option first."""
     folder = study.folder
     if folder.serving is not None:
         return {"serving": partial(_serving, folder.serving)}
@@ -62,7 +62,7 @@ def _serving(answer: Mapping[str, object]) -> Shown:
 
 
 def one_figure(drawers: Drawers, name: str) -> Figure:
-    """The figure of this key; no other group is drawn."""
+    """The figure of this key; only its own drawer is called."""
     group = next((group for group in drawers if name == group or name.startswith(f"{group}-")), None)
     if group is None:
         raise InputError(f"there is no figure '{name}'{nearest(name, drawers)} This run may have: {', '.join(drawers)}")

@@ -1,4 +1,4 @@
-"""The better fallback by batch: just in time against fast, Theorem 17's b*, the crossing of full predictions."""
+"""The better fallback by batch: drafting just in time or a fast backup, Theorem 17's b*, where predictions cross."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ByBackup = Mapping[str, Mapping[int, PointRates]]
 
 
 def fallback(study: Study) -> list[Figure | LeftOut]:
-    """Each strategy that has the choice, over its first rival, against the batch with either fallback."""
+    """Speedup over the batch with either fallback, of each strategy that can choose one."""
     choosing = [scenario for scenario in study.caching if _has_the_choice(scenario)]
     if not choosing:
         return [LeftOut(_LEFT_OUT, "no strategy of this run chooses what it falls back on")]
@@ -52,7 +52,7 @@ def _has_the_choice(scenario: Scenario) -> bool:
 
 
 def _rates(study: Study) -> tuple[ByBackup, str]:
-    """Rates with either fallback by batch; and why no strategy fits above the last."""
+    """Rates by fallback and batch, and why no larger batch fits."""
     rates: dict[str, dict[int, PointRates]] = {backup: {} for backup in _LINES}
     of = {backup: study.rates([study.with_backup(backup, b=batch) for batch in _BATCHES]) for backup in _LINES}
     for at, batch in enumerate(_BATCHES):
@@ -65,7 +65,7 @@ def _rates(study: Study) -> tuple[ByBackup, str]:
 
 
 def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
-    """The rates up to the last batch at which both strategies fit; and why not above it."""
+    """Rates up to the largest batch at which both strategies fit, and why no larger one does."""
     for batch in rates["jit"]:
         for rate in (rates[backup][batch] for backup in _LINES):
             if not {name, rival} <= rate.sides.keys():
@@ -110,7 +110,7 @@ def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
 
 
 def _crossing(rates: ByBackup, name: str) -> float:
-    """The first of the batches shown at which the fast backup is not slower."""
+    """The first batch shown at which the fast backup is not slower."""
     shown = list(rates["jit"])
 
     def rate(backup: str, index: int) -> float:
@@ -121,9 +121,9 @@ def _crossing(rates: ByBackup, name: str) -> float:
 
 
 def _b_star(jit: Scenario, fast: Scenario) -> float | None:
-    """Theorem 17 with the hit rate and tokens of a fast backup; the slow one's time is that of K fresh draft steps.
+    """Theorem 17's b*: hit rate and tokens with a fast backup, and K fresh draft steps as the slow one's time.
 
-    None where the theorem says nothing: rounds have other states than after a hit and after a miss.
+    None where rounds have other states than after a hit and after a miss: the theorem does not cover them.
     """
     kernel = mean_kernel(fast.tokens)
     if len(kernel.states) != 2:
@@ -162,7 +162,7 @@ def _line(table: pd.DataFrame, backup: str, ratio: str) -> Iterator[go.Scatter]:
 
 
 def _mark(plot: go.Figure, table: pd.DataFrame, crossing: float, b_star: float | None) -> None:
-    """Vertical lines; one label is at the top and one at the bottom, since the two are often close."""
+    """Vertical lines for crossing and b*, labelled at the top and at the bottom: the two are often close."""
     largest = table["b"].max()
     marks = [(crossing, f"crossing b = {crossing:g}", "dash", 1.0)]
     if b_star is not None:

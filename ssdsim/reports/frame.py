@@ -1,4 +1,4 @@
-"""The frame of every page: a document that holds all it needs, asks for nothing and follows the system's theme."""
+"""The frame of every page: one document without requests to anywhere, in the system's theme."""
 
 from __future__ import annotations
 
@@ -88,9 +88,9 @@ def asset(name: str) -> str:
 
 
 def plotlyjs() -> str:
-    """plotly.js with its factory in parentheses: browsers then compile it once, and do not parse it twice.
+    """plotly.js with its factory in parentheses, so that browsers compile it at once instead of parsing it twice.
 
-    Text that does not look as expected is left as it is.
+    Text of another form is left as it is.
     """
     plotly: str = get_plotlyjs()
     head, start, rest = plotly.partition(", () => {")

@@ -37,21 +37,21 @@ _SYMBOLS = {"uniform": "circle-open", "geometric": "square", "optimal": "diamond
 
 
 def mean_kernel(tokens: Tokens) -> Kernel:
-    """A request's kernel, averaged over the kinds of requests where they differ."""
+    """A request's kernel, averaged over the kinds of requests if they differ."""
     if isinstance(tokens, Kernel):
         return tokens
     return Kernel(tokens.states, np.tensordot(tokens.weights / tokens.weights.sum(), tokens.p, 1))
 
 
 def primary_hit_rate(scenario: Scenario) -> float:
-    """P(the outcome is cached | the speculation was the primary's), in which state a sequence starts."""
+    """P(the outcome is cached | the primary speculated), the state in which a sequence starts."""
     kernel = mean_kernel(scenario.tokens)
     misses = kernel.states.index(str(scenario.strategy.miss_state))
     return 1.0 - float(kernel.transitions[0, misses])
 
 
 def hit_rate(study: Study) -> list[Figure | LeftOut]:
-    """Hit rate of a primary speculation against F, for each fan-out policy; strategies of one table share a figure."""
+    """Hit rate of a primary speculation against F, by fan-out policy; strategies with the same table share a figure."""
     caching = [each for each in study.caching if each.strategy.guesses(each.settings) is not None]
     if not caching:
         return [LeftOut(_LEFT_OUT, "no strategy of this run caches outcomes")]
@@ -115,7 +115,7 @@ def _hit_rate_plot(table: pd.DataFrame, group: Sequence[Scenario]) -> go.Figure:
 
 
 def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatter:
-    """The star of a strategy at the base point; of several sizes, since they may stand at one place."""
+    """Star of a strategy at the base point; sizes differ, since stars may coincide."""
     guesses = scenario.strategy.guesses(scenario.settings)
     assert guesses is not None
     hover = f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>"
@@ -134,7 +134,7 @@ def _law(study: Study) -> str:
 
 
 def all_hit(study: Study) -> list[Figure | LeftOut]:
-    """P(all sequences of a batch hit) against the batch, of each strategy that looks outcomes up."""
+    """P(all sequences of a batch hit) against the batch, for each strategy with a cache."""
     if not study.caching:
         return [LeftOut("hits by batch", "no strategy of this run caches outcomes")]
     found = _hits_by_batch(study)
@@ -170,7 +170,7 @@ def all_hit(study: Study) -> list[Figure | LeftOut]:
 
 
 def _hits_by_batch(study: Study) -> list[dict[str, float]]:
-    """A row a batch that fits: a sequence's hit rate, and how often all hit."""
+    """A row per batch that fits: the hit rate of one sequence, and P(all hit)."""
     rows = []
     found = study.rates([{**study.base, "b": batch} for batch in _BATCHES], draws=False)
     for batch, rates in zip(_BATCHES, found, strict=True):
@@ -198,7 +198,7 @@ def _all_hit_title(study: Study, table: pd.DataFrame) -> str:
 
 
 def cache_shapes(study: Study) -> list[Figure | LeftOut]:
-    """Hit rate and speed of the subject by fan-out policy over the temperatures of its pair; none without a pair."""
+    """Hit rate and speedup of the subject by fan-out policy, over the temperatures of its pair; none without a pair."""
     chosen = chosen_by(study.configurable(study.base), study.configuration.settings.get("temperature"))
     if chosen is None:
         return []

@@ -1,4 +1,4 @@
-"""The page of a report: the verdict on top, its figures with their data, and at its end where everything came from."""
+"""The page of a report: the verdict, the figures with their data, and the provenance of all of it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _PICTURES = "\n".join(
 
 
 class Page(Record):
-    """The content of a report: ``strategies`` and ``origins`` are HTML, others plain; ``colour`` is the subject's.
+    """The content of a report; ``strategies`` and ``origins`` are HTML, other texts plain; ``colour`` is the subject's.
 
-    ``unfinished`` says how many points of a sweep are in, where they are not all; ``made_by`` is the command behind
-    the run; ``controls`` are those of a sweep, which come first.
+    ``unfinished`` says how many points of a sweep are in, unless all are. ``made_by`` is the command behind the run.
+    ``controls`` are those of a sweep; they come first.
     """
 
     title: str
@@ -72,7 +72,7 @@ class Page(Record):
         )
 
     def _above(self) -> tuple[list[str], list[str]]:
-        """The header, and what stands above the figures: the answer, where the page's menus do not move it."""
+        """The header, and what stands above the figures; the answer is in the header unless there are controls."""
         header = [
             f"<h1>{escape(self.title)}</h1>",
             f"<p><code>{escape(self.made_by)}</code></p>" if self.made_by else "",
@@ -96,7 +96,7 @@ def _sections(figures: Sequence[Figure], grid: Mapping[str, Any] | None) -> Iter
 
 
 def _stays(following: Sequence[Figure]) -> str:
-    """The sentence on what of the page does not follow the controls above it."""
+    """A sentence on what does not follow the controls above it."""
     axes = [figure.axis for figure in following if figure.axis]
     but = f", but for the speedups over {enumerated(axes)}, which follow" if axes else ""
     return (
@@ -105,7 +105,7 @@ def _stays(following: Sequence[Figure]) -> str:
 
 
 def _menus(grid: Mapping[str, Any]) -> str:
-    """One menu an axis of the grid: at which of its values the charts over the other axes are drawn."""
+    """A menu per axis of the grid: the value at which charts over the other axes are drawn."""
     menus = []
     for name, values in grid["axes"].items():
         choices = "".join(
@@ -142,7 +142,7 @@ def _left_out(left_out: Sequence[LeftOut]) -> str:
 
 
 def verdict_lines(study: Study) -> tuple[str, list[str]]:
-    """The sentence, and the lines under it: settings, probability, hit rates, GPUs, and the recommendation if any."""
+    """The verdict's sentence, and lines on settings, probability, hit rates, GPUs and the recommendation if any."""
     prediction = study.prediction
     verdict = prediction.verdict
     lines = [f"At {prediction.configuration.shape}; the figures show other settings."]
@@ -163,7 +163,7 @@ def _gpus(study: Study) -> str:
 
 
 def _hit_rates(study: Study) -> list[str]:
-    """A sentence a strategy that caches, which names it where several do."""
+    """A sentence per strategy with a cache, with its name if there are several."""
     several, said = len(study.caching) > 1, []
     for scenario in study.caching:
         e = study.prediction.estimates[scenario.strategy.name]
@@ -179,7 +179,7 @@ def _recommended(study: Study) -> str | None:
 
 
 def strategies_table(study: Study) -> str:
-    """Each strategy at the base point, as HTML."""
+    """The strategies at the base point, as HTML."""
     told = study.prediction.display
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in ("strategy", *told.header[1:]))
     body = "".join(map(_strategy_html, study.prediction.estimates, told.rows))

@@ -81,7 +81,7 @@ def _add_curve(plot: Any, name: str, law: HitLaw, colour: str, symbol: str) -> N
 
 
 def _bars(points: Sequence[tuple[float, float | None, float | None]]) -> dict[str, Any]:
-    """Error bars of values with their bounds; none where a bound is not known."""
+    """Error bars of values with their bounds; none where a bound is unknown."""
     low = [value if low is None else min(value, low) for value, low, _ in points]
     high = [value if high is None else max(value, high) for value, _, high in points]
     return bars([value for value, *_ in points], low, high)

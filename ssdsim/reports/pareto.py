@@ -1,4 +1,4 @@
-"""Tokens/s of a user against tokens/s of a GPU: what can be had, and by which strategy."""
+"""Tokens/s per user against tokens/s per GPU: what can be had, and by which strategy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DIGITS = 12  # of tokens/s: less is rounding
 
 
 def pareto(study: Study) -> list[Figure | LeftOut]:
-    """Every point that can be chosen at the base workload, and the frontier."""
+    """Every choice at the base workload, and the frontier."""
     points = _points(study)
     if points.empty:
         return [LeftOut("Pareto", "no point of the grid is possible")]
@@ -56,7 +56,7 @@ def pareto(study: Study) -> list[Figure | LeftOut]:
 
 
 def _points(study: Study) -> pd.DataFrame:
-    """A row a strategy and choice: ``strategy``, the options varied, ``rate``, ``gpus``, ``per user``, ``per gpu``."""
+    """A row per strategy and choice: ``strategy``, options that vary, ``rate``, ``gpus``, ``per user``, ``per gpu``."""
     table = _from_results(study)
     if table is None:
         table = _computed(study)
@@ -66,7 +66,7 @@ def _points(study: Study) -> pd.DataFrame:
 
 
 def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
-    """One strategy's possible points, each once, by the options that matter to it."""
+    """One strategy's possible points, once each, by the options that matter to it."""
     varied = [option for option in table.columns if option in members(Group.CHOICE)]
     part = table[varied].assign(strategy=name, rate=table[f"{name}_tokens_per_second"], gpus=table[f"{name}_gpus"])
     part = part.dropna(subset=["rate"])
@@ -78,14 +78,14 @@ def _ways(table: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _matters(part: pd.DataFrame, others: Sequence[str]) -> bool:
-    """Say whether points that are the same in ``others`` differ in their tokens/s or GPUs."""
+    """Say whether points equal in ``others`` differ in their tokens/s or GPUs."""
     results = pd.DataFrame({"rate": part["rate"].map(lambda rate: f"{rate:.{_DIGITS}g}"), "gpus": part["gpus"]})
     alike = results.groupby([grid_keys(part[name]) for name in others], observed=True)
     return bool((alike.nunique() > 1).to_numpy().any())
 
 
 def _from_results(study: Study) -> pd.DataFrame | None:
-    """The grid's points at the base workload; None where it has none, or does not vary the batch."""
+    """The grid's points at the base workload; None if there are none, or the batch does not vary."""
     results, axes = study.folder.results, study.folder.axes
     if results is None or "b" not in axes:
         return None
@@ -115,7 +115,7 @@ def _computed(study: Study) -> pd.DataFrame:
 
 
 def _frontier(points: pd.DataFrame) -> pd.Series:
-    """The points that no other beats in both coordinates."""
+    """Mask of the points that no other beats in both coordinates."""
     ordered = points.sort_values(["per user", "per gpu"], ascending=False)
     best_before = ordered["per gpu"].cummax().shift(fill_value=-np.inf)
     return (ordered["per gpu"] > best_before).reindex(points.index)
@@ -137,7 +137,7 @@ def _bounds(study: Study, frontier: pd.DataFrame) -> pd.DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """A Python value out of a column, whose whole numbers may have become floats beside gaps."""
+    """A Python value out of a column; whole numbers may have become floats beside gaps."""
     value = value.item() if isinstance(value, np.generic) else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 

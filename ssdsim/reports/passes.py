@@ -27,7 +27,7 @@ _BATCHES = (1, 4, 16, 64)
 
 
 def roofs(study: Study) -> list[Figure | LeftOut]:
-    """Intensity against achieved FLOP/s of every operation with arithmetic, one marker each."""
+    """Achieved FLOP/s against intensity, a marker per operation with arithmetic."""
     site = study.configuration.site
     if site is None:
         return [LeftOut("roofline", "unit-free: no hardware, so no roofs")]
@@ -62,7 +62,9 @@ def roofs(study: Study) -> list[Figure | LeftOut]:
 
 
 def _operations(study: Study) -> pd.DataFrame:
-    """The passes of all rounds, the subject's first; one that differs from another's of its name says whose it is."""
+    """Operations of all passes, the subject's first; a pass unlike another of its name is named after its strategy,
+    too.
+    """
     scenarios = study.configuration.scenarios.values()
     taken: dict[str, pd.DataFrame] = {}
     for scenario in sorted(scenarios, key=lambda each: each.strategy.name != study.subject):
@@ -76,7 +78,7 @@ def _operations(study: Study) -> pd.DataFrame:
 
 
 def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
-    """Lines of what memory and arithmetic allow, one a device and dtype."""
+    """Limits of memory and arithmetic, a line per device and dtype."""
     sides = ((site.profile, site.precision_of("target")), (site.draft_profile, site.precision_of("draft")))
     roofs = {
         (profile.name, dtype): profile for profile, precision in sides for dtype in _arithmetic(precision, profile)
@@ -131,7 +133,7 @@ def _markers(rows: pd.DataFrame, name: str, colour: str, symbol: str) -> go.Scat
 
 
 def _roofs_title(table: pd.DataFrame) -> str:
-    """The title: what binds most of each pass's time, of those that come first."""
+    """What binds most of the time of each of the first passes."""
     shares = summarise(table).set_index("pass")[[f"{bound}_share" for bound in BOUNDS]].head(_IN_TITLE)
     parts, before = [], None
     for name, row in shares.iterrows():
@@ -150,7 +152,7 @@ def _shown_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def verification_cost(study: Study) -> list[Figure | LeftOut]:
-    """T_v over T_ar against K at several batches; nothing for dense targets, whose verification is almost free."""
+    """T_v over T_ar against K at several batches; none for dense targets, whose verification is almost free."""
     site = study.configuration.site
     if site is None or site.target.experts is None:
         return []

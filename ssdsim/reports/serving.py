@@ -1,4 +1,4 @@
-"""Requests that arrive: what users see over the rate, what is good of it, and a minute of it."""
+"""Figures of serving: latencies and goodput over the request rate, and a minute of a replica."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Answer = Mapping[str, Any]
 
 
 def serving(answer: Answer) -> list[Figure | LeftOut]:
-    """The figures of an answer of ``ssdsim serve``, and those that it cannot show."""
+    """The figures of an answer of ``ssdsim serve``, and why others are left out."""
     if not answer["points"]:
         return [LeftOut("times over the rate", "capacities alone were asked for: give --rate")]
     rows = pd.DataFrame(list(_rows(answer)))
@@ -40,14 +40,14 @@ def serving(answer: Answer) -> list[Figure | LeftOut]:
 
 
 def serving_title(answer: Answer) -> str:
-    """The title of the run: what it is about."""
+    """The title of the page: models, hardware and workload."""
     value = {name: each["value"] for name, each in answer["scenario"].items()}
     where = f"{value['target']} + {value['draft']} on {value['hardware']}, TP {value['tp']}"
     return f"{where}: {answer['points'][0]['workload']['source']}" if answer["points"] else where
 
 
 def serving_lines(answer: Answer) -> list[str]:
-    """The lines below the sentence."""
+    """The lines below the verdict."""
     said = [f"{_title(name)} from {each['rate']:.1f}" for name, each in answer["capacities"].items()]
     lines = [f"Saturated, in requests/s a replica: {enumerated(said)}."]
     if answer["within_slo"]:
@@ -65,19 +65,19 @@ def _colour(name: str) -> str:
 
 
 def _line(name: str, of: pd.DataFrame, column: str, what: str = "", **more: Any) -> go.Scatter:
-    """A column over the rate, in the look of a strategy or of the schedule."""
+    """A column over the rate, in the colour and symbol of a strategy or of the schedule."""
     marker = {"symbol": "x" if name == _AUTO else symbol_of(name), "size": 7}
     how = {"line": {"dash": _dash(name)}, "marker": marker, **more}
     return curve(rounded(of["rate"]), of[column].astype(float), f"{_title(name)} {what}".rstrip(), _colour(name), **how)
 
 
 def _dash(name: str) -> str:
-    """A schedule is dashed: where it runs what another strategy does, both are seen."""
+    """Dash of a line: a schedule's shows through the line of the strategy that it runs."""
     return "dash" if name == _AUTO else "solid"
 
 
 def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
-    """A row a load and strategy."""
+    """A row per load and strategy."""
     for point in answer["points"]:
         for name, point_of in point["strategies"].items():
             row: dict[str, Any] = {"rate": point["rate"], "strategy": name, "gpus": point_of["gpus"]}
@@ -96,7 +96,7 @@ def _rows(answer: Answer) -> Iterator[dict[str, Any]]:
 
 
 def mark_crossings(plot: go.Figure, answer: Answer) -> None:
-    """Vertical lines; one label is at the top and one at the bottom, since the two are often close."""
+    """Add vertical lines at crossings, labelled at the top and at the bottom: the two are often close."""
     for crossing, height in zip(answer["crossings"][:2], (1.0, 0.0), strict=False):
         if not crossing["rate"]:
             continue
@@ -180,7 +180,7 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
 
 
 def _fixed_k(answer: Answer) -> Figure:
-    """Each K for good beside what moves K, at every load."""
+    """Time per output token of each fixed K, and of the policy that moves K, at every load."""
     rows = pd.DataFrame(list(_fixed_k_rows(answer))).astype({"tpot_ms": float, "low": float, "high": float})
     plot = new_plot("", "mean time per output token (ms)", height=380)
     for number, (load, of) in enumerate(rows.groupby("load", sort=False)):
@@ -201,7 +201,7 @@ def _fixed_k(answer: Answer) -> Figure:
 
 
 def _fixed_k_rows(answer: Answer) -> Iterator[dict[str, Any]]:
-    """A row a load and K, the policy's after them."""
+    """A row per load and fixed K, then the policy's."""
     for point in answer["points"]:
         own = point["strategies"][_AUTO]
         by_policy = own["tpot_ms"]["mean"] if own.get("tpot_ms") else {"mean": (own["closed"] or {}).get("tpot_ms")}
@@ -216,7 +216,7 @@ def _load(point: Mapping[str, Any]) -> str:
 
 
 def _minute(answer: Answer) -> Figure:
-    """The figure of a minute of the last load, of the schedule where there is one, else of the subject."""
+    """A minute of the last load: of the schedule if there is one, else of the subject."""
     point = answer["points"][-1]
     name = _AUTO if _AUTO in point["strategies"] else answer["verdict"]["subject"]
     minute = point["strategies"][name]["minute"]
@@ -241,7 +241,7 @@ def _minute(answer: Answer) -> Figure:
 
 
 def _labels(answer: Answer) -> Sequence[str]:
-    """Labels of the schedule's variants, in the order of their numbers; an older run knows those of its cells."""
+    """Labels of the schedule's variants by number; answers of older versions have those of its cells."""
     if answer.get("variants"):
         return list(answer["variants"])
     labels = {cell["number"]: cell["label"] for cell in answer.get("schedule") or ()}

@@ -44,7 +44,7 @@ def speedup(study: Study, axis: str) -> list[Figure | LeftOut]:
 
 
 def _usual_values(study: Study, axis: str) -> list[Any]:
-    """Values to vary ``axis`` over, with the base point's among them."""
+    """Values of ``axis`` to draw, the base point's among them."""
     if axis not in study.read:
         present = enumerated([title_of(name) for name in study.configuration.scenarios])
         raise InputError(f"{spelled(axis)} has no effect on {present}")
@@ -59,16 +59,16 @@ def _usual_values(study: Study, axis: str) -> list[Any]:
 
 
 def setter(study: Study, axis: str) -> Callable[[Any], dict[str, Any]]:
-    """The function that sets ``axis`` at the base point."""
+    """A function from a value of ``axis`` to the base options with it."""
     if axis == "p_hit" and study.base.get("p_hit") is None:
         return _at_hit_rate(study)
     return lambda value: {**study.base, axis: value}
 
 
 def _at_hit_rate(study: Study) -> Callable[[Any], dict[str, Any]]:
-    """A hit rate takes the place of the cache that gave it, not of its work; that after a backup keeps in proportion.
+    """Set a hit rate: it replaces the cache behind it, but not its work; the backup's hit rate keeps its proportion.
 
-    The chart so passes through the base point, where the cache gave both rates.
+    So the chart passes through the base point, where the cache gave both rates.
     """
     base = {name: value for name, value in study.base.items() if name not in (*members(Group.CACHE_SHAPE), "budget")}
     if not study.unit_free:
@@ -102,7 +102,7 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
 
 
 def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio]) -> pd.DataFrame:
-    """A row a value: each ratio with its bounds, and why the value, or one of the strategies, is not possible there."""
+    """A row per value: each ratio with its bounds, and why the value or one of the strategies is not possible."""
     rows = []
     for value, rates in zip(values, study.rates(map(setter(study, axis), values)), strict=True):
         row: dict[str, Any] = {axis: value if isinstance(value, int | float | str) else str(value)}
@@ -118,7 +118,7 @@ def _table(study: Study, axis: str, values: Sequence[Any], drawn: Sequence[Ratio
 
 
 def _note(study: Study, axis: str) -> str:
-    """A note on what a fan-out and a hit rate have to do with each other in this chart."""
+    """A note on the relation of fan-out and hit rate in this chart."""
     if axis == "f" and "p_hit" in study.base:
         return " F is the draft's work only, since the hit rate is given."
     if axis == "p_hit" and "p_hit" not in study.base and not study.unit_free:
@@ -139,7 +139,7 @@ def _title(axis: str, table: pd.DataFrame, ratio: Ratio) -> str:
 
 
 def _plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Sequence[Ratio]) -> go.Figure:
-    """The subject over its rivals above, on its own scale since it is what is asked; all over the baseline below."""
+    """The subject over its rivals above, on a scale of its own; everything over the baseline below."""
     upper, lower = ([r for r in drawn if r.over_baseline is over_baseline] for over_baseline in (False, True))
     plot = new_plot(ALL[axis].axis, _axis_title(lower or upper), height=400)
     x = table[axis].tolist()
@@ -163,7 +163,7 @@ def _plot(axis: str, values: Sequence[Any], table: pd.DataFrame, drawn: Sequence
 
 
 def _axis_title(panel: Sequence[Ratio]) -> str:
-    """The axis title, of what the lines of a panel have in common."""
+    """Axis title: what the ratios of a panel have in common."""
     if len(panel) == 1:
         return f"{panel[0].title} (×)"
     if len({ratio.below for ratio in panel}) == 1:

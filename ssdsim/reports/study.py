@@ -92,7 +92,7 @@ class Study(Record):
         return "tokens/T_v" if self.unit_free else "tokens/s"
 
     def rates(self, several: Iterable[Mapping[str, Any]], draws: bool = True) -> list[PointRates | InputError]:
-        """The closed forms at some options each, or why these are not possible; with draws of what is not known.
+        """The closed forms at several points, or why one is not possible; with draws of the errors.
 
         Options are those of a sweep: beside a hit rate, F is the draft's work only.
         """
@@ -101,12 +101,12 @@ class Study(Record):
 
     @cached_property
     def _steps(self) -> Steps:
-        """Steps of points near each other: what one figure's point made is there for the next."""
+        """Memory of steps that points share, for all figures."""
         return Steps()
 
     @cached_property
     def _drawn(self) -> many.Rates:
-        """Rates under draws of what is not known, the same for all figures."""
+        """Rates under draws of the errors, the same for all figures."""
         return many.Rates(TimingErrors(DRAWS, self.seed))
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,12 +114,12 @@ class Study(Record):
         return as_configured(located(self.folder.path, options))
 
     def alone(self, name: str, **others: Any) -> dict[str, Any]:
-        """The base options for one strategy."""
+        """The base options with one strategy."""
         kept = {option: value for option, value in self.base.items() if option != "subject"}
         return {**kept, "strategies": (name,), **others}
 
     def with_backup(self, backup: str, **others: Any) -> dict[str, Any]:
-        """The base options with one fallback; what only describes a fast backup goes where there is none."""
+        """The base options with one fallback; with jit, without what describes a fast backup."""
         useless = members(Group.BACKUP_QUALITY) if backup == "jit" else ()
         kept = {name: value for name, value in self.base.items() if name not in useless}
         return {**kept, "backup": backup, **others}
@@ -139,7 +139,7 @@ class Study(Record):
 
     @property
     def provenance(self) -> str:
-        """The sentence on how the numbers were computed and where the timings came from."""
+        """A sentence on how the numbers were computed and where the timings came from."""
         varies = ", at constant durations" if self.configuration.settings["spread"] else ""
         return f"Closed form (exact{varies}). Timings: {self.timings}."
 
@@ -148,7 +148,7 @@ class Study(Record):
         return self.bounds("Bands")
 
     def bounds(self, shown_as: str) -> str:
-        """The sentence on what intervals rest on, which a figure shows as bands or bars."""
+        """A sentence on the sources of the intervals, which a figure shows as bands or bars."""
         timings, tokens = "the timings' held-out errors", "what is not known of acceptance and hits"
         sure = all(scenario.known.is_sure for scenario in self.configuration.scenarios.values())
         if self.unit_free:
@@ -157,7 +157,7 @@ class Study(Record):
         return f"{shown_as}: 95 % from {rest}; what two strategies share cancels."
 
     def setting(self, *without: str) -> str:
-        """The base point in short, such as ``b 1, K 6, alpha 0.8``; for what a figure does not vary."""
+        """The base point in short, such as ``b 1, K 6, alpha 0.8``, ``without`` what a figure varies."""
         values = {**self.configuration.settings, **self.base}
         auto = self.base.get("backup", DEFAULTS["backup"]) == "auto"
         # a hit rate that is not given follows from F
@@ -180,8 +180,9 @@ def _short(value: Any) -> str:
 
 
 class PointRates(Record):
-    """The strategies with room at one point, and why others do not fit; tokens/s under draws of what is not known, of
-    all sides or of none, and whether anything there may be otherwise.
+    """Rates at one point, and why strategies are ``refused`` there.
+
+    ``draws`` are of all ``sides`` or of none; ``errs`` says whether timings or tokens are uncertain.
     """
 
     subject: str
@@ -193,7 +194,7 @@ class PointRates(Record):
     def ratio(self, above: str, below: str) -> tuple[float, float, float]:
         """``above / below`` with its 95 % interval; errors that both share cancel.
 
-        nan where one of the two has no room; nan bounds without draws, or where nothing errs.
+        nan if one of the two has no room; nan bounds without draws, or if nothing is uncertain.
         """
         if not {above, below} <= self.sides.keys():
             return nan, nan, nan
@@ -202,7 +203,7 @@ class PointRates(Record):
         return own.tokens_per_second / other.tokens_per_second, *self._bounds(draws)
 
     def interval(self, name: str) -> tuple[float, float]:
-        """95 % interval of a strategy's tokens/s; nan without draws, or where nothing errs."""
+        """95 % interval of a strategy's tokens/s; nan without draws, or if nothing is uncertain."""
         return self._bounds(self.draws[name] if self.draws else None)
 
     def _bounds(self, draws: Draws | None) -> tuple[float, float]:
@@ -213,12 +214,12 @@ class PointRates(Record):
 
     @property
     def no_room(self) -> str | None:
-        """The reason why one of the strategies does not fit here."""
+        """Why one of the strategies does not fit here."""
         return why_no_room(self.subject, self.refused) if self.refused else None
 
 
 def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | InputError]:
-    """Closed forms at each point, or why it is not possible, which having no room for any strategy is too."""
+    """Closed forms at each point, or why it is not possible; a point at which no strategy fits is not."""
     sides: list[dict[str, PointResult]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]
     refused: list[dict[str, DoesNotFit]] = [{} for _ in points.errors]
@@ -251,7 +252,7 @@ def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | Inp
 
 
 class Ratio(Record):
-    """A line of the speedup charts; those over the baseline share a panel."""
+    """A line of the speedup charts; the ratios over the baseline share a panel."""
 
     above: str
     below: str
@@ -279,12 +280,12 @@ class Ratio(Record):
 
 
 def baseline(study: Study) -> str:
-    """The strategy that all are held over: the first of the run that is not its subject."""
+    """The reference of the other ratios: the first strategy of the run that is not its subject."""
     return next(name for name in study.names if name != study.subject)
 
 
 def ratios(study: Study) -> tuple[Ratio, ...]:
-    """The subject over each rival, the first of them first; then the others over the baseline."""
+    """The subject over each rival, the first rival first; then the others over the baseline."""
     if not study.rivals:
         return ()
     base = baseline(study)

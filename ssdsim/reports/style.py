@@ -51,12 +51,12 @@ def symbol_of(name: str) -> str:
 
 
 def colour_and_symbol(place: int) -> tuple[str, str]:
-    """Colour and symbol of the line at a place among others; the first colour is left for what they are held to."""
+    """Colour and symbol of a line by its number; the first colour is left for the reference."""
     return PALETTE[1 + place % (len(PALETTE) - 1)], SYMBOLS[place % len(SYMBOLS)]
 
 
 def title_of(name: str) -> str:
-    """The name by which a person knows a strategy."""
+    """The title of a strategy."""
     return strategies.ALL.named(name).title
 
 
@@ -66,7 +66,7 @@ def band(colour: str, strength: float = 0.18) -> str:
 
 
 def log_ticks(values: Iterable[float]) -> list[float]:
-    """Ticks of a logarithmic axis that holds these: as many as can be read, each written in full."""
+    """Ticks of a logarithmic axis over these values: as many as stay readable, each written in full."""
     there = [value for value in values if value > 0.0 and math.isfinite(value)]
     if not there:
         return []
@@ -86,7 +86,7 @@ def bars(values: Iterable[float], low: Iterable[float], high: Iterable[float], w
 def interval(
     x: Sequence[Any], low: Sequence[float], high: Sequence[float], fill: str, group: str, **more: Any
 ) -> go.Scatter:
-    """The area between two lines over ``x``, which comes and goes with the line ``group``."""
+    """The area between two lines over ``x``; the legend entry of the line ``group`` hides both."""
     return go.Scatter(
         x=[*x, *x[::-1]],
         y=rounded([*high, *low[::-1]]),
@@ -102,7 +102,7 @@ def interval(
 
 
 def curve(x: Iterable[Any], y: Iterable[float], name: str, colour: str, hover: Any = None, **how: Any) -> go.Scatter:
-    """A line of numbers with its markers, in one colour; where the ``mode`` has no lines, its markers alone."""
+    """A line with markers, in one colour; only markers if the ``mode`` has no lines."""
     how = {"mode": "lines+markers", **how}
     coloured = "line" if "lines" in how["mode"] else "marker"
     how[coloured] = {"color": colour, **how.get(coloured, {})}
@@ -115,7 +115,7 @@ def doubling_ticks(low: float, high: float) -> list[int]:
 
 
 def against_measured(what: str, ends: Sequence[float], height: int = 460) -> go.Figure:
-    """An empty plot of measured against predicted on logarithmic axes between ``ends``, with the line of equal ones."""
+    """An empty plot of predicted over measured, on logarithmic axes between ``ends``, with the line of equal values."""
     plot = new_plot(f"measured {what}", f"predicted {what}", height=height)
     ends = [float(f"{end:.{DIGITS}g}") for end in ends]
     plot.add_trace(curve(ends, ends, "equal", "#808080", mode="lines", line={"width": 1}, hoverinfo="skip"))

@@ -1,4 +1,4 @@
-"""What a sweep's page lets its reader move: the explorer over the sweep's grid, and speedup charts redrawn from it."""
+"""Controls of a sweep's page: the explorer over the sweep's grid, and the grid from which speedups are redrawn."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ NONE = 65535
 
 
 class SweepControls(Record):
-    """Controls and places for answers as ``html``, the ``data`` behind them, and what to say of them.
+    """Controls and empty places for answers as ``html``, the ``data`` behind them, and ``lines`` on both.
 
-    ``base`` is the place on the grid at which all else of the report is.
+    ``base`` is the point of the grid at which the rest of the report is.
     """
 
     html: str
@@ -38,7 +38,7 @@ class SweepControls(Record):
 
 
 def sweep_controls(study: Study) -> SweepControls | None:
-    """Page of a sweep; None where there is no grid of the closed form, or where strategies themselves are an axis."""
+    """Controls of a sweep; None without a grid of the closed form, or if strategies are an axis of it."""
     folder = study.folder
     if folder.rows is None or folder.engine != "closed" or not folder.axes:
         return None
@@ -61,7 +61,7 @@ def made_by(folder: RunFolder) -> str:
 
 
 def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tuple[dict[str, list[Any]], list[str]]:
-    """Fewer values of the longest axes until the page can hold all points; their ends and the base value stay."""
+    """Fewer values of the longest axes, until the page can hold all points; ends and base values stay."""
     kept = {name: list(values) for name, values in axes.items()}
     most = min(MOST_POINTS, most_points(base))
     while prod(map(len, kept.values())) > most:
@@ -82,10 +82,10 @@ def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tupl
 
 
 def grid_json(study: Study) -> Mapping[str, Any] | None:
-    """Axes in order, and each speedup in thousandths at every point, :data:`NONE` where there is none.
+    """The axes in order, and by ratio its thousandths at every point; :data:`NONE` where there is none.
 
-    In row-major order of the axes, as :func:`packed`. None where there are no results or only one axis, which its chart
-    shows already.
+    Points are in row-major order of the axes, as :func:`packed_thousandths`. None where there are no results, or only
+    one axis, which its chart shows already.
     """
     folder, drawn = study.folder, ratios(study)
     if folder.results is None or len(folder.axes) < 2 or not drawn:
@@ -111,9 +111,9 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
 
 
 def packed_thousandths(speedups: Array) -> str:
-    """Thousandths as what each is more than the one before, 16 bits that wrap around; base64 of gzip.
+    """Differences between neighbouring thousandths, in 16 bits that wrap around; base64 of gzip.
 
-    Neighbours are alike, so differences take half of the place.
+    Neighbours are alike, so differences take half of the space.
     """
     thousandths = np.nan_to_num(np.round(1000 * speedups), nan=NONE).clip(0, NONE).astype("<u2")
     differences = np.diff(thousandths, prepend=np.uint16(0)).astype("<u2")

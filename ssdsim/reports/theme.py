@@ -38,7 +38,7 @@ _ON_PAPER = {
 
 
 class Theme(Record):
-    """Colours of a page: behind it, behind what stands on it, of its text, of lesser text, of lines."""
+    """Colours of a page: background, cards, text, lesser text, edges and grid lines."""
 
     name: str
     page: str
@@ -49,12 +49,12 @@ class Theme(Record):
     grid: str
 
     def css(self) -> str:
-        """The text that the style sheet reads."""
+        """The theme's variables for the style sheet."""
         names = ("page", "card", "ink", "faint", "edge")
         return f"color-scheme: {self.name}; " + " ".join(f"--{name}: {getattr(self, name)};" for name in names)
 
     def template(self) -> dict[str, Any]:
-        """The template of plots, which let the page shine through."""
+        """The template of plots, with a transparent ground."""
         return template(self.ink, self.grid, self.card, size=12, family=FONT)
 
 
@@ -63,7 +63,7 @@ DARK = Theme("dark", "#121416", "#1b1e21", "#e8e8e4", "#a4a8ad", "#34383c", "#34
 
 
 def template(ink: str, grid: str, card: str, *, size: float, family: str) -> dict[str, Any]:
-    """A plotly template on a transparent ground; ``card`` is behind what must cover lines: labels of a hover, notes."""
+    """A plotly template on a transparent ground; ``card`` is behind what covers lines: hover labels and notes."""
     axis = {"gridcolor": grid, "linecolor": grid, "zeroline": False}
     return {
         "layout": {
@@ -79,7 +79,7 @@ def template(ink: str, grid: str, card: str, *, size: float, family: str) -> dic
 
 
 def css() -> str:
-    """The system's choice of a theme, unless the page says another."""
+    """Style sheet of both themes: the system's choice, unless the page says another."""
     return (
         f":root {{ {LIGHT.css()} }}\n"
         f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {DARK.css()} }} }}\n'
@@ -98,7 +98,7 @@ def for_print(plot: go.Figure, columns: int) -> go.Figure:
 
 
 def height_for_print(plot: go.Figure, columns: int) -> int:
-    """The height on a screen, and more where the legend needs rows that a wider screen saves."""
+    """The height on a screen, and more if the legend needs more rows than on a screen."""
     names = {trace.name for trace in plot.data if trace.showlegend is not False and trace.name}
     wide = sum(_LEGEND_ENTRY + _LETTER * len(name) for name in names)
     rows = ceil(wide / _layout_width(columns))
@@ -137,5 +137,5 @@ def _replacements() -> list[tuple[str, str]]:
 
 
 def fill(colour: str) -> str:
-    """The beginning of a translucent fill, which its strength and a parenthesis end."""
+    """The beginning of a translucent fill, up to its strength."""
     return "rgba({},{},{},".format(*(int(colour[at : at + 2], 16) for at in (1, 3, 5)))

@@ -1,4 +1,4 @@
-"""Some rounds as bars on tracks of target, link and draft: simulated, and measured beside them."""
+"""Some rounds as bars on tracks of target, link and draft: simulated, and measured if there is a trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MEANING = {
 
 
 class _Slice(Record):
-    """A piece of work: what a track did, in seconds, and the part of a round that it belongs to."""
+    """A piece of work of a track, in seconds, and the part of a round that it belongs to."""
 
     track: str
     what: str
@@ -44,7 +44,7 @@ class _Slice(Record):
 
 
 class _Group(Record):
-    """The tracks of one strategy; ``leads`` where its rounds say for how long the others are drawn."""
+    """The tracks of one strategy; ``leads`` if its rounds set the time shown."""
 
     title: str
     slices: Sequence[_Slice]
@@ -78,7 +78,7 @@ def timeline(study: Study) -> list[Figure | LeftOut]:
 
 
 def _lead(study: Study) -> Scenario:
-    """The subject, or the last strategy where that has no room."""
+    """The subject, or the last strategy if the subject has no room."""
     scenarios = study.configuration.scenarios
     return scenarios.get(study.subject) or list(scenarios.values())[-1]
 
@@ -104,7 +104,7 @@ def _alongside(study: Study, groups: Sequence[_Group]) -> str:
 
 
 def _setting(study: Study) -> str:
-    """The sentence on whose rounds these are: a trace that another command wrote does not say."""
+    """A sentence on whose rounds these are; a trace that another command wrote does not say."""
     if study.folder.trace is not None:
         return "The simulated rounds are of the run that wrote trace.json, which does not hold its settings."
     also = " The measured ones are of the run that wrote measured_trace.json." if study.folder.measured_trace else ""
@@ -112,7 +112,7 @@ def _setting(study: Study) -> str:
 
 
 def _too_short(shown: Sequence[_Slice]) -> str:
-    """A note on bars that are there but too narrow to be seen."""
+    """A note on bars too narrow to be seen."""
     total = max(s.end_s for s in shown)
     widest = {part: max(s.seconds for s in shown if s.part == part) / total for part in {s.part for s in shown}}
     narrow = [_MEANING[part] for part in _MEANING if widest.get(part, 1.0) < 0.001]
@@ -127,7 +127,7 @@ def _origin(study: Study) -> str:
 
 
 def _simulated(study: Study) -> Iterator[_Group]:
-    """The folder's own timeline, or else one of each strategy."""
+    """The folder's own timeline, or else one per strategy."""
     lead = _lead(study)
     if study.folder.trace is not None:
         yield _Group(
@@ -150,7 +150,7 @@ def _measured(study: Study) -> Iterator[_Group]:
 
 
 def _parts(scenarios: Iterable[Scenario]) -> dict[str, str]:
-    """The part of a round that each step, and each piece of one, belongs to; where several say it, the first."""
+    """The part of a round of each step and of each piece of one; the first scenario's if several say it."""
     parts: dict[str, str] = {}
     for scenario in scenarios:
         for name, step in scenario.steps.items():
@@ -160,7 +160,7 @@ def _parts(scenarios: Iterable[Scenario]) -> dict[str, str]:
 
 
 def _part_of(what: str, parts: Mapping[str, str]) -> str:
-    """A slice is named after its step or piece, alone, with a number or in other words; a sender's is ``send``."""
+    """The part of a slice, which is named after its step or piece: alone, with a number or in other words."""
     name = what.rstrip(" 0123456789")
     known = name if name in parts else next((step for step in parts if step in name), None)
     if known is None:
@@ -169,7 +169,7 @@ def _part_of(what: str, parts: Mapping[str, str]) -> str:
 
 
 def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str = "") -> list[_Slice]:
-    """The slices of the first device of each role, by start, of the tracks whose names begin with ``prefix``."""
+    """Slices of the first device of each role, by start, on tracks whose names begin with ``prefix``."""
     events = document["traceEvents"]
     tracks = {e["tid"]: e["args"]["name"] for e in events if e.get("ph") == "M" and e.get("name") == "thread_name"}
     tracks = {tid: name for tid, name in tracks.items() if name.startswith(prefix)}
@@ -188,7 +188,7 @@ def _slices(document: Mapping[str, Any], parts: Mapping[str, str], prefix: str =
 
 
 def _shown(groups: Sequence[_Group]) -> list[_Slice]:
-    """The slices to draw, from time zero: some rounds of those that lead, the others for the time that these take."""
+    """The slices to draw, from time zero: some rounds of the leading groups, and others for the same time."""
     spans = [_some_rounds(group.slices) for group in groups]
     leading = [span for group, span in zip(groups, spans, strict=True) if group.leads]
     longest = max(end - begin for begin, end in leading or spans)
@@ -205,7 +205,7 @@ def _shown(groups: Sequence[_Group]) -> list[_Slice]:
 
 
 def _some_rounds(slices: Sequence[_Slice]) -> tuple[float, float]:
-    """Begin and end of some rounds: from the round before the first miss on, if there is one."""
+    """Begin and end of some rounds, from the round before the first miss if there is one."""
     starts = _round_starts(slices)
     fallback = next((s.start_s for s in slices if s.part == "fallback"), None)
     first = 0 if fallback is None else sum(start <= fallback for start in starts) - 2
@@ -215,7 +215,7 @@ def _some_rounds(slices: Sequence[_Slice]) -> tuple[float, float]:
 
 
 def _round_starts(slices: Sequence[_Slice]) -> list[float]:
-    """Starts of rounds: where the target (or a draft on its devices) begins anew after a target pass."""
+    """Starts of rounds: the target, or a draft on its devices, begins anew after a target pass."""
     starts, passed = [], True
     for this in (s for s in slices if s.track == "target"):
         if passed and this.part in ("verify", "draft"):

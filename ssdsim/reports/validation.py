@@ -39,7 +39,7 @@ _ERROR, _BIAS = PALETTE[1], PALETTE[2]
 
 
 def validation(study: Study) -> list[Figure | LeftOut]:
-    """The mean rounds of ``ssdsim validate``, each with the interval of its repeats."""
+    """Mean rounds of ``ssdsim validate``, with intervals over the repeats."""
     if not study.folder.validation:
         return [LeftOut("validation", "the folder holds no validation.jsonl (ssdsim validate -o makes one)")]
     table = pd.DataFrame([_row(record) for record in study.folder.validation])
@@ -88,7 +88,7 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measured(folder: RunFolder) -> list[Figure]:
-    """A scatter a metric, and the errors along each axis on which rows differ; none without ``measured.json``."""
+    """A scatter per metric, and errors by each axis on which rows differ; none without ``measured.json``."""
     if folder.measured is None:
         return []
     rows = pd.DataFrame(folder.measured["rows"])
@@ -142,14 +142,14 @@ def _scatter(rows: pd.DataFrame, metric: str, number: int) -> Figure:
 
 
 def _coloured_by(rows: pd.DataFrame) -> str:
-    """The column whose values have colours: the runtimes where they are several, or the series, if not too many."""
+    """The column shown by colours: the runtime if there are several, else the first with few enough values."""
     if rows["runtime"].nunique() > 1:
         return "runtime"
     return next((name for name in ("series", "model", "hardware") if rows[name].nunique() < len(SYMBOLS)), "metric")
 
 
 def _errors(axis: str, along: pd.DataFrame, rows: pd.DataFrame) -> Figure:
-    """Mean absolute error as bars, the bias as points in them."""
+    """Mean absolute errors as bars, with biases as points."""
     plot = new_plot(_AXES[axis], "error of the predicted seconds (%)")
     values = list(along["value"])
     plot.add_bar(

@@ -1,1 +1,1 @@
-"""Run folders: their files, who writes and reads them, and who may."""
+"""Run folders: their files, their writers and readers, and the lock."""

@@ -1,4 +1,4 @@
-"""Run folders of one answer: a recommendation with its command, and a serving with what each of its runs measured."""
+"""Run folders of one answer: a recommendation with its command, or a serving with what its runs measured."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[str, Any], command: str) -> None:
-    """Write the folder; a recommendation that is there is replaced. No ``command``, no file."""
+    """Write the folder, over an older recommendation; without a ``command`` there is no file of it."""
     if (path / CONFIG).is_file() and not (path / RECOMMENDATION).is_file():
         raise InputError(f"{path}: holds another run; give another -o")
     try:
@@ -40,34 +40,33 @@ def keep_recommendation(path: Path, options: Mapping[str, Any], answer: Mapping[
 
 
 class ServingFolder:
-    """``parts/KEY.json`` is what one run measured, ``parts/KEY.requests`` (Parquet) has a line a request of it; the key
-    stands for all that shapes it.
+    """A serving's folder: ``parts/KEY.json`` is what one run measured, ``parts/KEY.requests`` its requests.
+
+    The key stands for all that shapes the run; requests are Parquet, a line each.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def part(self, key: str) -> str | None:
-        """Read what was kept under a key; None where nothing was."""
+        """Read what was kept under a key; None if nothing was."""
         path = self._path / PARTS / f"{key}.json"
         return path.read_text(encoding="utf-8") if path.is_file() else None
 
     def keep(self, key: str, text: str, requests: pa.Table | None = None) -> None:
-        """Whole or not at all."""
+        """Write a run's part, whole or not at all."""
         if requests is not None:
             _write_requests(self._path / PARTS / f"{key}.requests", requests)
         write_whole(self._path / PARTS / f"{key}.json", text)
 
     def requests(self, key: str) -> pa.Table:
-        """The lines that were kept under a key."""
+        """Read the requests that were kept under a key."""
         from ssdsim.base.parquet import read_table  # not where no folder is asked for: it takes long to load
 
         return read_table(self._path / PARTS / f"{key}.requests")
 
     def finish(self, answer: Mapping[str, Any], requests: pa.Table | None = None) -> None:
-        """The answer, the lines of all runs, and what makes the folder a run folder; the parts stay, for a run with
-        more rates.
-        """
+        """Write the answer, the requests of all runs and the config; parts stay, for a run with more rates."""
         config = {"schema": 1, "verb": "serve"}
         if requests is not None:
             _write_requests(self._path / REQUESTS, requests)
@@ -77,7 +76,7 @@ class ServingFolder:
 
 @contextmanager
 def opened_for_serving(path: Path) -> Iterator[ServingFolder]:
-    """The folder for one process at a time."""
+    """Open the folder, for one process at a time."""
     with ExitStack() as stack:
         try:
             if (path / CONFIG).is_file() and not (path / SERVING).is_file():

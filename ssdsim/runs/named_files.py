@@ -17,7 +17,7 @@ from ssdsim.transformer.huggingface import quantisation_file
 
 
 def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
-    """The name inside ``folder`` of each file among ``given``: its own if it lies there, else that of a copy.
+    """Names inside ``folder`` of the files among ``given``: a file's own if it lies there, else its copy's.
 
     Copies of different files with one name are numbered. A folder stands for the model's ``config.json`` in it. What
     names no file (a bundled card) is left out.
@@ -34,13 +34,13 @@ def names_in_folder(folder: Path, given: Iterable[Any]) -> dict[str, str]:
 
 
 def file_of(given: str) -> Path:
-    """The file that an option names: of a folder from Hugging Face its ``config.json``."""
+    """The file that an option names; of a folder from Hugging Face, its ``config.json``."""
     path = Path(given)
     return path / "config.json" if path.is_dir() else path
 
 
 def _free_name(file: Path, taken: set[str]) -> str:
-    """A model's ``config.json`` keeps its folder, which names the model."""
+    """A free name for a copy; a model's ``config.json`` keeps its folder, which names the model."""
     stem, rest = (file.parent.name, f"/{file.name}") if file.name == "config.json" else (file.stem, file.suffix)
     numbered = (f"{FILES}/{stem}{f'-{number}' if number > 1 else ''}{rest}" for number in count(1))
     return next(name for name in numbered if name not in taken)
@@ -61,12 +61,12 @@ def keep(folder: Path, names: Mapping[str, str]) -> None:
 
 
 def _beside(file: Path) -> tuple[Path, Path]:
-    """Files beside a named one: how a model's config is quantised, and a profile's runtime."""
+    """Files that complete a named one: the quantisation of a model's config, the runtime of a profile."""
     return quantisation_file(file), file.with_suffix(SUFFIX)
 
 
 def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Options, or lists of them, with their files called by ``names``."""
+    """Options, or lists of them, with their files renamed by ``names``."""
 
     def name_of(value: Any) -> Any:
         return names.get(value, value) if isinstance(value, str) else value
@@ -79,7 +79,7 @@ def renamed(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, An
 
 
 def located(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options whose files, where ``folder`` holds them, are found from the present directory."""
+    """Options with their files found in ``folder``, from the present directory."""
     may_name = files()
     names = [value for name, value in options.items() if name in may_name for value in _texts(value)]
     for name in names:

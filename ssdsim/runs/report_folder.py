@@ -42,13 +42,13 @@ _KEYS = ("schema", "verb", "options", "grid")
 
 
 class _Some(BaseModel):
-    """A record with more in it than is read here."""
+    """A record of which some fields are read."""
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
 class _Slice(_Some):
-    """Work of a track of a timeline, in microseconds."""
+    """Work on a track of a timeline, in microseconds."""
 
     name: str
     tid: int
@@ -146,7 +146,7 @@ class RunFolder(Record):
 
     @property
     def measured_alone(self) -> bool:
-        """Say whether rows of an engine are all that the folder holds: then there is no scenario to predict."""
+        """Say whether the folder holds only rows of an engine: then there is no scenario to predict."""
         return self.measured is not None and not self.options and not self.grid and not self.validation
 
     @property
@@ -161,20 +161,20 @@ class RunFolder(Record):
 
     @property
     def points_in(self) -> int:
-        """Points that results tell of; all of them where there never was a sweep."""
+        """Points with results; all points if there never was a sweep."""
         return self.points if self.rows is None else int(self.rows.num_rows)
 
     @cached_property
     def results(self) -> pd.DataFrame | None:
-        """The rows, for figures; who asks for them loads pandas."""
+        """The rows for figures, which need pandas."""
         # what pandas once noted beside the columns is not checked, and not needed
         return None if self.rows is None else cast("pd.DataFrame", self.rows.to_pandas(ignore_metadata=True))
 
     @cached_property
     def base(self) -> dict[str, Any]:
-        """The options of the point in the middle: a grid option has its default, or else its middle value.
+        """The options of the base point: each option of the grid at its default, or else at its middle value.
 
-        Where that point is not possible, the possible one that is fewest steps away along the axes.
+        If that point is not possible, the possible one fewest steps away along the axes.
         """
         at = {name: _base_index(name, values) for name, values in self.grid.items()}
         rows = self.rows
@@ -183,7 +183,7 @@ class RunFolder(Record):
         return {**self.options, **{name: values[at[name]] for name, values in self.grid.items()}}
 
     def _nearest_possible(self, wanted: dict[str, int]) -> dict[str, int]:
-        """Indices into the grid of the possible point nearest to ``wanted``; that itself where none is possible."""
+        """Grid indices of the possible point nearest to ``wanted``; ``wanted`` itself if none is possible."""
         import pandas as pd  # most sweeps have no such point, and a page's controls need no pandas
 
         results = self.results
@@ -210,7 +210,7 @@ def grid_key(value: Any) -> str:
 
 
 def grid_keys(column: pd.Series) -> pd.Series:
-    """:func:`grid_key` of each value, as categories: asked once a value, of lists and other objects once a row."""
+    """:func:`grid_key` of each value, as categories; called once per distinct value, of lists once per row."""
     import pandas as pd  # here: who has a column of it has loaded it
 
     if column.dtype == object:  # such as lists, which cannot be looked up
@@ -266,7 +266,7 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
 
 
 def _rows(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> pa.Table | None:
-    """All rows, or those of the parts that are in; None where no sweep was begun."""
+    """All rows, or those of the parts that are in; None if no sweep was begun."""
     columns = _needed(options, grid)
     whole = [path / RESULTS] if (path / RESULTS).is_file() else []
     if not whole and not (path / PARTS).is_dir():
@@ -311,7 +311,7 @@ def _serving(path: Path) -> dict[str, Any] | None:
 
 
 def checked_serving(answer: dict[str, Any], where: str | Path) -> dict[str, Any]:
-    """An answer of ``ssdsim serve``."""
+    """An answer of ``ssdsim serve``, checked."""
     from ssdsim.runs.serving_answer import ComparedAnswer, ServingAnswer  # here: most folders hold none
 
     as_record(ComparedAnswer if "compared" in answer else ServingAnswer, answer, where, "answer of ssdsim serve")
@@ -326,7 +326,7 @@ def _measured(path: Path) -> dict[str, Any] | None:
 
 
 def _trace(path: Path) -> dict[str, Any] | None:
-    """A Chrome trace, of which names of tracks and slices of them are read."""
+    """A Chrome trace with its slices and track names checked."""
     answer = _json(path)
     if answer is None:
         return None
@@ -345,7 +345,7 @@ def _trace(path: Path) -> dict[str, Any] | None:
 
 
 def _validation(path: Path) -> list[dict[str, Any]]:
-    """The comparisons of a validation log; a last line torn by a kill is skipped, as ``ssdsim validate`` does."""
+    """The comparisons of a validation log; a last line torn by a kill is skipped, as in ``ssdsim validate``."""
     comparisons: list[dict[str, Any]] = []
     for line in surviving_records(path):
         event = line.get("comparisons", []) if isinstance(line, dict) else []

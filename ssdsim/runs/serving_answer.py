@@ -1,4 +1,4 @@
-"""Reader of the answers that ``ssdsim serve`` leaves in a run folder, for a page."""
+"""Schema of the answers that ``ssdsim serve`` leaves in a run folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_VARIANTS = 100_000
 
 
 class _Part(BaseModel):
-    """More may stand beside what is read."""
+    """A record of which some fields are read."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 

@@ -66,7 +66,7 @@ class SweepResults(Record):
         return found
 
     def counts(self, name: str, rows: NDArray[np.intp]) -> dict[Any, int]:
-        """How often each value is in some rows of a column, which are in order."""
+        """Counts of each value in some rows of a column; rows are in order."""
         counted: Counter[Any] = Counter()
         start = 0
         for chunk in self[name].chunks:
@@ -76,7 +76,7 @@ class SweepResults(Record):
         return counted
 
     def records(self, rows: NDArray[np.intp]) -> list[dict[str, Any]]:
-        """All of some rows, read column by column."""
+        """Some rows as records, read column by column."""
         columns = (self[name] for name in self.schema.names)
         values = ([column[row].as_py() for row in rows.tolist()] for column in columns)
         return [dict(zip(self.schema.names, row, strict=True)) for row in zip(*values, strict=True)]
@@ -87,7 +87,7 @@ class SweepResults(Record):
 
 
 def joined(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """One schema; its warnings are those of any part."""
+    """One schema, with the warnings of all parts."""
     lines = {line for schema in schemas for line in warnings_of(schema)}
     return schemas[0].with_metadata({b"warnings": json.dumps(sorted(lines)).encode()})
 
@@ -136,7 +136,7 @@ class SweepPlan(Protocol):
 
 @contextmanager
 def opened(path: Path, plan: SweepPlan) -> Iterator[SweepFolder]:
-    """The folder for ``plan`` alone, until the sweep is done or its process is."""
+    """Open the folder for ``plan``, for one process at a time."""
     parts = path / PARTS
     with ExitStack() as stack:
         try:
@@ -238,7 +238,7 @@ class SweepFolder:
 
 
 def _differences(there: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Names of the values that differ, those of options and axes without their table."""
+    """Names of the values that differ; options and axes are named without their table."""
     differing = []
     for name in [*ours, *(name for name in there if name not in ours)]:
         one, other = there.get(name), ours.get(name)

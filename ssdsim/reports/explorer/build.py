@@ -1,4 +1,4 @@
-"""A page to play with, of options."""
+"""``ssdsim explore``: options in, an offline page with sliders out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 
 
 class Explorer(Record):
-    """The page, the verdict with which it opens, how many points it holds, and how far off it is between them."""
+    """The page, the verdict with which it opens, its number of points, and its errors between them."""
 
     html: str
     sentence: str
@@ -90,18 +90,18 @@ def _made_by(options: Mapping[str, Any], seed: int) -> str:
 
 
 def _sides(found: ExplorerGrid) -> list[dict[str, Any]]:
-    """The sides that stand beside each other; one where nothing does."""
+    """The settings that stand side by side; one empty setting if nothing does."""
     name = side_axis(found.space)
     return [{}] if name is None else [{name: value} for value in found.space.axis(name).values]
 
 
 def _start(found: ExplorerGrid, side: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options of a side of the page as it opens."""
+    """The options with which one side of the page opens."""
     return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
 
 
 def _lines(base: Configuration) -> list[str]:
-    """Lines on what the numbers rest on where the page opens."""
+    """Lines on timings, runtime, token inputs and warnings where the page opens."""
     lines = [f"Timings of {record['profile']}: {record['summary']}" for record in base.provenance]
     if base.runtime:
         lines.append(f"Runtime {base.runtime}")

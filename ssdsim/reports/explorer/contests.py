@@ -1,8 +1,8 @@
 """The subject against its rivals at every point: intervals, and which sentence a verdict has there.
 
-A sentence is one of a few templates with numbers in it. Which one it is rests on which numbers lie above 1: each point
-has a ``case``, the places of its numbers among :data:`THRESHOLDS`. So the page knows the template of a place between
-points from the numbers there, and no rule of verdicts is said again.
+A sentence is one of a few templates with numbers in it. Which template it is depends on which numbers lie above 1. So
+each point has a ``case``: the places of its numbers among :data:`THRESHOLDS`. Between points, the page finds the
+template from the interpolated numbers, without rules of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ and below.
 
 
 class SentenceCase(NamedTuple):
-    """The template of a sentence and what it says of the subject, by the code of the places of its numbers."""
+    """A template and its outcome for the subject, by the ``code`` of the places of the numbers."""
 
     code: str
     sentence: str
@@ -56,9 +56,9 @@ class SentenceCase(NamedTuple):
 
 
 class Contests(Record):
-    """Intervals over all points in a ``table``; by point and set of rivals the number of its case.
+    """Intervals at all points in a ``table``, and the number of the case by point and set of rivals.
 
-    The number -1 stands for none: the subject has no room, or no rival has.
+    The number is -1 where there is no case: the subject has no room, or no rival has.
     """
 
     table: GridTable
@@ -84,7 +84,7 @@ def _renumbered(part: Contests, known: Sequence[SentenceCase]) -> NDArray[np.int
 
 
 def rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Rivals that may be switched on together, in their order; of many all, or one of them."""
+    """Sets of rivals that may be switched on together: every set of a few, else all of them or one."""
     if len(rivals) > _SWITCHED:
         return (tuple(rivals), *((rival,) for rival in rivals))
     return tuple(each for size in range(len(rivals), 0, -1) for each in combinations(rivals, size))
@@ -93,10 +93,7 @@ def rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 def contests(space: Space, sides: Mapping[str, StrategyGrid], names: Sequence[str]) -> Contests:
     """The subject against each set of rivals at every point of the axes ``names``.
 
-    Parameters
-    ----------
-    space : whose axes have the values of the points.
-    sides : the strategies, by name.
+    The axes of ``space`` have the values of the points; ``sides`` are the strategies by name.
     """
     axes = [space.axis(name) for name in names]
     rows = {name: side.rows(axes) for name, side in sides.items()}
@@ -119,7 +116,7 @@ def contests(space: Space, sides: Mapping[str, StrategyGrid], names: Sequence[st
 
 
 class _Numbers(Record):
-    """The subject over one rival at every point; NaN where one of them is not possible."""
+    """Numbers of the subject over one rival at every point; NaN where one of them is not possible."""
 
     ratio: Floats
     low: Floats
@@ -159,14 +156,14 @@ class _Numbers(Record):
         return cls(ratio=ratio, **found)
 
     def columns(self) -> list[Floats]:
-        """Columns of :data:`OF_RIVAL`."""
+        """The columns of :data:`OF_RIVAL`."""
         return [
             each if name == "faster" else np.log(each / self.ratio)
             for name, each in ((name, getattr(self, name)) for name in OF_RIVAL)
         ]
 
     def codes(self) -> NDArray[np.str_]:
-        """Codes of points, a digit a number: how many of its :data:`THRESHOLDS` it reaches; ``x`` where it is none."""
+        """A code per point: for each number a digit, how many of its thresholds it reaches, or ``x`` if it is NaN."""
         values = {
             **{name: getattr(self, name) for name in THRESHOLDS if hasattr(self, name)},
             "lowest_per_gpu": self.lowest / self.ratio * self.per_gpu,
@@ -176,12 +173,12 @@ class _Numbers(Record):
 
     @cached_property
     def stays(self) -> NDArray[np.bool_]:
-        """Mask of points where both bounds over all ranges are shown alike; not where there is none."""
+        """Mask of points whose bounds over all ranges print alike."""
         lowest, highest = (np.char.mod("%.2f", each) for each in (self.lowest, self.highest))
         return np.asarray(lowest == highest) & ~np.isnan(self.lowest)
 
     def versus(self, at: int) -> Versus:
-        """Versus as contests have it, without what timings alone do."""
+        """The numbers at one point as a contest has them, without the effect of timings alone."""
 
         def number(of: Floats) -> float | None:
             return None if np.isnan(of[at]) else float(of[at])
@@ -227,7 +224,7 @@ class _Cases:
         self.known: dict[SentenceCase, int] = {}
 
     def surely_best(self, rivals: Sequence[str]) -> Floats:
-        """Bound that the smallest ratio to those possible exceeds in a share ``DECIDED`` of the draws."""
+        """What the smallest ratio to the rivals exceeds in a share ``DECIDED`` of the draws."""
         own, at = self._sides[self._subject], self._rows[self._subject]
         found = np.full(len(at), np.nan)
         if own.joint is None:
@@ -245,7 +242,7 @@ class _Cases:
         return joint
 
     def numbers_of(self, rivals: Sequence[str], best: Floats) -> NDArray[np.int64]:
-        """The number of the case of every point, against these rivals."""
+        """The number of every point's case against these rivals."""
         codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
         present = np.stack([~np.isnan(self._numbers[rival].ratio) for rival in rivals])
         found = np.full(len(best), -1, dtype=np.int64)
@@ -267,14 +264,14 @@ class _Cases:
         return self.known.setdefault(case, len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
-        """Places of the rivals, the closest first."""
+        """Places of the rivals by ratio, the smallest first."""
         ratios = np.stack([self._numbers[rival].ratio for rival in rivals], axis=-1)
         return _joined([each.astype(str) for each in np.argsort(ratios, axis=-1, kind="stable").T])
 
     def _alike(
         self, codes: NDArray[np.str_], rivals: Sequence[str], points: NDArray[np.intp]
     ) -> Iterator[NDArray[np.intp]]:
-        """Points at which words rest on the same: one code, GPUs, open inputs of tokens, and whether a ratio stays."""
+        """Groups of points whose words rest on the same: code, GPUs, open token inputs, and whether ratios stay."""
         key = np.unique(codes[points], return_inverse=True)[1]
         for name in (self._subject, *rivals):
             for each in (self._gpus(name), self._doubt(name)):
@@ -302,7 +299,7 @@ class _Cases:
     def _doubted(
         self, rival: str, points: NDArray[np.intp]
     ) -> tuple[NDArray[np.intp], Sequence[tuple[Uncertainty, ...]]]:
-        """Doubts of tokens that move the ratio at some points: the number of each one's, and these by number."""
+        """Doubts of tokens that move the ratio: a number per point, and the doubts by number."""
         found = np.zeros(len(self._rows[rival]), dtype=np.intp)
         doubts: list[tuple[Uncertainty, ...]] = [()]
         key = self._doubt(self._subject)[points] * (1 + self._doubt(rival).max()) + self._doubt(rival)[points]

@@ -1,4 +1,4 @@
-"""How far off a page is between its points: interpolated against exact answers at random places."""
+"""Errors of a page between its points: interpolated against exact answers at random places."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Place = Mapping[str, Any]
 
 
 def beyond_default(space: Space) -> bool:
-    """Say whether other strategies are compared than the default ones."""
+    """Say whether strategies beyond the default ones are compared."""
     return not {*space.names} <= {*strategies.default()}
 
 
 def random_places(space: Space, count: int, seed: int) -> list[Place]:
-    """So many places anywhere between the axes' ends; none where nothing is interpolated."""
+    """Random places between the axes' ends, at most ``count``; none if nothing is interpolated."""
     if not any(axis.continuous for axis in space.axes):
         return []
     if beyond_default(space):
@@ -36,9 +36,9 @@ def random_places(space: Space, count: int, seed: int) -> list[Place]:
 
 
 class Exact(Record):
-    """Tokens/s by strategy at ``places``, NaN where one has no room; by rival the ends of the subject's ratio to it.
+    """Exact tokens/s by strategy at ``places`` (NaN without room), and by rival the ends of the subject's ratio.
 
-    There are no ends where nothing errs, or where tokens are not sure.
+    There are no ends if nothing is uncertain, or if token inputs are.
     """
 
     places: Sequence[Place]
@@ -47,7 +47,7 @@ class Exact(Record):
 
     @classmethod
     def of(cls, space: Space, places: Sequence[Place], evaluator: Evaluator, errors: ErrorDraws | None) -> Exact:
-        """All rates being given."""
+        """Exact answers with all rates given."""
         rates: dict[str, Floats] = {}
         joint: dict[str, Draws] = {}
         for name in (space.subject, *space.rivals):
@@ -79,7 +79,7 @@ class Exact(Record):
 
 
 class Error(Record):
-    """Relative, of a quantity at so many random ``points``: the ``worst``, and what 99 of 100 are below."""
+    """Relative errors of a quantity at ``points`` random places: the ``worst``, and what 99 of 100 are below."""
 
     what: str
     worst: float
@@ -88,7 +88,7 @@ class Error(Record):
 
     @classmethod
     def of(cls, what: str, shown: Floats, exact: Floats) -> Iterator[Error]:
-        """Compare shown with exact values; None where neither is known anywhere."""
+        """Compare shown values with exact ones; nothing if no place has both."""
         off = np.abs(shown / exact - 1.0)
         off = off[np.isfinite(off)]
         if len(off):

@@ -51,10 +51,10 @@ _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
 class ExplorerGrid(Record):
-    """All that the page holds, or that one stop of the axis does along which the work is split.
+    """All that the page holds, or a part of it: one stop of the axis along which the work is split.
 
-    ``measured`` are contests where every rate is given, ``assumed`` those where nobody gave the rates that the space
-    assumes; None where it assumes none. ``exact`` are answers at random places between its points.
+    In the contests ``measured`` every rate is given. In those ``assumed`` nobody gave the rates that the space assumes;
+    None if it assumes none. ``exact`` are answers at random places between the points.
     """
 
     space: Space
@@ -67,7 +67,7 @@ class ExplorerGrid(Record):
 
     @property
     def points(self) -> int:
-        """Number of points at which a strategy was worked out."""
+        """Number of points at which strategies were priced."""
         return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
 
     @cached_property
@@ -84,15 +84,15 @@ def explorer_grid(
     checked: int = 0,
     **options: Any,
 ) -> ExplorerGrid:
-    """Work out the grid of a page; lists among the options are its stops, as in a sweep.
+    """The grid of a page; lists among the options are stops, as in a sweep.
 
     Parameters
     ----------
     seed : of the draws behind intervals.
-    workers : of the parts, which are the stops of the axis that most prices differ in; they hear of each.
-    exact : the grid is that of the lists alone, and nothing is interpolated.
-    start : where sliders stand as the page opens; elsewhere it is theirs to say.
-    checked : at how many random places exact answers are worked out too, where something is interpolated.
+    workers : of the parts, which are the stops of the axis that prices differ in most; their progress counts parts.
+    exact : the grid has only the lists, and nothing is interpolated.
+    start : where sliders stand as the page opens, instead of their own start.
+    checked : number of random places with exact answers, if something is interpolated.
     """
     workers = workers or Workers()  # which look from now on for idle cores
     space = space_of(options, exact, start)
@@ -109,7 +109,7 @@ def explorer_grid(
 
 
 class _Job:
-    """The work that processes share: the parts of the space, random places in it, and what was learnt of it."""
+    """The work that processes share: parts of the space, random places in it, and memory of what was priced."""
 
     def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
         self._parts, self._split, self._places, self._seed = parts, split, places, seed
@@ -128,11 +128,11 @@ class _Job:
         return ExplorerGrid(space, found, shares, measured, assumed, exact, self._seed)
 
     def _errors_of(self, space: Space, measured: bool) -> ErrorDraws | None:
-        """Errors of tokens; None where nothing is not known."""
+        """Draws of errors; None if nothing is uncertain."""
         return None if configure(**space.options(space.start, measured)).is_sure else self._errors
 
     def _measured(self, space: Space, at: Mapping[str, PricedPoints], errors: ErrorDraws | None) -> Contests:
-        """Contests at the points ``at`` whose rates are known."""
+        """Contests at the points ``at``, whose rates are given."""
         coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
         sides = {}
         for name in (space.subject, *space.rivals):
@@ -142,7 +142,7 @@ class _Job:
         return contests(coarse, sides, [axis.name for axis in space.axes])
 
     def _assumed(self, space: Space) -> Contests | None:
-        """Contests where nobody gave the rates that are assumed; None where none is."""
+        """Contests where nobody gave the assumed rates; None if none is assumed."""
         if not space.assumed:
             return None
         errors, sides = self._errors_of(space, measured=False), {}
@@ -161,7 +161,7 @@ def _coarse(axis: GridAxis) -> GridAxis:
 
 
 def _among(fine: Sequence[GridAxis], coarse: Sequence[GridAxis]) -> NDArray[np.intp]:
-    """Numbers of the points of ``coarse`` axes among those of ``fine`` ones, which have all their values."""
+    """Numbers of the points of ``coarse`` axes among those of ``fine`` axes, which have all their values."""
     found = np.zeros(1, dtype=np.intp)
     for whole, some in zip(fine, coarse, strict=True):
         places = np.array([whole.values.index(value) for value in some.values], dtype=np.intp)
@@ -174,7 +174,7 @@ def _numbered_part(job: _Job, number: int) -> tuple[int, ExplorerGrid]:
 
 
 def _joined(space: Space, along: str, parts: Sequence[ExplorerGrid]) -> ExplorerGrid:
-    """All parts, which are the stops of one axis, in the order of its stops."""
+    """The whole of parts, which hold the stops of one axis in order."""
     first, assumed = parts[0], [part.assumed for part in parts if part.assumed is not None]
     return replace(
         first,
@@ -188,29 +188,29 @@ def _joined(space: Space, along: str, parts: Sequence[ExplorerGrid]) -> Explorer
 
 
 def _split_axis(space: Space) -> str | None:
-    """Axis that most kernels and prices differ in, so that processes learn little twice."""
+    """The axis that most kernels and prices differ in, so that processes price little twice."""
     stops = [axis for axis in space.axes if not axis.continuous]
     return next((axis.name for axis in stops if axis.name == "k"), stops[0].name if stops else None)
 
 
 def _is_quick(space: Space) -> bool:
-    """Say whether parts are not worth it: each asks anew who is compared and where, a fifth of the work in all."""
+    """Say whether splitting does not pay: each part configures the question again, a fifth of the work."""
     few = all(_points(space, name) <= _FEW for name in space.names)
     return few and not beyond_default(space) and most_points(space.fixed) == MOST_POINTS
 
 
 def _points(space: Space, name: str) -> int:
-    """Points of a strategy."""
+    """Number of points of a strategy."""
     return prod(len(space.axis(each).values) for each in space.read[name])
 
 
 def most_points(options: Mapping[str, Any]) -> int:
-    """So many points of a strategy a page can hold."""
+    """The number of points per strategy that a page can hold."""
     return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
 
 
 def limits(space: Space) -> list[str]:
-    """Why the page has fewer points, or fewer exact answers, than others; empty where it has as many."""
+    """Reasons why the page has fewer points or exact answers than others; none if it has as many."""
     said = []
     if most_points(space.fixed) < MOST_POINTS:
         said.append(
@@ -234,13 +234,13 @@ def _check_size(space: Space) -> None:
 
 
 def _some(values: Sequence[Any], most: int) -> tuple[Any, ...]:
-    """So many of the values, both ends among them."""
+    """At most ``most`` of the values, evenly, with both ends."""
     at = dict.fromkeys(round(float(each)) for each in np.linspace(0, len(values) - 1, min(most, len(values))))
     return tuple(values[each] for each in at)
 
 
 def _with_nodes(space: Space, evaluator: Evaluator) -> Space:
-    """Each continuous axis with nodes where the curvature of rates asks for them."""
+    """The space with nodes on its continuous axes, where the curvature of rates needs them."""
     axes = [_nodes(space, axis, evaluator) if axis.continuous else axis for axis in space.axes]
     return space.with_axes(axes)
 
@@ -263,7 +263,7 @@ def _nodes(space: Space, axis: GridAxis, evaluator: Evaluator) -> GridAxis:
 
 
 def _places(axis: GridAxis) -> list[float]:
-    """Evenly from end to end, where the page starts in the place of the nearest."""
+    """Even places from end to end, the nearest of them replaced by the start."""
     even = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
     even[min(range(1, _PLACES - 1), key=lambda at: abs(even[at] - axis.start))] = axis.start
     ends = axis.values[0], axis.values[-1]
@@ -271,5 +271,5 @@ def _places(axis: GridAxis) -> list[float]:
 
 
 def _with(start: float, nodes: Sequence[float]) -> tuple[float, ...]:
-    """Add the start to the nodes: there the page is exact."""
+    """The nodes with the start among them, where the page is exact."""
     return tuple(sorted({*nodes, start}))

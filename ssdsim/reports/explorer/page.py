@@ -1,4 +1,4 @@
-"""The page: its data as JSON with one run of bytes for all numbers, and its HTML, which JavaScript fills in."""
+"""The page: its HTML, its data as JSON with all numbers in one run of bytes, and its command lines."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def html(
 
     Parameters
     ----------
-    lines : what the numbers rest on, plain.
-    command : that made the page.
-    errors : of the interpolation, by quantity; none where nothing is interpolated.
-    footer : more of it, as HTML.
+    lines : what the numbers rest on, plain text.
+    command : the command that makes the page.
+    errors : of interpolation, by quantity; none if nothing is interpolated.
+    footer : more of the footer, as HTML.
     """
     data = content(found)
     return framed(
@@ -58,13 +58,13 @@ def styles() -> list[str]:
 
 
 def scripts() -> list[str]:
-    """The page's scripts, in a scope of their own: a report has names too."""
+    """The page's scripts, in one scope of their own: a report has names, too."""
     inside = "\n".join(asset(f"explorer/{name}") for name in _SCRIPTS)
     return [f'"use strict";\n{{\n{inside}\n}}']
 
 
 def panel(data: Mapping[str, Any]) -> Iterator[str]:
-    """Controls, and an empty place for the answers."""
+    """Controls, and empty places for the answers."""
     yield '<form id="controls" aria-label="what to predict">'
     yield '<div class="sliders">'
     yield from (_control(axis, data) for axis in data["axes"] if axis["name"] != data["sides"])
@@ -117,7 +117,7 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def provenance(found: ExplorerGrid, lines: Sequence[str], command: str, errors: Sequence[Error]) -> Iterator[str]:
-    """The footer: what the numbers rest on, the command that made them, how far interpolation may be off."""
+    """The footer: sources of the numbers, the command behind them, and errors of interpolation."""
     yield "<h2>Provenance</h2>"
     yield f"<p>Made by <code>{escape(command)}</code>: {found.points:,} points, each worked out as by ssdsim sweep.</p>"
     yield from (f"<p>{escape(line)}</p>" for line in lines)
@@ -142,7 +142,7 @@ _LOW_BITS = np.uint32(0xFFFFFF00)  # of the mantissa sixteen bits are left: 8e-6
 
 
 def content(found: ExplorerGrid) -> dict[str, Any]:
-    """The page's data; ``numbers`` are float32 in base64 of gzip, of which each table knows where its own begin."""
+    """The page's data; ``numbers`` are float32 in base64 of gzip, and each table says where its own begin."""
     numbers = _PackedNumbers()
     space = found.space
     return {
@@ -169,7 +169,7 @@ def content(found: ExplorerGrid) -> dict[str, Any]:
 
 
 def _question(space: Space) -> dict[str, Any]:
-    """The question: who is compared, and what the page's state leaves to say."""
+    """Who is compared, and what else no control says."""
     return {
         "unit": "T_v" if space.unit_free else "s",
         "subject": space.subject,
@@ -212,17 +212,17 @@ def _axis(space: Space, axis: GridAxis) -> dict[str, Any]:
 
 
 def _unsaid(option: Option) -> str:
-    """The label of an option that is not given: what it then is, where no other option says so."""
+    """The label of an option that is not given: its default in words, unless these name another option."""
     return option.default_note if option.default_note and "--" not in option.default_note else "not given"
 
 
 def _step(axis: GridAxis) -> float:
-    """A hundredth of the range or so, a power of ten."""
+    """The step of a slider: a power of ten, about a hundredth of the range."""
     return float(10.0 ** np.floor(np.log10((axis.values[-1] - axis.values[0]) / 30.0)))
 
 
 def _budgets(space: Space) -> dict[str, int] | None:
-    """The budget of each F and K, where F only says how much the draft has to do."""
+    """The budget by F and K, if F only sets the draft's work."""
     names = {axis.name for axis in space.axes}
     if not {"f", "p_hit"} <= names:
         return None
@@ -233,7 +233,7 @@ def _budgets(space: Space) -> dict[str, int] | None:
 
 
 class _PackedNumbers:
-    """All tables' numbers, one after the other."""
+    """The numbers of all tables, one after the other."""
 
     def __init__(self) -> None:
         self._parts: list[NDArray[np.float32]] = []
@@ -243,7 +243,7 @@ class _PackedNumbers:
         return {**self.array(table.values, table.axes), "columns": table.columns}
 
     def array(self, values: NDArray[Any], axes: Sequence[GridAxis]) -> dict[str, Any]:
-        """``nodes`` are those of an axis that is interpolated here."""
+        """Axes, shape and start of an array; ``nodes`` are of the axes that are interpolated."""
         start = self._size
         self._parts.append(np.asarray(values, dtype=np.float32).reshape(-1))
         self._size += values.size

@@ -1,4 +1,4 @@
-"""Space of the page's sliders and switches: the axes of the grid, and what the options leave open."""
+"""The space of the page's sliders and switches: the axes of the grid, and the options that are fixed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ SIDES = ("hardware", "runtime")  # of which two stand side by side
 
 
 class GridAxis(Record):
-    """An option's stops, or the ends and then the nodes of one that is interpolated; where the page starts.
+    """An option's stops, or its ends (later its nodes) if it is interpolated, and where the page starts.
 
-    ``best`` is a word that stands for whichever of the stops makes the subject fastest.
+    ``best`` is a word for whichever stop makes the subject fastest.
     """
 
     name: str
@@ -73,10 +73,10 @@ class GridAxis(Record):
 
 
 class Space(Record):
-    """The ``fixed`` options, and an axis each of the others; who is compared, and by strategy the axes that it reads.
+    """The ``fixed`` options, an axis for each other one, the strategies, and the axes that each of them reads.
 
-    ``assumed`` are rates of acceptance and hits that nobody gave, by option: as long as they are not said to be
-    measured, answers are what ``ssdsim predict`` says without them.
+    ``assumed`` are rates of acceptance and hits that nobody gave, by option. Until they are said to be measured,
+    answers are those of ``ssdsim predict`` without them.
     """
 
     fixed: Mapping[str, Any]
@@ -92,7 +92,7 @@ class Space(Record):
 
     @property
     def start(self) -> dict[str, Any]:
-        """Start of each axis."""
+        """Where the page starts, by axis."""
         return {axis.name: axis.start for axis in self.axes}
 
     @property
@@ -100,11 +100,11 @@ class Space(Record):
         return rivals(self.subject, self.names)
 
     def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
-        """Options as :func:`ssdsim.configure` takes them; ``measured``: rates that nobody gave are given here."""
+        """Options for :func:`ssdsim.configure`; ``measured``: with the assumed rates among them."""
         return as_configured(self._said(at, measured))
 
     def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
-        """Options of one strategy at a place; axes that this does not name stand at their start."""
+        """Options of one strategy at a place; axes that it does not name stand at their start."""
         return as_configured(_of_one(name, self._said({**self.start, **at}, measured)))
 
     def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> GridPart:
@@ -121,16 +121,16 @@ class Space(Record):
         return {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
 
     def with_axes(self, axes: Iterable[GridAxis]) -> Space:
-        """These in the place of those of the same names."""
+        """The space with these axes in place of those of the same names."""
         changed = {axis.name: axis for axis in axes}
         return replace(self, axes=tuple(changed.get(axis.name, axis) for axis in self.axes))
 
     def restricted(self, name: str, value: Any) -> Space:
-        """One stop of an axis alone."""
+        """The space with one stop of an axis."""
         return self.with_axes([replace(self.axis(name), values=(value,))])
 
     def points(self, axes: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Values of these axes, the last of them fastest."""
+        """Values of these axes at every point, the last axis fastest."""
         names = list(axes)
         for values in product(*(self.axis(name).values for name in names)):
             yield dict(zip(names, values, strict=True))
@@ -141,11 +141,11 @@ def _of_one(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, Any] = MappingProxyType({})) -> Space:
-    """Axes from options of which some are lists: these are stops, or the ends between which a rate is interpolated.
+    """The space of options, of which some are lists: stops, or the ends between which a rate is interpolated.
 
-    An option that the page varies by itself has the stops of :data:`STOPS` where it is not given, and starts at the
-    value that is. ``exact``: nothing is varied but the lists, and nothing is interpolated. ``start`` are values of
-    lists at which the page opens.
+    An option that the page varies by itself has the stops of :data:`STOPS` if it is not given, and starts at its value
+    if it is. ``exact``: only the lists vary, and nothing is interpolated. ``start``: values of lists at which the page
+    opens.
     """
     said = {name: plain_value(value) for name, value in given.items() if value is not None}
     check_names(said)
@@ -174,7 +174,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
 
 
 def _asked(space: Space) -> Space:
-    """Complete a space with who is compared, and what each of them reads."""
+    """The space with the strategies, and the axes that each of them reads."""
     base = configure(**space.options(space.start))
     check_constant(base.settings["spread"])
     asked = ALL["strategies"].checked(space.fixed.get("strategies", DEFAULTS["strategies"]))
@@ -192,7 +192,7 @@ def _asked(space: Space) -> Space:
 
 
 def side_axis(space: Space) -> str | None:
-    """The axis whose stops stand side by side."""
+    """The axis whose stops stand side by side, if any."""
     return next((axis.name for axis in space.axes if axis.name in SIDES and len(axis.values) > 1), None)
 
 
@@ -204,7 +204,7 @@ def random_value(axis: GridAxis, rng: np.random.Generator) -> Any:
 
 
 def _corners(space: Space) -> Iterator[dict[str, Any]]:
-    """The start, and one end of one axis after the other; all words. A strategy may read more where it drafts more."""
+    """The start, then each end of each axis and each word. A strategy may read more options where it drafts more."""
     yield {}
     for axis in space.axes:
         ends = axis.values if isinstance(axis.values[0], str) else (axis.values[0], axis.values[-1])
@@ -217,7 +217,7 @@ def _read(points: Sequence[Mapping[str, Any]], name: str, steps: Steps) -> froze
 
 
 def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
-    """``auto`` is the better of the other fallbacks: where one strategy has the choice, it need not be worked out."""
+    """The axis without ``auto``, the better of the other fallbacks, if only one strategy reads it."""
     readers = [name for name, axes in read.items() if axis.name in axes]
     if axis.name != "backup" or set(axis.values) != {"auto", "jit", "fast"} or len(readers) > 1:
         return axis
@@ -225,7 +225,7 @@ def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
 
 
 def _kept(axis: GridAxis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridAxis | None:
-    """Keep the stops that make sense beside what is given; None where none does."""
+    """The axis with the stops that are possible beside what is given; None if none is."""
     beside = {**fixed, **given}
     if axis.name in given:
         for value in axis.values if _is_listed(axis) else (axis.start,):
@@ -249,12 +249,12 @@ def plain_value(value: Any) -> Any:
 
 
 def is_list_of(name: str, value: Any) -> bool:
-    """Say whether it is several values of an option, the stops of an axis."""
+    """Say whether the value is a list of values of an option: the stops of an axis."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], list) == (ALL[name].kind.depth > 0)
 
 
 def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
-    """Say whether an option varies: a number or a word, not rates by position, nor what was measured of a pair."""
+    """Say whether the page varies an option: numbers and words, not rates by position or measured ones."""
     if name not in said:
         measured = name in RANGES and "pair" in said
         return name not in ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)
@@ -281,7 +281,7 @@ def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> GridAxi
 
 
 def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
-    """A measured pair's sets of requests, and its temperatures."""
+    """Axes of a measured pair: its sets of requests and its temperatures."""
     found = chosen_by(said, said.get("temperature"))
     if found is None:
         return []
@@ -296,7 +296,7 @@ def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
 
 
 def _assumed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Rates that nobody gave, with what is taken for them."""
+    """Rates that nobody gave, with the values assumed."""
     inputs = configure(**as_configured(options)).inputs
     return {each.name: each.value for each in inputs if each.standing == "placeholder"}
 
@@ -310,7 +310,7 @@ def _is_possible(options: Mapping[str, Any]) -> bool:
 
 
 def _check(options: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` at options that make no sense together; having no room does."""
+    """Refuse options that make no sense together; lack of room is no reason."""
     asked = Question.of(as_configured(options))
     for name in asked.names:
         with suppress(DoesNotFit):

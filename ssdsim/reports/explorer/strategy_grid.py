@@ -33,9 +33,9 @@ Float = TypeVar("Float", bound=np.floating[Any])
 
 
 class PricedPoints(Record):
-    """``why_not`` says of each point why it is not possible there; ``number`` is its place among ``scenarios``, or -1.
+    """A strategy at points: its ``scenarios`` (None if it is possible nowhere), and their ``number`` by point.
 
-    ``scenarios`` are None where it is possible nowhere.
+    The number is -1 where the strategy is not possible; ``why_not`` says why.
     """
 
     why_not: Sequence[str | None]
@@ -44,7 +44,7 @@ class PricedPoints(Record):
 
     @classmethod
     def of(cls, name: str, points: PointsLike, evaluator: Evaluator) -> PricedPoints:
-        """The strategy called ``name`` at points that ask for it alone."""
+        """The strategy ``name`` at points that ask only for it."""
         found = evaluator.fastest(points)
         scenarios = found.side_by_side(name)
         number = np.full(len(found.errors), -1, dtype=np.intp)
@@ -60,29 +60,29 @@ class PricedPoints(Record):
         return PricedPoints([self.why_not[each] for each in points.tolist()], self.scenarios, self.number[points])
 
     def scenario(self, point: int) -> Scenario:
-        """Scenario at a point at which it is possible."""
+        """The scenario at a possible point."""
         assert self.scenarios is not None
         return self.scenarios[int(self.number[point])]
 
     def together(self, points: NDArray[np.intp]) -> SideBySide:
-        """Sides at points at which they are possible."""
+        """The scenarios at possible points, as a table."""
         assert self.scenarios is not None
         return self.scenarios.side_by_side.taken(self.number[points])
 
     @cached_property
     def possible(self) -> NDArray[np.intp]:
-        """The points at which it is."""
+        """The possible points."""
         return np.flatnonzero(self.number >= 0)
 
     @cached_property
     def side_by_side(self) -> SideBySide | None:
-        """Sides that are possible; None where there is none."""
+        """The scenarios at all possible points, as a table; None if there is none."""
         if self.scenarios is None or not len(self.possible):
             return None
         return self.together(self.possible)
 
     def spread(self, values: NDArray[Float]) -> NDArray[Float]:
-        """Values of those possible (the first axis) over all points; NaN elsewhere."""
+        """Values at possible points (the first axis) spread over all points; NaN elsewhere."""
         if len(self.possible) == len(self):
             return values
         found = np.full((len(self), *values.shape[1:]), np.nan, dtype=values.dtype)
@@ -94,10 +94,10 @@ COLUMNS = ("log_rate", "gpus", "tokens_per_round", *PARTS)
 
 
 class RateTable(Record):
-    """A strategy's ``table`` of :data:`COLUMNS`.
+    """A strategy's ``table`` of :data:`COLUMNS`, and why it is not possible at some points.
 
-    ``refused`` has an axis for each of the table's, of length 1 where it is interpolated: -1, or the number of the one
-    of ``reasons`` why the strategy is not possible there.
+    ``refused`` has the table's axes, of length 1 if they are interpolated. It holds the number of one of ``reasons``,
+    or -1.
     """
 
     table: GridTable
@@ -106,7 +106,7 @@ class RateTable(Record):
 
     @classmethod
     def joined(cls, parts: Sequence[RateTable], along: str) -> RateTable:
-        """Parts that hold stops of one axis, in the order of its stops."""
+        """The whole of parts, which hold the stops of one axis in order."""
         table = GridTable.joined([part.table for part in parts], along)
         if along not in parts[0].table.names:
             return replace(parts[0], table=table)
@@ -117,7 +117,7 @@ class RateTable(Record):
 
 
 def rate_table(axes: Sequence[GridAxis], at: PricedPoints) -> RateTable:
-    """A strategy at every point of ``axes``, the last of them fastest."""
+    """Rates of a strategy at every point of ``axes``, the last axis fastest."""
     rows = at.side_by_side
     columns = np.empty((0, len(COLUMNS))) if rows is None else _columns(estimate(rows), len(rows))
     table = GridTable.of(axes, COLUMNS, at.spread(columns))
@@ -129,7 +129,7 @@ def rate_table(axes: Sequence[GridAxis], at: PricedPoints) -> RateTable:
 
 
 def _columns(found: Estimate, count: int) -> Any:
-    """A row a scenario."""
+    """A row per scenario."""
     columns = [
         np.log(found.tokens_per_second),
         found.gpus,
@@ -143,7 +143,7 @@ MEMORY = ("share",)
 
 
 def memory_table(space: Space, name: str) -> GridTable | None:
-    """Share of the usable memory of its fullest device that a strategy takes; None without hardware."""
+    """The share of usable memory that a strategy takes of its fullest device; None without hardware."""
     if space.unit_free:
         return None
     axes = [each for each in space.read[name] if not space.axis(each).continuous]
@@ -155,7 +155,7 @@ def memory_table(space: Space, name: str) -> GridTable | None:
 
 
 def _share(strategy: Strategy, settings: TrackedSettings, contestants: Contestants, site: Site) -> float:
-    """Raises :class:`InputError` where it has not even devices."""
+    """The share at one point; raises :class:`InputError` if there are not even enough devices."""
     chosen = next(iter(strategy.alternatives(settings)))
     found = occupied(chosen, strategy, site, contestants.drafter)
     return max(each.needs_bytes(int(settings["b"])) / usable_bytes(each.profile) for each in found)
@@ -165,18 +165,18 @@ AT_ONCE = 64  # points of draws: 256 kB a column, which the allocator keeps inst
 
 
 class ErrorDraws:
-    """Draws of what is not known, and the rates under them, which know the drawn steps of prices that come again."""
+    """Rates under draws of the errors; drawn steps that come again are remembered."""
 
     def __init__(self, draws: int, seed: int) -> None:
         self.errors = TimingErrors(draws, seed)
         self._rates = Rates(self.errors)
 
     def joint(self, rows: SideBySide) -> Draws:
-        """Tokens/s of each row under each draw, in single precision: sorted in half of the time, wrong by 1e-7."""
+        """Tokens/s per row and draw, in single precision: half the time to sort, and 1e-7 off."""
         return np.concatenate([self._rates(part).astype(np.float32) for part in _chunks(rows)])
 
     def across(self, rows: SideBySide) -> Floats:
-        """Tokens/s of each row over the ranges of its tokens."""
+        """Tokens/s per row over the ranges of its token inputs."""
         return np.concatenate([across(part, self.errors) for part in _chunks(rows)])
 
 
@@ -186,11 +186,11 @@ def _chunks(rows: SideBySide) -> Iterator[SideBySide]:
 
 
 class StrategyGrid(Record):
-    """A strategy ``at`` the points of its ``axes``: its rate and GPUs, and its rate under draws of what is not known.
+    """A strategy ``at`` the points of its ``axes``: its rates, its GPUs, and its rates under draws of the errors.
 
-    ``joint`` is None where nothing errs. ``open`` are points at which tokens lie in ranges, and ``across`` its rates
-    over these there, and its one rate elsewhere; None where they do nowhere. ``doubt`` numbers what of tokens may be
-    otherwise: the same ranges, or the same tokens of a measured pair.
+    ``joint`` are the draws, None if nothing is uncertain. ``open`` marks points with token inputs in ranges. ``across``
+    are the rates over these ranges there and the one rate elsewhere, None if no point is open. ``doubt`` numbers the
+    uncertain token inputs: points of one number have the same ranges, or the same tokens of a measured pair.
     """
 
     axes: tuple[GridAxis, ...]
@@ -204,7 +204,7 @@ class StrategyGrid(Record):
 
     @classmethod
     def of(cls, axes: Sequence[GridAxis], at: PricedPoints, errors: ErrorDraws | None) -> StrategyGrid:
-        """``errors`` None: nothing errs."""
+        """The strategy's grid; without ``errors``, nothing is uncertain."""
         rows = at.side_by_side
         nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
         if rows is None:
@@ -222,7 +222,7 @@ class StrategyGrid(Record):
         return cls(tuple(axes), at, rate, gpus, doubt, open_, at.spread(errors.joint(rows)), over)
 
     def rows(self, axes: Sequence[GridAxis]) -> NDArray[np.int64]:
-        """The number of its own point at every point of ``axes``, the last of them fastest."""
+        """The number of its own point at every point of ``axes``, the last axis fastest."""
         shape = [len(axis.values) for axis in axes]
         found = np.zeros(shape, dtype=np.int64)
         mine = [axis.name for axis in self.axes]
@@ -233,14 +233,14 @@ class StrategyGrid(Record):
         return np.broadcast_to(found, shape).reshape(-1)
 
     def ends(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Ends of tokens/s relative to it, as logarithms; NaN where nothing errs."""
+        """Ends of tokens/s relative to the rate, as logarithms; NaN if nothing is uncertain."""
         if self.joint is None:
             return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
         low, high = bounds_95(self.joint)
         return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
 
     def over_ranges(self, rows: NDArray[np.int64]) -> Floats:
-        """Rates over the ranges of tokens; one where they lie in none."""
+        """Rates over the ranges of token inputs; a single one if no point is open."""
         return self.rate[rows, None] if self.across is None else self.across[rows]
 
 

@@ -1,4 +1,4 @@
-"""Numbers on the points of some axes, and between them: polynomials through the nearest nodes of an axis."""
+"""Numbers on the points of some axes, and between points: polynomials through the nearest nodes of an axis."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from ssdsim.reports.explorer.space import GridAxis
 
 
 class GridTable(Record):
-    """``values`` have an axis for each of ``axes``, whose own values are its places, and last the ``columns``.
-
-    NaN where a point is not possible. Columns of ``logs`` hold logarithms: they are interpolated so.
-    """
+    """``values`` with an axis for each of ``axes``, and last the ``columns``; NaN where a point is not possible."""
 
     axes: tuple[GridAxis, ...]
     columns: tuple[str, ...]
@@ -25,13 +22,13 @@ class GridTable(Record):
 
     @classmethod
     def of(cls, axes: Sequence[GridAxis], columns: Sequence[str], rows: Floats) -> GridTable:
-        """``rows`` are in the order of the axes, the last of them fastest."""
+        """A table of ``rows`` in the order of the axes, the last axis fastest."""
         shape = [len(axis.values) for axis in axes]
         return cls(tuple(axes), tuple(columns), rows.reshape(*shape, len(columns)))
 
     @classmethod
     def joined(cls, parts: Sequence[GridTable], along: str) -> GridTable:
-        """Parts that hold stops of one axis, in the order of its stops; the first of them where none has the axis."""
+        """The whole of parts, which hold the stops of one axis in order; the first part if none has that axis."""
         first = parts[0]
         at = [axis.name for axis in first.axes].index(along) if along in first.names else None
         if at is None:
@@ -45,7 +42,7 @@ class GridTable(Record):
         return [axis.name for axis in self.axes]
 
     def at(self, place: Mapping[str, Any]) -> dict[str, float]:
-        """The columns at a place: a stop of each axis, or anything between the ends of one that is interpolated."""
+        """The columns at a place: a stop of each axis, or any value between the ends of an interpolated one."""
         stops = tuple(slice(None) if a.continuous else a.values.index(place[a.name]) for a in self.axes)
         between = [(a.values, place[a.name]) for a in self.axes if a.continuous]
         found = interpolated(self.values[stops], between)
@@ -75,7 +72,7 @@ def weights(nodes: Sequence[float], at: float) -> Floats:
 
 
 def interpolated(values: FloatOrArray, axes: Sequence[tuple[Sequence[float], float]]) -> Floats:
-    """``values`` (an axis of nodes each, then whatever else) between its nodes; each axis comes with a place on it."""
+    """``values`` (an axis of nodes each, then others) at a place; ``axes`` are pairs of nodes and the place on them."""
     found = np.asarray(values, dtype=float)
     for nodes, at in axes:
         found = np.tensordot(weights(nodes, at), found, axes=(0, 0))
@@ -83,14 +80,14 @@ def interpolated(values: FloatOrArray, axes: Sequence[tuple[Sequence[float], flo
 
 
 def chosen_nodes(places: Sequence[float], values: Floats, most: int, between: float | None = None) -> list[float]:
-    """So many of ``places`` that what is interpolated from them is near ``values`` at all.
+    """Nodes among ``places`` from which the values at all places are interpolated well.
 
     Parameters
     ----------
-    places : of an axis, many.
-    values : a row a case, a column a place; positive.
-    most : nodes. Another is put where the worst case but a few is farthest off.
-    between : one of the places, a node with the ends in any case; by default the middle one.
+    places : many, along an axis.
+    values : a row per case, a column per place; positive.
+    most : of the nodes. Each new one is where the worst case but a few is farthest off.
+    between : a place that is a node like the ends; by default the middle one.
     """
     at = sorted({0, places.index(between) if between is not None else (len(places) - 1) // 2, len(places) - 1})
     while len(at) < most:
