@@ -1,41 +1,29 @@
 """The page: its HTML, its data as JSON with all numbers in one run of bytes, and its command lines."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from html import escape
-from numpy.typing import NDArray
-from ssdsim import __version__
-from ssdsim.answers.verdict import no_room
-from ssdsim.answers.verdict import stands_alone
-from ssdsim.base.option import Option
-from ssdsim.base.option import spelled
-from ssdsim.question.options import ALL
-from ssdsim.reports.explorer.contests import Contests
-from ssdsim.reports.explorer.contests import THRESHOLDS
-from ssdsim.reports.explorer.errors import Error
-from ssdsim.reports.explorer.grid import ExplorerGrid
-from ssdsim.reports.explorer.grid import limits
-from ssdsim.reports.explorer.space import GridAxis
-from ssdsim.reports.explorer.space import Space
-from ssdsim.reports.explorer.space import side_axis
-from ssdsim.reports.explorer.table import GridTable
-from ssdsim.reports.explorer.table import WIDTH
-from ssdsim.reports.frame import asset
-from ssdsim.reports.frame import framed
-from ssdsim.reports.style import WORK_COLOUR
-from ssdsim.reports.style import WORK_PATTERN
-from ssdsim.reports.style import colour_of
-from ssdsim.reports.style import symbol_of
-from ssdsim.reports.style import title_of
-from ssdsim.rounds.round import PARTS
-from ssdsim.rounds.round import part_title
-from typing import Any
+
 import base64
 import gzip
-import numpy as np
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim import __version__
+from ssdsim.answers.verdict import no_room, stands_alone
+from ssdsim.base.option import Option, spelled
+from ssdsim.question.options import ALL
+from ssdsim.reports.explorer.contests import THRESHOLDS, Contests
+from ssdsim.reports.explorer.errors import Error
+from ssdsim.reports.explorer.grid import ExplorerGrid, limits
+from ssdsim.reports.explorer.space import GridAxis, Space, side_axis
+from ssdsim.reports.explorer.table import WIDTH, GridTable
+from ssdsim.reports.frame import asset, framed
+from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
+from ssdsim.rounds.round import PARTS, part_title
 
 _SCRIPTS = ("grid.js", "figures.js", "explorer.js")
 
