@@ -1,4 +1,4 @@
-"""One server over HTTP: what goes wrong is said in one line, and the key is in none."""
+"""One server over HTTP. Every error is one line, and none shows the key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Refused(InputError):
 
 
 class Connection(Record):
-    """``at`` is the address as it is told: without a user's name and password, which are sent alone."""
+    """A connection; ``at`` is its address for messages, without user name and password."""
 
     client: httpx2.AsyncClient
     at: str
@@ -35,14 +35,14 @@ class Connection(Record):
         return f"Connection({self.at!r})"  # the key stays secret
 
     async def text(self, path: str) -> str | None:
-        """Fetch a page as text; None where it has no such page, or keeps it to itself.
+        """Fetch a page as text; None if the server has none, or refuses it.
 
         Raises
         ------
         InputError : it does not answer, or does not come to an end.
         """
         content = bytearray()
-        with self.told():
+        with self.network_errors():
             async with self.client.stream("GET", path) as answer:
                 async for part in answer.aiter_bytes():
                     content += part
@@ -67,7 +67,7 @@ class Connection(Record):
         InputError : the server refuses, complains, or ends in the middle of the answer.
         """
         done = False
-        with self.told():
+        with self.network_errors():
             async with self.client.stream("POST", path, json=body) as answer:
                 if answer.status_code != 200:
                     await answer.aread()
@@ -85,8 +85,8 @@ class Connection(Record):
             raise InputError(f"{self.at}: the server ended an answer in the middle")
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Errors of the network in one line each."""
+    def network_errors(self) -> Iterator[None]:
+        """Turn network errors into one line."""
         try:
             yield
         except httpx2.ConnectError as error:

@@ -8,19 +8,26 @@ neighbours), which changes the time of no round.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from ssdsim.advise.export import sglang, vllm
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field
 
 _FP8 = ("float8", "fp8")
+_ENDS_S = 30.0
+_LAST = 160  # characters of what a server said last
 
 
 class Setting(Record):
-    """Setting of a server: names are those that the engine loads; ``k`` is None where nothing is drafted.
+    """Setting of a server, with names that the engine loads; ``k`` is None without speculation.
 
-    ``rate``: each drafted token is accepted with it after those before it; None leaves that to the models.
+    ``rate``: forced probability that a drafted token is accepted after those before it; None leaves it to the models.
     """
 
     model: str
@@ -34,7 +41,7 @@ class Setting(Record):
 
     @property
     def survival(self) -> list[float]:
-        """P(at least so many are accepted), for 1 to K."""
+        """P(at least n tokens are accepted), n from 1 to K."""
         return [round((self.rate or 0.0) ** place, 6) for place in range(1, (self.k or 0) + 1)]
 
     @property
@@ -44,15 +51,15 @@ class Setting(Record):
 
 
 class Start(Record):
-    """A command, variables of its environment, and files that it reads, by name."""
+    """A command with its environment variables, and the files that it reads, by name."""
 
     command: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-class Engine(Record):
-    """``starts`` makes the command of a setting at a port; ``forces``: it can be told what to accept."""
+class EngineCommands(Record):
+    """An engine: ``starts`` makes a setting's command at a port; ``forces``: acceptance can be forced."""
 
     drafters: Sequence[str]
     starts: Callable[[Setting, int], Start]
@@ -119,11 +126,11 @@ def _llama_cpp(setting: Setting, port: int) -> Start:
     return Start([*words, "--spec-type", "ngram-simple", "--spec-draft-n-max", str(setting.k)])
 
 
-ENGINES: Mapping[str, Engine] = {
-    "vllm": Engine(tuple(vllm.METHODS), _vllm),
-    "sglang": Engine(tuple(sglang.ALGORITHMS), _sglang),
-    "tensorrt-llm": Engine(tuple(_TENSORRT), _tensorrt),
-    "llama.cpp": Engine(("model", "ngram"), _llama_cpp, forces=False),
+ENGINES: Mapping[str, EngineCommands] = {
+    "vllm": EngineCommands(tuple(vllm.METHODS), _vllm),
+    "sglang": EngineCommands(tuple(sglang.ALGORITHMS), _sglang),
+    "tensorrt-llm": EngineCommands(tuple(_TENSORRT), _tensorrt),
+    "llama.cpp": EngineCommands(("model", "ngram"), _llama_cpp, forces=False),
 }
 
 
@@ -134,3 +141,43 @@ def start_of(engine: str, setting: Setting, port: int) -> Start:
     if setting.k is not None and drafter not in known.drafters:
         raise InputError(f"{engine} knows no drafter '{drafter}'; allowed: {', '.join(known.drafters)}")
     return known.starts(setting, port)
+
+
+@contextmanager
+def launched(start: Start, log: Path) -> Iterator[Callable[[], None]]:
+    """Run a server in the folder of ``log``. Yields a check that raises if the server has ended; always ends it."""
+    for name, text in start.files.items():
+        (log.parent / name).write_text(text, encoding="utf-8")
+    with log.open("wb") as said:
+        try:
+            process = subprocess.Popen(
+                start.command,
+                env={**os.environ, **start.environment},
+                cwd=log.parent,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # so that its workers end with it, and Ctrl-C is ours to pass on
+            )
+        except OSError as error:
+            raise InputError(f"cannot start {start.command[0]}: {error.strerror}") from None
+        try:
+            yield lambda: _check(process, log)
+        finally:
+            _end(process)
+
+
+def _check(process: subprocess.Popen[bytes], log: Path) -> None:
+    if process.poll() is not None:
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        last = f": {lines[-1][:_LAST]}" if lines else ""
+        raise InputError(f"the server ended with code {process.returncode}{last} ({log})")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, sent)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_S)
+            return

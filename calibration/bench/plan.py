@@ -1,9 +1,9 @@
 """The fewest servers and points that tell the numbers of an engine's card apart.
 
-Steps at a degree tell kernels and the host's time a step and a sequence: three batches, and two lengths of prompts,
-which alone tell attention from what else grows with the batch. A second degree tells collectives, two K a round's own
-time from a draft step's. Acceptance is forced where the engine can do so: it changes no round's time, and the rates of
-some made-up prompts would say nothing of yours.
+Steps at one degree tell apart the kernels and the host's time for each step and sequence: they take three batches and
+two lengths of prompts, because only the length tells attention from what else grows with the batch. A second degree
+tells collectives, two K a round's own time from a draft step's. Acceptance is forced if the engine can do so: it
+changes no round's time, and the rates of made-up prompts would say nothing of real ones.
 """
 
 from __future__ import annotations
@@ -13,8 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from calibration.bench.engines import ENGINES, Setting, start_of
+from ssdsim.advise.export.dialect import loaded_name
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.question.drafting import draft_by_options
+from ssdsim.strategies.drafters.model import ModelDrafter
 
 _LONGER = 8  # times the prompts of the shorter length
 STARTS_S = 1800.0
@@ -22,17 +26,17 @@ STARTS_S = 1800.0
 _DRAFTING = ("draft", "drafter", "k", "acceptance_length")
 
 
-class Served(Record):
+class PlannedServer(Record):
     """A server of the plan and its points: every concurrency with every length of prompts.
 
-    ``given`` are columns of its rows, for what it does not say.
+    ``row_columns`` are columns of its rows that it does not state itself.
     """
 
     title: str
     setting: Setting
     concurrencies: tuple[int, ...]
     input_lengths: tuple[int, ...]
-    given: Mapping[str, Any]
+    row_columns: Mapping[str, Any]
 
 
 def planned(
@@ -44,8 +48,8 @@ def planned(
     input_lengths: Sequence[int],
     given: Mapping[str, Any],
     notes: list[str],
-) -> list[Served]:
-    """The servers, in the order of what they tell; ``given`` are columns of all rows, ``notes`` what to know."""
+) -> list[PlannedServer]:
+    """The servers, most informative first; ``given`` are columns of all rows, ``notes`` collects what to know."""
     if engine not in ENGINES:
         raise InputError(f"--plan knows no '{engine}'; allowed: {', '.join(ENGINES)}")
     batches = sorted(set(concurrencies))
@@ -62,7 +66,7 @@ def planned(
         first = degree == degrees[0]
         setting = replace(alone, tp=degree)
         loads, inputs = (three, lengths) if first else (ends, (shorter,))
-        plans.append(Served(f"AR, TP {degree}", setting, loads, inputs, {**common, "tp": degree}))
+        plans.append(PlannedServer(f"AR, TP {degree}", setting, loads, inputs, {**common, "tp": degree}))
     if target.draft or target.drafter:
         rate = target.rate if ENGINES[engine].forces else None
         if rate is None:
@@ -72,11 +76,11 @@ def planned(
         for k in lookaheads:
             setting = replace(target, tp=degrees[0], k=k, rate=rate, most=batches[-1])
             title = f"SD with {given.get('draft') or given.get('drafter')}, K {k}, TP {degrees[0]}"
-            plans.append(Served(title, setting, ends, (shorter,), {**given, "tp": degrees[0], "k": k}))
+            plans.append(PlannedServer(title, setting, ends, (shorter,), {**given, "tp": degrees[0], "k": k}))
     return plans
 
 
-def script(engine: str, servers: Sequence[Served], port: int, options: Sequence[str]) -> str:
+def script(engine: str, servers: Sequence[PlannedServer], port: int, options: Sequence[str]) -> str:
     """A shell script that starts each server, measures it with ``options`` of ``ssdsim bench``, and ends it."""
     lines = [
         "#!/bin/sh",
@@ -99,12 +103,33 @@ def script(engine: str, servers: Sequence[Served], port: int, options: Sequence[
     return "\n".join(lines) + "\n"
 
 
-def own_options(served: Served) -> list[str]:
-    """Options that tell ``ssdsim bench`` of one server."""
-    columns = [(f"--{name.replace('_', '-')}", str(value)) for name, value in served.given.items()]
+def own_options(served: PlannedServer) -> list[str]:
+    """The options of ``ssdsim bench`` for one server."""
+    columns = [(f"--{name.replace('_', '-')}", str(value)) for name, value in served.row_columns.items()]
     points = [
         ("--concurrency", ",".join(map(str, served.concurrencies))),
         ("--input-len", ",".join(map(str, served.input_lengths))),
         ("--wait", f"{STARTS_S:g}"),
     ]
     return [word for option in (*columns, *points) for word in option]
+
+
+def setting_of(given: Mapping[str, Any], rate: float, notes: list[str]) -> Setting:
+    """The setting of a plan, with the checkpoints of its cards or the given names."""
+    for name in ("model", "hardware"):
+        if name not in given:
+            raise InputError(f"--plan needs --{name}: servers do not say it (--model: a card, a name, or a folder)")
+    target, draft, drafter = (given.get(name) for name in ("model", "draft", "drafter"))
+    loaded = None
+    if draft is not None:
+        loaded = _loaded(draft, notes)
+    elif drafter not in (None, ModelDrafter.name):
+        loaded = loaded_name("", draft_by_options({"target": target, "drafter": drafter}), notes)
+    elif drafter is not None:
+        raise InputError("--drafter model needs --draft")
+    model = _loaded(str(target), notes)
+    return Setting(model, 1, loaded, drafter, None, rate, given.get("kv_dtype"))
+
+
+def _loaded(name: str, notes: list[str]) -> str:
+    return loaded_name(name, find_transformer(name), notes)

@@ -22,9 +22,9 @@ from ssdsim.cli.values import WHOLES, OutputFile
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.bench.plan import Served
-    from calibration.bench.points import Point
-    from calibration.bench.run import Measured, Work
+    from calibration.bench.load import LoadPoint
+    from calibration.bench.plan import PlannedServer
+    from calibration.bench.run import BenchJob, BenchResult
 
 _COLUMNS = ("hardware", "model", "tp", "dtype", "kv_dtype", "k", "acceptance_length", "draft", "drafter")
 _PASSED_ON = ("requests", "repeats", "seed", "timeout")
@@ -78,17 +78,17 @@ def command(
     command goes on. --plan prints the servers that tell most, of which a forced share is accepted where the engine has
     that; with --launch they are run.
     """
-    from calibration.bench.run import Work
+    from calibration.bench.run import BenchJob
     from ssdsim.readers.row import repeated
 
     if (url is None) == (plan is None):
         raise InputError("give the server's URL, such as http://127.0.0.1:8000, or --plan ENGINE")
     if launch and plan is None:
         raise InputError("--launch needs --plan ENGINE")
-    work = Work(
+    work = BenchJob(
         url=url or f"http://127.0.0.1:{asked['port']}",
         points=_points(asked, asked["concurrency"], asked["input_len"]),
-        given={name: value for name, value in by_column(asked).items() if value is not None},
+        row_columns={name: value for name, value in by_column(asked).items() if value is not None},
         temperature=asked["temperature"],
         served=asked["served"],
         prompts=asked["prompts"],
@@ -106,7 +106,7 @@ def command(
             return
         measured = _launched(plan, servers, work, output, asked, quiet)
     if pair is not None:
-        from calibration.bench.pair import pair_of
+        from calibration.bench.rows import pair_of
 
         pair_of(measured.rows, work.temperature, output.name, date.today().isoformat()).save(pair)
     settings = repeated(measured.rows)
@@ -120,8 +120,8 @@ def command(
         echo(f"{measured.new} new rows of {len(measured.rows)} in {output}", stderr=True)
 
 
-def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequence[int]) -> list[Point]:
-    from calibration.bench.points import shuffled
+def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequence[int]) -> list[LoadPoint]:
+    from calibration.bench.load import shuffled
 
     for name, values, least in (
         ("--concurrency", concurrencies, 1),
@@ -133,7 +133,7 @@ def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequenc
     return shuffled(concurrencies, inputs, asked["output_len"], asked["requests"], asked["repeats"], asked["seed"])
 
 
-def _measured(work: Work, output: Path, quiet: bool) -> Measured:
+def _measured(work: BenchJob, output: Path, quiet: bool) -> BenchResult:
     from calibration.bench.run import measure
 
     with shown("bench", "points", quiet, kept=f"{output} has what is measured; run again to resume") as progress:
@@ -153,20 +153,21 @@ def _key(variable: str | None) -> str | None:
 # a plan
 
 
-def _servers(engine: str, work: Work, asked: dict[str, Any], quiet: bool) -> list[Served]:
-    from calibration.bench.loaded import setting_of
-    from calibration.bench.plan import planned
+def _servers(engine: str, work: BenchJob, asked: dict[str, Any], quiet: bool) -> list[PlannedServer]:
+    from calibration.bench.plan import planned, setting_of
 
     notes: list[str] = []
-    target = setting_of(work.given, asked["accept"], notes)
-    degrees = asked["degrees"] or [work.given.get("tp", 1)]
+    target = setting_of(work.row_columns, asked["accept"], notes)
+    degrees = asked["degrees"] or [work.row_columns.get("tp", 1)]
     loads = asked["concurrency"], asked["input_len"]
-    servers = planned(engine, target, degrees, asked["lookaheads"], *loads, work.given, notes)
+    servers = planned(engine, target, degrees, asked["lookaheads"], *loads, work.row_columns, notes)
     print_each("note: ", () if quiet else notes, "cyan")
     return servers
 
 
-def _print_script(engine: str, servers: Sequence[Served], work: Work, output: Path, asked: dict[str, Any]) -> None:
+def _print_script(
+    engine: str, servers: Sequence[PlannedServer], work: BenchJob, output: Path, asked: dict[str, Any]
+) -> None:
     from calibration.bench.plan import script
 
     options = ["-o", str(output), "--output-len", ",".join(map(str, asked["output_len"]))]
@@ -176,11 +177,10 @@ def _print_script(engine: str, servers: Sequence[Served], work: Work, output: Pa
 
 
 def _launched(
-    engine: str, servers: Sequence[Served], work: Work, output: Path, asked: dict[str, Any], quiet: bool
-) -> Measured:
+    engine: str, servers: Sequence[PlannedServer], work: BenchJob, output: Path, asked: dict[str, Any], quiet: bool
+) -> BenchResult:
     """The plan's servers, one after the other; each is ended before the next one starts."""
-    from calibration.bench.engines import start_of
-    from calibration.bench.launch import launched
+    from calibration.bench.engines import launched, start_of
     from calibration.bench.plan import STARTS_S
 
     new, measured = 0, None
@@ -190,7 +190,9 @@ def _launched(
         if not quiet:
             echo(f"{number} of {len(servers)}: {served.title} ({log})", stderr=True)
         with launched(start, log) as alive:
-            own = replace(work, points=points, given=served.given, wait_s=work.wait_s or STARTS_S, alive=alive)
+            own = replace(
+                work, points=points, row_columns=served.row_columns, wait_s=work.wait_s or STARTS_S, alive=alive
+            )
             measured = _measured(own, output, quiet)
         new += measured.new
     assert measured is not None

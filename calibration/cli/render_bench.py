@@ -10,13 +10,13 @@ from ssdsim.cli.console import console, echo
 from ssdsim.cli.tables import Table
 
 if TYPE_CHECKING:
-    from calibration.bench.points import Point
-    from calibration.bench.run import Work
+    from calibration.bench.load import LoadPoint
+    from calibration.bench.run import BenchJob
     from calibration.bench.server import Server
     from ssdsim.readers.row import Repeated
 
 
-def say_what_comes(work: Work, server: Server, points: Sequence[Point]) -> None:
+def say_what_comes(work: BenchJob, server: Server, points: Sequence[LoadPoint]) -> None:
     """Say what will be asked for, before it is."""
     requests, outputs, inputs = work.asked_tokens(points)
     prompts = "your prompts" if work.prompts else f"about {inputs:,} tokens of prompts"

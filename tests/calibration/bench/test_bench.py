@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from calibration.bench.points import Point, shuffled
+from calibration.bench.load import LoadPoint, shuffled
 from site_generator.json_reference import undescribed
 from ssdsim.readers.row import Row, read_rows, repeated
 from ssdsim.tokens.pair_file import load_pair
@@ -25,7 +25,7 @@ SPECULATES = Law(rates=(0.8, 0.7, 0.6), step_s=0.004)
 PROBES = 2
 
 
-def points() -> list[Point]:
+def points() -> list[LoadPoint]:
     return shuffled(CONCURRENCIES, [40], [OUTPUT], REQUESTS, REPEATS, 0)
 
 
@@ -47,7 +47,7 @@ def refused(url: str, path: Path, *options: str) -> str:
 
 def truth(server: Server) -> list[list[object]]:
     """The requests of each point, in the order in which they were measured."""
-    warm = Point(max(CONCURRENCIES), 40, OUTPUT, 1, 1).answers
+    warm = LoadPoint(max(CONCURRENCIES), 40, OUTPUT, 1, 1).answers
     truth, start = [], PROBES + warm
     for point in points():
         truth.append(server.requests[start : start + point.answers])
@@ -108,7 +108,7 @@ def test_no_more_is_asked_for_than_was_said_and_never_more_at_once(tmp_path: Pat
 
 
 def test_answers_end_one_after_the_other_and_measured_ones_see_the_whole_load() -> None:
-    point = Point(concurrency=4, input_tokens=8, output_tokens=32, requests=3, repeat=1)
+    point = LoadPoint(concurrency=4, input_tokens=8, output_tokens=32, requests=3, repeat=1)
     streams = [list(point.lengths(stream)) for stream in range(4)]
     assert len({sum(length for length, _ in stream) for stream in streams}) == 1
     assert len({stream[0][0] for stream in streams}) == 4
@@ -143,7 +143,7 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
         assert again[:2] == whole[:2]
         assert [(row.batch, row.repeat) for row in again] == [(row.batch, row.repeat) for row in whole]
         left = sum(point.answers for point in points()[2:])
-        assert len(server.requests) - before == PROBES + Point(4, 40, OUTPUT, 1, 1).answers + left
+        assert len(server.requests) - before == PROBES + LoadPoint(4, 40, OUTPUT, 1, 1).answers + left
         before = len(server.requests)
         assert benched(server, path, "--drafter", "ngram") == again
         assert len(server.requests) == before

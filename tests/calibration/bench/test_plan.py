@@ -128,7 +128,7 @@ def test_the_plan_tells_what_predicts_other_batches_and_lookaheads() -> None:
         tokens = {"acceptance_length": replace_k(target, server.setting.k)} if server.setting.k else {}
         for batch in server.concurrencies:
             for length in server.input_lengths:
-                own = {**server.given, **tokens, "input_tokens": float(length), "output_tokens": 128.0}
+                own = {**server.row_columns, **tokens, "input_tokens": float(length), "output_tokens": 128.0}
                 rows.append(measured(served(batch=batch, **{k: v for k, v in own.items() if k != "model"})))
     assert len(rows) == 10
     fit = fit_runtime(rows, find_runtime("vllm"), "fitted", "vllm")
