@@ -104,7 +104,7 @@ def _settle_acceptance(settings: Settings, chosen: ChosenFindings) -> None:
     _derive(settings, "alpha", rates, chosen.source)
     if isinstance(rates, tuple) and not is_given(settings, "k") and len(rates) < settings["k"]:
         settings.settle("k", len(rates), f"as far as {chosen.name} knows acceptance")
-    share = findings.length.found
+    share = findings.length.drafted_share
     if share is not None and share < 1.0:
         _derive(settings, "found", share, chosen.source)
     requests = findings.requests

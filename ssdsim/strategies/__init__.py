@@ -46,5 +46,5 @@ SUBJECT = "ssd"
 
 
 def default() -> tuple[str, ...]:
-    """The strategies that answers compare where nothing else is asked for."""
+    """Strategies that answers compare by default."""
     return ("ar", "sd", "ssd")

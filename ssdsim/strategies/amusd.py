@@ -99,7 +99,7 @@ class AMUSD(Strategy):
             settings.derive("amusd_most", min(most, by_position), "more than the draft makes during a pass")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        """The longest pass; a shorter one accepts no more than it verifies. States: was the bonus guessed.
+        """Kernel of the longest pass; a shorter one accepts no more than it verifies. State: was the bonus guessed.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class AMUSD(Strategy):
         return _with_parts(outcomes.shortened_to(accepted), t, round_s, verify_s)
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """Clock rounds: what is no pass waits for a draft; waits before a pass over one row are of that pass."""
+        """Rounds timed by a clock: what is no pass is a wait for the draft, but waits before stale passes."""
         verify_s = np.minimum(t["verify"], round_s - t["sample"]) if _counts(t).any() else t["verify"]
         return _with_parts(outcomes, t, round_s, verify_s)
 
@@ -168,7 +168,7 @@ class AMUSD(Strategy):
 
 
 def _least(t: Mapping[str, Seconds]) -> Array:
-    """Number of tokens that a pass waits for (of a draft that takes no time any number)."""
+    """Tokens that a pass waits for: any number, if the draft takes no time."""
     lead_s, token_s = (np.asarray(t[name], dtype=float) for name in ("shortest lead", "draft"))
     tokens = np.divide(lead_s, token_s, out=np.ones_like(lead_s * token_s), where=token_s > 0.0)
     return np.asarray(np.maximum(1.0, np.rint(tokens)))
@@ -179,7 +179,7 @@ def _races(options: Mapping[str, Any]) -> bool:
 
 
 def _counts(t: Mapping[str, Seconds]) -> NDArray[np.bool_]:
-    """Say whether the handshake is the code's, of each column: only there passes over one row are run."""
+    """Tell per column whether the handshake is the code's: only that one has passes over one row."""
     return np.asarray(t["stale"]) > 0.0
 
 
@@ -288,7 +288,7 @@ def _target(least: int, most: int, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _draft(me: Actor) -> Generator[Any, Any, None]:
-    """A token after the other; where the target's text differs, start from it: the token just made is lost."""
+    """Draft token by token; where the target's text differs, restart from it and drop the last token."""
     epoch = 0
     for _ in me.rounds():
         yield me.do("draft")
@@ -300,7 +300,7 @@ def _draft(me: Actor) -> Generator[Any, Any, None]:
 
 
 def _counting_target(least: int, most: int, me: Actor) -> Generator[Any, Any, None]:
-    """The draft's text is ``taken`` tokens of the target's and then its own; it is stale if a later one was wrong."""
+    """The draft's text is the target's first ``taken`` tokens, then its own; stale if a later token was wrong."""
     length = taken = drafted = asked = answered = 0
     wrong = -1  # the last place where the draft's token would be wrong
     for _ in me.rounds():

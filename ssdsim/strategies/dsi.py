@@ -71,7 +71,7 @@ class DSI(Strategy):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """The tokens a block, and the copies of the target that verify them.
+        """Derive the tokens a block and the copies of the target that verify them.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class DSI(Strategy):
         }
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """Passes overlap: where durations vary, what a verdict waited for is what is left of its round."""
+        """Passes overlap: with varying durations, the wait for a verdict is the remainder of its round."""
         return with_rest("draft", super().clocked(outcomes, t, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
@@ -148,7 +148,7 @@ def _held(site: Site, drafter: Drafter) -> int:
 
 
 def _times(draft: Step, targets: int | None) -> Step:
-    """Drafting of a block for each target."""
+    """Seconds to draft a block for each target."""
     return Step(draft.part, draft.pieces * (targets or 1))
 
 
@@ -171,7 +171,7 @@ def _kernel(accepted_pmf: Array, targets: int) -> Kernel:
 
 
 def _judges(servers: list[str], me: Stoppable) -> Generator[Any, Any, None]:
-    """Take verdicts in the order of the text; at a rejection end what is under way and start anew."""
+    """Take verdicts in text order; at a rejection cancel what is under way and restart."""
     epoch = 0  # rejections so far; what belongs to an older one is void
     me.post(servers[0], "block", epoch)
     for _ in me.rounds():
@@ -202,7 +202,7 @@ def _verifies(me: Stoppable) -> Generator[Any, Any, None]:
 
 
 def _drafts(servers: list[str], me: Stoppable) -> Generator[Any, Any, None]:
-    """A block after the other, each for the next target; never more ahead than they could take up."""
+    """Draft block after block, each for the next target, never further ahead than targets can take up."""
     epoch = made = judged = 0
     for _ in me.rounds():
         judged += me.here("outcome").count(epoch)

@@ -67,7 +67,7 @@ class Enumeration(Cached):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """The budget of outcomes; unit-free, the time of the draft."""
+        """Derive the budget of outcomes and, without hardware, the time of the draft."""
         if settings.source("fan_out_policy") != GIVEN:
             settings.settle("fan_out_policy", "uniform", "as its source has it")
         if settings["budget"] is None:
@@ -80,7 +80,7 @@ class Enumeration(Cached):
             settings.derive("enum_verified", 1.0 + settings["k"] * float(hits), "one, and K of those that hit")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        """States: did the last outcome hit.
+        """Kernel by state: did the last outcome hit.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Enumeration(Cached):
         return site.ragged_step("verify", b * site.options["enum_verified"], b * (1 + k))
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        """The draft has the outcome, drafts and sends while the target verifies."""
+        """Parts of a round: the draft has the outcome, drafts and sends while the target verifies."""
         drafted = t["outcome"] + t["pre-speculate"] + t["speculation"]
         return {
             "verify": t["verify"],
@@ -140,7 +140,7 @@ class Enumeration(Cached):
 
 
 def _target(me: Actor) -> Generator[Any, Any, None]:
-    """Tell what was chosen, verify it, and choose among what has come meanwhile."""
+    """Tell the draft the choice, verify it, then choose among the drafts that came meanwhile."""
     for number in me.rounds():
         me.post("draft", "outcome", number, takes="outcome")
         yield me.do("verify")
@@ -151,7 +151,7 @@ def _target(me: Actor) -> Generator[Any, Any, None]:
 
 
 def _draft(me: Actor) -> Generator[Any, Any, None]:
-    """Draft for every outcome of the pass that runs, and send all."""
+    """Draft for every outcome of the running pass, and send all."""
     for number in me.rounds():
         yield me.receive("outcome")
         yield me.do("pre-speculate")

@@ -134,7 +134,7 @@ class Hybrid(Strategy):
 
 
 def _looked_up(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The options as the look-up reads them: what it finds is always proposed, and accepted as often as is said."""
+    """Options as the look-up reads them: it always proposes what it finds, at the given acceptance."""
     own = {"alpha": options["hybrid_alpha"], "found": None, "acceptance": None, "alpha_concentration": None}
     return ChainMap({**own, "pair": None}, options)  # type: ignore[arg-type]
 

@@ -105,19 +105,19 @@ class Lookahead(Strategy):
 
 
 def best_of_chains(alpha: float, tokens: int, chains: int) -> Array:
-    """P(exactly k tokens are accepted of the longest-lived of independent chains of ``tokens`` tokens)."""
+    """P(exactly k tokens are accepted) of the longest of independent chains of ``tokens`` tokens."""
     survival = 1.0 - (1.0 - alpha ** np.arange(tokens + 2.0)) ** chains
     survival[0], survival[-1] = 1.0, 0.0
     return np.asarray(survival[:-1] - survival[1:])
 
 
 def _guessing(options: Mapping[str, Any]) -> int:
-    """Rows a sequence that look for n-grams, beside the last token."""
+    """Rows a sequence that generate n-grams, beside the last token."""
     return int(options["lookahead_window"]) * (int(options["lookahead_ngram"]) - 1)
 
 
 def _guessed(options: Mapping[str, Any]) -> int:
-    """Rows a sequence of n-grams that are verified."""
+    """Rows a sequence that verify n-grams."""
     return _guesses(options) * (int(options["lookahead_ngram"]) - 1)
 
 

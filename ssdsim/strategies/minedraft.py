@@ -59,7 +59,7 @@ class MineDraft(Strategy):
         return tokens_of(drafter.accepted(settings, settings["minedraft_k"]), Kernel.of_tokens)
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
-        """Each group's steps have its number: they are as long as each other, but vary on their own."""
+        """Steps, numbered by group: equally long on average, with durations drawn apart."""
         k, groups = self.lookahead(site.options), _groups(site.options)
         of_group = site.with_batch(-(-site.options["b"] // groups))
         verify = of_group.verify_step("verify", k + 1)
@@ -96,7 +96,7 @@ class MineDraft(Strategy):
         return parts
 
     def clocked(self, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray], round_s: Array) -> RoundBlock:
-        """The target waits for what is left of the round: with three groups or more, sides that vary even out."""
+        """Rounds timed by a clock: the target waits for the rest. With three or more groups variations even out."""
         return with_rest("draft", super().clocked(outcomes, t, round_s))
 
     def programs(self, options: Mapping[str, Any], drafter: Drafter) -> Mapping[str, Program]:
@@ -122,7 +122,7 @@ def _verifies(groups: range, me: Actor) -> Generator[Any, Any, None]:
 
 
 def _drafts(groups: range, me: Actor) -> Generator[Any, Any, None]:
-    """Draft for each group in turn; of several, the first was drafted for before the first round."""
+    """Draft for each group in turn; with several groups, the first was drafted for before the first round."""
     for number in me.rounds():
         for group in groups:
             if number > 0:

@@ -89,7 +89,7 @@ class Speculative(Alternate):
 
 
 class Paused(Speculative):
-    """SD that drafts nothing for now: a step of decoding, after a pass of the draft over what the target made.
+    """SD that drafts nothing for now: one step of decoding, after a draft pass over the target's tokens.
 
     Engines that vary K run that pass at K 0 too, so that the draft's cache is there when K rises again (vLLM PR 32374).
     What looks up instead of drafting has no cache, and no pass.
@@ -111,21 +111,21 @@ class Paused(Speculative):
 
 
 def _now_and_then(pmf: Array, share: float) -> Kernel:
-    """A drafter that proposes in a share of rounds, each for itself; the others are steps of decoding."""
+    """A drafter that proposes in a share of rounds, independently; in the others a step decodes."""
     nothing = np.eye(pmf.shape[-1])[0]
     something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
     return now_and_then(something / something.sum(axis=-1, keepdims=True), nothing, share)
 
 
 def _verified(proposed: Proposed, batch: int) -> float:
-    """Tokens a sequence that are proposed on average, where some sequence has any."""
+    """Mean proposed tokens a sequence, in rounds in which any sequence has some."""
     if proposed.share == 1.0:
         return proposed.tokens
     return proposed.tokens * share_where_any(proposed.share, batch)
 
 
 def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
-    """The pass of a round in which anything is proposed for any sequence, or of a step of decoding."""
+    """Seconds of the pass of a round with proposals, or of a step of decoding."""
     if "decode" not in t:
         return t["verify"]
     proposes = states.any_in(FOUND_SOMETHING)
@@ -133,7 +133,7 @@ def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
 
 
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:
-    """The target's devices draft too, and there may be nothing to verify."""
+    """Draft on the target's devices, where there may be nothing to verify."""
     for _ in me.rounds():
         proposes = me.any_in(FOUND_SOMETHING)
         yield me.do("draft")

@@ -71,7 +71,7 @@ class SpecActor(Strategy):
     )
 
     def least_sequences(self, options: Mapping[str, Any]) -> int:
-        """One for each target and for each draft."""
+        """One sequence for each target and each draft."""
         return max(_counts(options))
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
@@ -121,5 +121,5 @@ class SpecActor(Strategy):
 
 
 def _counts(options: Mapping[str, Any]) -> tuple[int, int]:
-    """Targets and drafts."""
+    """Numbers of targets and drafts."""
     return int(options["specactor_targets"]), int(options["specactor_drafts"])

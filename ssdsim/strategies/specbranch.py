@@ -95,7 +95,7 @@ class SpecBranch(PrePost):
         return int(options["branches"])
 
     def drafting(self, site: Site, drafter: Drafter) -> tuple[Piece, ...]:
-        """The steps over branches, without the pass before them."""
+        """Steps over branches, without the pass before them."""
         return prespeculate(site, drafter, self.lookahead(site.options), site.options["branches"])[-1:]
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:

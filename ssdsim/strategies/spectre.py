@@ -118,7 +118,7 @@ class Spectre(Strategy):
 
 
 def _alone(settings: Settings, drafter: Drafter) -> Kernel:
-    """Kernel of a sequence without the rule: PEARL's, of K + 1 tokens.
+    """Kernel of a sequence without the rule: PEARL's, with K + 1 tokens.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def _alone(settings: Settings, drafter: Drafter) -> Kernel:
 
 
 def _retrying(settings: Mapping[str, Any], alone: Kernel, most: int | None = _MOST) -> Retrying:
-    """The retries of the batch, or of the ``most`` sequences that stand for it."""
+    """Retries of the batch, or of the ``most`` sequences that stand for it."""
     after_none, after_drafts = alone.transitions[:, 1].tolist()
     ratio, least, batch = float(settings["spectre_ratio"]), int(settings["spectre_least"]), int(settings["b"])
     never = batch <= least
@@ -151,7 +151,7 @@ def _row(alone: Kernel, retrying: Retrying, state: str) -> Mapping[str, Array]:
 
 
 def _said(retrying: Retrying) -> str:
-    """The branch that a batch is in, or both where a batch leaves either after ``_LASTS`` rounds or more."""
+    """Warning about the branch that a batch is in, or about both if it stays in each for ``_LASTS`` rounds."""
     stays, begins = retrying.branches
     if 0.0 < retrying.retries < 1.0 and max(1.0 - stays, begins) < 1.0 / _LASTS:
         return f"two branches last, {PEARLS} {1.0 - retrying.retries:.0%} of rounds, {RETRIES} {retrying.retries:.0%}"

@@ -125,7 +125,7 @@ class SSD(Cached):
         return choices
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """Settle how many outcomes are cached a sequence; without hardware also T_p and T_b."""
+        """Derive the cached outcomes a sequence and, without hardware, T_p and T_b."""
         check_shared(settings, drafter)
         if site.unit_free:
             _settle_units(settings)
@@ -179,7 +179,7 @@ class SSD(Cached):
 
 
 def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, backup: Backup | None) -> Kernel:
-    """The kernel where cached speculations were drafted without the target's hidden states of the tokens before.
+    """Kernel where cached speculations were drafted without the target's hidden states of the tokens before.
 
     ``cached[k]`` are the accepted lengths of one that followed k accepted tokens and a guessed bonus token: the states
     are which one was hit, and a miss (appendix E; the chain is ours, and measured by nobody). In a batch the paper's
@@ -203,7 +203,7 @@ def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
 
 
 def _shared(settings: Settings) -> float | None:
-    """The concentration of the hit rate that a batch shares."""
+    """Concentration of the hit rate that a batch shares."""
     hit_concentration: float | None = settings["hit_concentration"]
     if hit_concentration == 0.0:
         raise InputError("--hit-concentration must be above 0, got 0")

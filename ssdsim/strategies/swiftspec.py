@@ -108,7 +108,7 @@ class SwiftSpec(Cached):
     )
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """The passes beside a verification.
+        """Derive the passes beside a verification.
 
         Raises
         ------
@@ -130,7 +130,7 @@ class SwiftSpec(Cached):
         return int(options["swift_nodes"]) - 1
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
-        """States: the trees that are reached, by number; the first is the one after a loss, as at the start.
+        """Kernel over the trees that are reached, by number; the first is the one after a loss, as at the start.
 
         Raises
         ------
@@ -192,12 +192,12 @@ class SwiftSpec(Cached):
 
 
 def _waits(options: Mapping[str, Any]) -> bool:
-    """The target waits while a lost tree is grown anew."""
+    """Tell whether the target waits while a lost tree is grown anew."""
     return bool(options["swift_lost"] == "wait")
 
 
 def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
-    """SSD's target, but that after a loss it verifies what it has."""
+    """Verify as SSD's target does; after a loss, verify what there is."""
     for _ in me.rounds():
         yield me.do("verify root" if me.any_in("miss") else "verify")
         yield me.do("sample")
@@ -208,7 +208,7 @@ def _checks_the_root(me: Actor) -> Generator[Any, Any, None]:
 
 @lru_cache(maxsize=512)
 def _kernel(ranks: tuple[float, ...], width: int, passes: int, nodes: int, waits: bool) -> Kernel | None:
-    """Make a kernel; None where more trees are reached than are looked at."""
+    """Kernel of the chain of trees; None if it reaches too many trees."""
     how = Rerooting(ranks, width, passes, nodes)
     chain = chain_of_trees(how, how.fresh if waits else Growing(), _MOST_TREES)
     if chain is None:

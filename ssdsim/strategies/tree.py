@@ -52,7 +52,7 @@ def _draft(site: Site, drafter: Drafter, rows: Sequence[int]) -> Step:
 
 
 def _seconds(site: Site, drafter: Drafter) -> RoundTime:
-    """Seconds of a round with a tree, each pass priced once; without messages, which are much alike for all trees."""
+    """Seconds of a round with a tree, each pass priced once, without messages: all trees' are about the same."""
     verify_s = cache(lambda nodes, masked: site.verify_step("verify", nodes + 1, masked).seconds)
     draft_s = cache(lambda rows: _draft(site, drafter, rows).seconds)
     sample_s = site.sampling_step().seconds

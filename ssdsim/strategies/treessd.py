@@ -54,7 +54,7 @@ class TreeSSD(Cached):
     options = (DRAFT_GPUS, *TREES, *OPTIONS)
 
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
-        """Budget and tree.
+        """Derive budget and tree.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class TreeSSD(Cached):
         return tree_tokens(settings, drafter, kernel)
 
     def guesses(self, settings: Mapping[str, Any]) -> tuple[int, ...] | None:
-        """Guesses by depth, at least one where something may be cached; which node has them is no matter to a cache."""
+        """Guesses by depth, at least one where something may be cached; a cache does not care which node has them."""
         each, left = divmod(int(settings["budget"]), int(settings["tree_depth"]) + 1)
         return tuple(max(1, each + (depth < left)) for depth in range(int(settings["tree_depth"]) + 1))
 
@@ -115,7 +115,7 @@ def _hits(settings: Settings, tree: Drafted, model: RankModel, guesses: FanOuts)
 
 
 def _round_s(settings: Settings, site: Site, drafter: Drafter) -> RoundTime:
-    """Seconds of a round, each tree's passes priced once; without what two devices at work cost each other."""
+    """Seconds of a round, each tree's passes priced once, without contention between the two devices."""
 
     def round_s(tree: Drafted, model: RankModel) -> float:
         verify, prespeculate, again = (step.seconds for step in _passes(site, drafter, tree))

@@ -31,7 +31,7 @@ def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
 
 @lru_cache(maxsize=256)
 def rate_of(tokens: float, k: float) -> float:
-    """The one acceptance rate whose rounds yield so many ``tokens`` on average, or as nearly as a rate can.
+    """Acceptance rate whose rounds yield ``tokens`` on average, as nearly as one rate can.
 
     The inverse of :func:`expected_tokens`.
     """
@@ -55,7 +55,7 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
 
 @lru_cache(maxsize=4096)
 def _of_known_rates(alpha: float | tuple[float, ...], k: int) -> Array:
-    """Worked out once: all that is compared is looked at under the same rates."""
+    """Cached: all that is compared has the same rates."""
     pmf = _accepted_length_pmf(alpha, k)
     pmf.flags.writeable = False
     return pmf
@@ -89,7 +89,7 @@ def rates_of_survival(reached: Array) -> Array:
 
 
 def pooled_rate(rates: ArrayLike, k: int) -> float:
-    """Accepted among the K drafted tokens, as far as they are looked at: those before were accepted.
+    """Share accepted of the K drafted tokens that are judged: those before were accepted.
 
     ``rates``, by position, are at least K.
     """
@@ -98,7 +98,7 @@ def pooled_rate(rates: ArrayLike, k: int) -> float:
 
 
 def moved_to(pooled: float, rates: ArrayLike, k: int) -> Array:
-    """The rates by position with all their odds times the one factor that gives this :func:`pooled_rate`."""
+    """Scale the odds of all rates by position by one factor, so that they have this :func:`pooled_rate`."""
     from scipy.optimize import brentq  # here, because predict must start fast
 
     pooled = float(within("alpha", pooled, 0, 1))

@@ -33,7 +33,7 @@ class Accepted(Record):
         return cls(np.asarray(kinds.weights @ kinds.pmfs), kinds, output_tokens)
 
     def found_in(self, share: float) -> Accepted:
-        """Acceptance where only a ``share`` of rounds has anything to propose; over all rounds."""
+        """Acceptance over all rounds where only a ``share`` of them has a proposal."""
         if share == 1.0:
             return self
         nothing = np.eye(self.pmf.shape[-1])[0]
@@ -71,7 +71,7 @@ def accepted_by_options(
 
 
 def _continues(options: Mapping[str, Any], rates: Sequence[float], tokens: int, last_continues: bool) -> bool:
-    """Tell whether later positions have the last rate: a pair's as far as its K, unless somebody extrapolates."""
+    """Tell whether the last rate holds for later positions: a pair's only up to its K, unless ``--extrapolate``."""
     if options["pair"] is None or len(rates) >= tokens:
         return last_continues
     return bool(options["extrapolate"])

@@ -45,7 +45,7 @@ def hits_given_accepted(settings: Settings, pmf: Array, backup_pmf: Array, fast:
 
 
 def forget_derived_hits(settings: Settings, but: Collection[str] = ()) -> None:
-    """Hit rates that :func:`hits_given_accepted` derived are to be derived anew: else they would stay, as if given.
+    """Unset hit rates that :func:`hits_given_accepted` derived: else they would stay, as if given.
 
     Those whose names are among ``but`` stay.
     """
@@ -55,7 +55,7 @@ def forget_derived_hits(settings: Settings, but: Collection[str] = ()) -> None:
 
 
 def backup_in_proportion(p_hit: float, primary: float, backup: float) -> float:
-    """The hit rate after a speculation by the backup when that after one by the primary becomes ``p_hit``.
+    """Hit rate after the backup when that after the primary becomes ``p_hit``.
 
     ``primary`` and ``backup`` are the two rates now; their misses change in proportion.
     """
@@ -76,7 +76,7 @@ def _backup_curves(options: Mapping[str, Any], curve: HitCurve, curve_all: HitCu
 
 
 def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> HitCurve | None:
-    """A curve of another case, whose law takes from the first what is not said of it; None where nothing is."""
+    """Curve of another case; its law takes what it lacks from the first. None where nothing is given."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])
     return _law(
@@ -94,7 +94,7 @@ def _law(options: Mapping[str, Any], c: FloatOrArray, r: FloatOrArray) -> PowerL
 
 @lru_cache(maxsize=256)
 def _known_law(c: float, r: float, most: float) -> PowerLawHits:
-    """Checked once: every round of a grid has the same."""
+    """Cached with its checks: every round of a grid has the same."""
     return PowerLawHits(c=c, r=r, most=most)
 
 
@@ -125,5 +125,5 @@ def _fan_out(
 
 @lru_cache(maxsize=65536)
 def _planned(policy: str, budget: int, rates: tuple[float, ...], curve: HitCurve, curve_all: HitCurve) -> FanOut:
-    """Worked out once: a search has the same plan at many batches and with every fallback."""
+    """Cached: a search has the same plan at many batches and with every fallback."""
     return fan_out(policy, budget, len(rates), rates, curve, curve_all)

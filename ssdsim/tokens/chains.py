@@ -69,7 +69,7 @@ class Retrying(Record):
         return chain
 
     def _kept(self, drafts: int, none: int) -> Array:
-        """P(so many have drafts after the round) of so many with and without, shape ``(drafts + none + 1,)``."""
+        """P(this many have drafts after the round), from so many with and without, shape ``(drafts + none + 1,)``."""
         return np.convolve(_binomial(drafts, self.after_drafts), _binomial(none, self.after_none))
 
     def retried_with(self, state: str, kept: bool) -> float:
@@ -102,7 +102,7 @@ class Retrying(Record):
 
 @lru_cache(maxsize=256)
 def retrying_of(batch: int, after_drafts: float, after_none: float, ratio: float, least: int) -> Retrying:
-    """Worked out once: settings, tokens and draws ask for the same batch."""
+    """Cached: settings, tokens and draws ask for the same batch."""
     return Retrying(batch, after_drafts, after_none, ratio, least)
 
 

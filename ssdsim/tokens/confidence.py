@@ -80,7 +80,7 @@ def _cells(rate: float, concentration: float, width: float) -> tuple[Array, Arra
 
 
 def _convolved(one: Array, other: Array) -> Array:
-    """The convolution of two; what leaves the last cell is lost, since survivals only fall."""
+    """Convolution of two, without what leaves the last cell: survivals only fall."""
     size = 2 * _CELLS
     return np.maximum(0.0, np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[:_CELLS])
 

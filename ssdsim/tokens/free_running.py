@@ -29,7 +29,7 @@ Flags = NDArray[np.bool_]
 
 
 class MeanRound(Record):
-    """Tokens and seconds of a pass in the long run, with the wait before the next one."""
+    """Tokens and seconds of a pass and the wait after it, in the long run."""
 
     tokens: Array
     seconds: Array
@@ -113,7 +113,7 @@ def long_run(
 
 
 class FreeRun:
-    """Rounds one by one, with what is drawn of each."""
+    """The ideal handshake's rounds, one by one, from drawn outcomes."""
 
     def __init__(self, least: int, most: int) -> None:
         self._least, self._most = least, most
@@ -280,7 +280,7 @@ def drawn_long_run(
 
 
 def _quantile(below: Array, level: Array) -> NDArray[Any]:
-    """The number of the ascending ``below``, shape ``(..., K)``, at most each level, shape ``(..., levels)``."""
+    """Number of the ascending ``below``, shape ``(..., K)``, at most each level, shape ``(..., levels)``."""
     rows = below.reshape(-1, below.shape[-1])
     distinct, which = np.unique(rows, axis=0, return_inverse=True)
     places = np.array([np.searchsorted(row, level, side="right") for row in distinct])

@@ -28,12 +28,12 @@ class ChosenFindings(Record):
 
     @property
     def positions(self) -> int | None:
-        """The largest K at which acceptance is known: rates by position, else as many as were drafted; None: unsaid."""
+        """Largest K at which acceptance is known: rates by position, else the drafted tokens; None where unsaid."""
         return len(self.findings.rates) or self.findings.length.k or self.pair.settings.k
 
     @property
     def fan_outs(self) -> int | None:
-        """The largest fan-out at which hits that power laws describe were seen; None where that is not said."""
+        """Largest measured fan-out of hits that follow power laws; None where unsaid."""
         laws = [law for law in self.findings.hits.laws.values() if law.curve and law.fits is not False]
         return min((law.curve[-1][0] for law in laws if law.curve), default=None)
 
@@ -56,7 +56,7 @@ class ChosenFindings(Record):
 
 
 def chosen(path: str, temperature: float | None, set_name: str | None, nearest_to: bool = False) -> ChosenFindings:
-    """The findings at a temperature; where None is asked for, at the only one that was measured, else at 0.
+    """Findings at a temperature; by default at the only one that was measured, else at 0.
 
     With ``nearest_to`` those of the nearest temperature will do.
     """
@@ -94,7 +94,7 @@ def chosen_by(options: Mapping[str, Any], temperature: float | None) -> ChosenFi
 
 
 def positions_known(options: Mapping[str, Any]) -> int | None:
-    """The largest K at which acceptance is known: rates of a list, or a pair; None where one rate holds for all."""
+    """Largest K at which acceptance is known, from a list of rates or a pair; None for one rate at all positions."""
     alpha = options.get("alpha")
     if alpha is not None:
         return len(alpha) if isinstance(alpha, list | tuple) else None
@@ -103,6 +103,6 @@ def positions_known(options: Mapping[str, Any]) -> int | None:
 
 
 def fan_outs_known(options: Mapping[str, Any]) -> int | None:
-    """The largest fan-out up to which a pair knows hits; None without one, or where somebody extrapolates."""
+    """Largest fan-out at which a pair knows hits; None without a pair, or with ``--extrapolate``."""
     chosen = chosen_by(options, options.get("temperature"))
     return None if chosen is None or options.get("extrapolate") else chosen.fan_outs

@@ -81,7 +81,7 @@ class Length(Card):
     undrafted: Number | None = None
 
     @property
-    def found(self) -> float | None:
+    def drafted_share(self) -> float | None:
         """The share of rounds in which anything was drafted; None where it is not known."""
         if self.undrafted is None or not self.rounds:
             return None

@@ -70,7 +70,7 @@ class Course(Record):
 
 
 def fit_requests_of_courses(courses: Sequence[Course], k: int) -> RequestSpread:
-    """Fit how requests differ to rounds that were drawn.
+    """Fit the spread of requests to drawn rounds.
 
     They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
     alike than they are.
@@ -81,7 +81,7 @@ def fit_requests_of_courses(courses: Sequence[Course], k: int) -> RequestSpread:
 
 
 def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> RequestSpread:
-    """Fit how acceptance rates of requests differ to each one's accepted and judged tokens.
+    """Fit the spread of acceptance rates over requests to each one's accepted and judged tokens.
 
     The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
     p > 0.05): there is then no concentration to speak of.
@@ -124,7 +124,7 @@ def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Reques
 
 
 def _moments(accepted: Counted, looked_at: Counted, mean: float) -> float:
-    """A concentration to start from: the scatter of rates beyond the binomial's."""
+    """Starting value of the concentration: the scatter of rates beyond the binomial's."""
     scatter = float(np.average((accepted / looked_at - mean) ** 2, weights=looked_at))
     binomial = mean * (1.0 - mean) * float(len(looked_at) / looked_at.sum())
     return float(np.clip(mean * (1.0 - mean) / max(scatter - binomial, 1e-6) - 1.0, 0.1, 1e4))

@@ -9,7 +9,7 @@ from ssdsim.transformer.heads import block_head
 
 
 class BlockDrafter(OnePass, HeadDrafter):
-    """One pass: the context of every token that was just verified, the block, the target's LM head, and a loop.
+    """One pass: the context of every verified token, the block, the target's LM head, and a loop.
 
     A block costs the same whatever is verified of it. ``loop`` says what follows the LM head; ``anchored``, that the
     block's first row, the last accepted token, proposes the first token (otherwise it proposes nothing).
@@ -27,7 +27,7 @@ class BlockDrafter(OnePass, HeadDrafter):
 
 
 class DFlash(BlockDrafter):
-    """Tokens of a block are chosen each for itself, so later ones fit worse."""
+    """Tokens of a block are chosen independently, so later ones fit worse."""
 
     name = "dflash"
     title = "DFlash"

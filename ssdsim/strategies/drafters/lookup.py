@@ -32,7 +32,7 @@ DEPTH = 24
 
 
 class _LookUp(Drafter):
-    """A look-up on the host, without a model: it proposes where it finds something, else the target decodes a token."""
+    """A look-up on the host, without a model. Where it finds nothing the target decodes a token."""
 
     needs_device = False
 
@@ -57,7 +57,7 @@ class _LookUp(Drafter):
 
 
 class NGram(_LookUp):
-    """The longest n-gram that ends the context is looked for in it, and what followed is proposed.
+    """Finds the longest n-gram that ends the context earlier in it, and proposes what followed.
 
     ``E = 1 + found (S_1 + ... + S_K)``. In a batch the pass has the rows of those that found something.
     """
@@ -132,7 +132,7 @@ class Suffix(_LookUp):
 
 
 def _by_match(mean: float, tokens: int) -> tuple[Array, NDArray[np.int64]]:
-    """Shares of matches by their length, geometric, and how many tokens each proposes."""
+    """Shares of matches by length (geometric), and the tokens that each proposes."""
     leave = min(1.0, 1.0 / max(1.0, mean))
     lengths = np.arange(1, DEPTH)  # the tree is no deeper, and something is proposed
     shares = leave * (1.0 - leave) ** (lengths - 1.0)

@@ -16,7 +16,7 @@ from ssdsim.transformer.operations import WEIGHT_BYTES
 
 
 class Medusa(Drafter):
-    """One small pass for all K tokens; a head does not see what the others guessed, so later ones guess worse.
+    """One small pass for all K tokens. Heads do not see each other's guesses, so later ones guess worse.
 
     Its own tree of 63 nodes takes the heads' further guesses, whose accuracies are in the drafter cards.
     """
@@ -35,7 +35,7 @@ class Medusa(Drafter):
         return (site.piece(Pass("heads", "draft", forward, site.tp, site.profile, site.runtime)),)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        """A head a level, all in one pass: a level's guesses are the same whatever comes before."""
+        """One head a level, all in one pass: a level's guesses do not depend on the tokens before."""
         return self.speculate(site, len(rows), beside)
 
     def preexpand(self, site: Site, rows: Sequence[int], nodes: int, branches: int) -> tuple[Piece, ...]:

@@ -56,7 +56,7 @@ OPTIONS = (
 
 
 class Stage(Record):
-    """A stage that drafts ``k`` tokens at a time for the model above it; no ``card`` where these are n-grams."""
+    """A stage that drafts ``k`` tokens at a time for the model above it; ``card`` is None for n-grams."""
 
     card: Transformer | None
     k: int
@@ -64,7 +64,7 @@ class Stage(Record):
 
 
 def stages_of(options: Mapping[str, Any], draft: Transformer) -> tuple[Stage, ...]:
-    """The stages below a draft, the first drafting for it; none where ``--staged-by`` names none."""
+    """Stages below a draft, from the top; none without ``--staged-by``."""
     if options.get("staged_by") is None:
         return ()
     names = options["staged_by"].split("+")
@@ -123,7 +123,7 @@ def _repeated(piece: Piece, rounds: tuple[tuple[float, ...], ...]) -> Piece:
 
 
 def stage_site(site: Site, stage: Stage) -> Site | None:
-    """The site with a stage's model in the place of the draft; None of n-grams."""
+    """The site with a stage's model as draft; None for n-grams."""
     return None if stage.card is None else replace(site, draft=stage.card)
 
 
@@ -146,7 +146,7 @@ class ModelDrafter(Drafter):
         return Draft(card)
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
-        """Draft by a pass a token, or with stages one a round of theirs."""
+        """Draft in a pass a token; with stages, in a pass a round of theirs."""
         stages = stages_of(site.options, site.draft)
 
         def steps(of: Site) -> PassOver:
@@ -178,7 +178,7 @@ class ModelDrafter(Drafter):
         return *glues[::-1], *staged(site, [steps(each) for each in models], stages, tokens, chains)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
-        """Passes over a tree: over one row that of a chain; over more they are branches that share what is cached."""
+        """Passes over a tree: over one row as for a chain, over several as branches that share the cache."""
         _check_no_tree(site)
         passes = site.draft_beside_target if beside else site.draft_pass
         return tuple(
@@ -212,7 +212,7 @@ class ModelDrafter(Drafter):
 
 
 def _models(site: Site, stages: Sequence[Stage]) -> list[Site]:
-    """The site with the draft, then with each of the models below it in its place."""
+    """The site with the draft, then with each stage's model as draft."""
     return [site, *(made for stage in stages if (made := stage_site(site, stage)) is not None)]
 
 

@@ -16,7 +16,7 @@ from ssdsim.transformer.heads import mtp_head
 
 
 class MTP(HeadDrafter):
-    """The layer that was trained to predict one token more, run once for every token that is drafted.
+    """The layer that was trained to predict one more token, run once for each drafted token.
 
     With several modules the i-th drafts the i-th token, and the last one those after it. Each has a cache of its own,
     in which the tokens that the last round rejected are stale: it runs R - 1 of them again after R rejections, padded

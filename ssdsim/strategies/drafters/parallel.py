@@ -15,7 +15,7 @@ from ssdsim.transformer.heads import PEAGLE_LAYERS, eagle3_head
 
 
 class Pard(OnePass):
-    """A small model adapted to mask tokens: one of a family drafts for all of its targets."""
+    """A small model adapted to mask tokens; one drafts for all targets of its family."""
 
     name = "pard"
     title = "PARD"

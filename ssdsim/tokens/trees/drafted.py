@@ -58,7 +58,7 @@ class RankModel(Record):
 
     @cached_property
     def one_deeper(self) -> RankModel:
-        """The model of bonus tokens, too: one depth more, as good as the last."""
+        """Model that includes the bonus token: one more depth, as good as the last."""
         shares = self.shares if self.shares.ndim == 1 else np.vstack([self.shares, self.shares[-1:]])
         return RankModel(np.append(self.first, self.first[-1]), shares, self.concentration, self.ordered)
 
@@ -120,7 +120,7 @@ def never_rise(rates: Rates) -> bool:
 
 
 def without_rises(rates: Array) -> Rates:
-    """Each rate at most that of the rank before it."""
+    """Cap each rate at that of the rank before it."""
     return np.asarray(np.minimum.accumulate(rates, axis=1))
 
 
@@ -154,7 +154,7 @@ class BestTrees(Record):
 
 
 def best_trees(rates: Rates, nodes: int, levels: int) -> BestTrees:
-    """Every number of nodes and levels up to these, root included.
+    """Best trees of every number of nodes and levels up to these, root included.
 
     ``T[n][l][b] = max over y of T[y][l][b-1] + p_b M[n-y][l-1]``, ``M[n][l]`` the most of it over b: the root with b
     children takes y nodes with the first b - 1 of them, the best subtree hangs on the last. The first children are
@@ -271,7 +271,7 @@ def tree_of_widths(rates: Rates, widths: Sequence[int], expanded: int | None = N
 
 
 def best_tree(model: RankModel, nodes: int, depth: int) -> StaticTree:
-    """The tree of at most so many nodes and levels of the most expected tokens, for the mean round; of one at least.
+    """Tree of the most expected tokens in the mean round, with at most so many nodes and levels, and at least one.
 
     By taking the likeliest node again and again, or, where a guess is likelier than the one ranked before it, by
     Sequoia's dynamic program.

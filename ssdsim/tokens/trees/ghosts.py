@@ -21,7 +21,7 @@ FanOuts = NDArray[np.int64]
 
 
 def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
-    """The ``budget`` guesses that are right the most often, one after the other; fewer where ranks run out.
+    """Fan-outs of the ``budget`` likeliest guesses; fewer where ranks run out.
 
     ``rates`` reach one depth below the tree.
     """
@@ -30,7 +30,7 @@ def likeliest_fan_outs(tree: Tree, rates: Rates, budget: int) -> FanOuts:
 
 @lru_cache(maxsize=4096)
 def _likeliest(tree: Tree, rates_bytes: bytes, ranks: int, budget: int) -> FanOuts:
-    """Worked out once: a search asks for the same trees on other devices and at other batches."""
+    """Cached: a search asks for the same trees on other devices and at other batches."""
     rates = np.frombuffer(rates_bytes).reshape(-1, ranks)
     scores, depths = tree.scores(rates).tolist(), tree.depths
     by_depth = rates.tolist()

@@ -26,7 +26,7 @@ class Growing(Record):
 
 
 class Outcome(Record):
-    """An outcome: its probability, the tokens accepted, and the tree that follows; None: it is lost."""
+    """An outcome: its probability, the accepted tokens, and the tree that follows (None: it is lost)."""
 
     probability: float
     accepted: int
@@ -34,7 +34,7 @@ class Outcome(Record):
 
 
 class Places:
-    """Every place that a node of any tree may have, numbered as it is first met: parents before their children."""
+    """Places of nodes in any tree, numbered in order of first use: parents before their children."""
 
     def __init__(self, ranks: Sequence[float]) -> None:
         self.ranks = tuple(ranks)
@@ -116,7 +116,7 @@ class Rerooting:
         return Growing(frozenset(nodes), frozenset(expanded))
 
     def _below(self, tree: Growing, kept: set[int]) -> dict[int, Growing]:
-        """The subtrees whose roots are the first below ``kept`` nodes, by those roots, each in places of its own."""
+        """Subtrees below ``kept`` nodes, by their roots, each with places of its own."""
         parent, rank, children = self._places.parent, self._places.rank, self._places.children
         at: dict[int, tuple[int, int]] = {}  # under which root, and where there
         nodes: dict[int, list[int]] = {}

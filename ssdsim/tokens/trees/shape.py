@@ -32,7 +32,7 @@ class Tree(Record):
 
     @classmethod
     def chain(cls, tokens: int) -> Tree:
-        """One guess after the other: what speculative decoding drafts."""
+        """A chain of guesses, as speculative decoding drafts."""
         return cls(tuple(range(tokens)), (1,) * tokens)
 
     @classmethod
@@ -51,7 +51,7 @@ class Tree(Record):
 
     @classmethod
     def of_paths(cls, paths: Iterable[Sequence[int]]) -> Tree:
-        """The tree from each node's ranks on the way from the root, counted from 1."""
+        """Tree from each node's ranks on the way from the root, counted from 1."""
         numbers: dict[tuple[int, ...], int] = {(): 0}
         parents: list[int] = []
         ranks: list[int] = []
@@ -137,7 +137,7 @@ class Tree(Record):
 
 @lru_cache(maxsize=1024)
 def _scores(tree: Tree, rates_bytes: bytes, shape: tuple[int, ...]) -> Array:
-    """Worked out once: a search asks for the same trees on other devices and at other batches."""
+    """Cached: a search asks for the same trees on other devices and at other batches."""
     rates = np.frombuffer(rates_bytes).reshape(shape)
     scores = np.ones((*shape[:-2], tree.nodes + 1))
     for depth, (nodes, parents, ranks) in enumerate(tree._levels):

@@ -33,7 +33,7 @@ def test_steps_that_drafted_nothing_are_rounds() -> None:
     length = counters("ng-c4").length
     assert (length.rounds, length.undrafted, length.accepted) == (63, 130, 213)
     assert length.pooled == pytest.approx(1 + 213 / 193)
-    assert length.found == pytest.approx(63 / 193)
+    assert length.drafted_share == pytest.approx(63 / 193)
 
 
 def test_a_draft_model_drafts_in_every_step() -> None:
