@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import measure
+from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 

@@ -16,10 +16,10 @@ from calibration.validation.comparison import interval
 from ssdsim.advise.export.export import export
 from ssdsim.base.checks import Array
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.policies import AUTO, policies
 from ssdsim.serving.policy import Policy
+from ssdsim.serving.replica import simulate
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 
 PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "runtime": "sglang"}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ssdsim.serving.serve import Serving, serve
+from ssdsim.serving.answer import Serving
+from ssdsim.serving.serve import serve
 from ssdsim.serving.workload import Lengths, synthetic
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 320, 56, 20, 40, 44

@@ -12,11 +12,10 @@ from ssdsim.base.intervals import Interval, Measured
 from ssdsim.cli.console import console, print_labelled, print_origins
 from ssdsim.cli.tables import Table
 from ssdsim.pricing.occupancy import format_count
+from ssdsim.serving.answer import Pace, Point, Serving
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, KTable
 from ssdsim.serving.metrics import Metrics, Summary
-from ssdsim.serving.pace import Pace
 from ssdsim.serving.policies import AUTO
-from ssdsim.serving.serve import Point, Serving
 
 _BARS = 12
 _SAYS_K = {

@@ -19,16 +19,16 @@ from ssdsim.cli.render_serving import print_serving
 from ssdsim.cli.values import OfKind, OutputFile
 from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.runs.answer_folders import opened_for_serving
-from ssdsim.serving.as_json import as_json as serving_json
+from ssdsim.serving.answer import Serving
+from ssdsim.serving.answer import as_json as serving_json
 from ssdsim.serving.batching import Batching
+from ssdsim.serving.journal import timeline
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import run
-from ssdsim.serving.needs import Needs
+from ssdsim.serving.measuring import Needs, run
 from ssdsim.serving.options import Effort, Fleet, Goal
 from ssdsim.serving.policies import AUTO
 from ssdsim.serving.policies import taken as taken_by_serving
-from ssdsim.serving.serve import Serving, served
-from ssdsim.serving.timeline import timeline
+from ssdsim.serving.serve import served
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core

@@ -15,10 +15,9 @@ from ssdsim.pricing.occupancy import Devices
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.flat_tables import FlatTables
 from ssdsim.serving.journal import Requests, Run
-from ssdsim.serving.loop import run_of
 from ssdsim.serving.options import Fleet, Router
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.replica import Replica
+from ssdsim.serving.replica import Replica, run_of
 from ssdsim.serving.workload import Workload
 
 
@@ -34,7 +33,7 @@ def simulate_fleet(
     share of them that came.
 
     ``least-loaded`` is the replica with the fewest tokens in caches and queue (of equals the first), as they will be
-    when its round is over. One replica makes the very run of :func:`ssdsim.serving.loop.simulate`. Where a
+    when its round is over. One replica makes the very run of :func:`ssdsim.serving.replica.simulate`. Where a
     policy's targets share a draft, the first so many replicas share one (:class:`SharedDraft`), as do the next.
     """
     replicas = fleet.replicas

@@ -1,33 +1,121 @@
-"""Runs of a policy under a load: one, as long as it takes; and many, each made once, here or elsewhere."""
+"""Runs of a policy under a load: one; many, each made once, here or elsewhere; a search of rates; what they need."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from hashlib import sha256
+from itertools import product
+from time import process_time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from msgspec import convert, to_builtins
 
+from ssdsim import __version__
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import tell_share, unheard
 from ssdsim.base.record import Record, field
+from ssdsim.base.settings import Settings
+from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.capacity import Capacity, capacity
 from ssdsim.serving.closed_form import Sharing
 from ssdsim.serving.journal import Run
-from ssdsim.serving.kept import Kept
-from ssdsim.serving.loop import simulate
-from ssdsim.serving.metrics import Metrics, measure
+from ssdsim.serving.metrics import Metrics, measure, request_rows
 from ssdsim.serving.options import Fleet, Slo
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.request_rows import request_rows
+from ssdsim.serving.replica import is_long, simulate
 from ssdsim.serving.workload import Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+
+
+class Kept:
+    """The parts of a run folder under one scenario; a new version of ssdsim has new keys."""
+
+    def __init__(self, folder: ServingFolder, settings: Settings, plan: str) -> None:
+        self._folder = folder
+        self._scenario = repr((__version__, sorted(settings.items(), key=str), plan))
+
+    def of(self, key: str, kind: type[T]) -> T | None:
+        """Read what was kept, or None; what cannot be read as such is worked out again."""
+        try:
+            text = self._folder.part(self._name(key))
+            return None if text is None else convert(json.loads(text), kind, str_keys=True)
+        except ValueError:
+            return None
+
+    def keep(self, key: str, result: Any, requests: pa.Table | None = None) -> None:
+        """Keep a result for the next time; with a line a request, where there is one."""
+        self._folder.keep(self._name(key), json.dumps(to_builtins(result, enc_hook=float)), requests)
+
+    def requests(self, key: str) -> pa.Table:
+        """The lines that were kept with it."""
+        return self._folder.requests(self._name(key))
+
+    def _name(self, key: str) -> str:
+        return sha256((self._scenario + key).encode()).hexdigest()[:24]
+
+
+MOST_RUNS = 15
+"""Of a search, about."""
+_WIDTH = 0.01  # of the rate: where bisection ends
+_SLOWEST_SHARE = 0.02  # of the closed form's capacity, below which a service is taken to be without any
+
+
+class Capacity(Record):
+    """``rate`` requests a second a replica keep the attainment, ``too_much`` do not; ``rate`` is 0 where none does.
+
+    ``low`` and ``high`` are the rates at which the 95 % interval of the attainment leaves the one asked for.
+    ``metrics`` are those at ``rate``; ``runs`` is how many it took.
+    """
+
+    rate: float
+    too_much: float
+    low: float
+    high: float
+    metrics: Metrics | None
+    runs: int
+
+
+def capacity(
+    policy: Policy, sharing: Sharing, workload: Workload, batching: Batching, slo: Slo, attainment: float, seed: int = 0
+) -> Capacity:
+    """Bisection below the closed form's capacity. All rates see the same requests, so attainment falls steadily."""
+    known: dict[float, Metrics] = {}
+
+    def at(rate: float) -> Metrics:
+        if rate not in known:
+            known[rate] = measure(simulate(policy, workload.at_rate(rate), batching, seed), slo)
+        return known[rate]
+
+    most = float(sharing.capacity)
+
+    def highest(keeps: Callable[[Metrics], bool]) -> tuple[float, float]:
+        low, high = _SLOWEST_SHARE * most, 1.05 * most
+        if not keeps(at(low)):
+            return 0.0, low
+        if keeps(at(high)):
+            return high, high
+        while high - low > _WIDTH * high:
+            middle = (low + high) / 2.0
+            low, high = (middle, high) if keeps(at(middle)) else (low, middle)
+        return low, high
+
+    rate, too_much = highest(lambda m: _attained(m) >= attainment)
+    pessimist = highest(lambda m: m.attainment is not None and m.attainment.low >= attainment)[0]
+    optimist = highest(lambda m: m.attainment is not None and m.attainment.high >= attainment)[0]
+    return Capacity(rate, too_much, pessimist, optimist, known.get(rate), len(known))
+
+
+def _attained(metrics: Metrics) -> float:
+    return 0.0 if metrics.attainment is None else metrics.attainment.value
+
+
 K = TypeVar("K", bound=Hashable)
 
 MOST_FOR_PRECISION = 256_000
@@ -190,3 +278,51 @@ def _each_once(
 
     workers.each(run, [work(each, number) for number, each in enumerate(left)], done, room=room(left))
     return results
+
+
+_LONG = 20_000_000  # tokens of all runs, which take some seconds
+_FIRST = 500  # requests of a replica that are timed
+REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
+"""Of memory at its peak: fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
+
+
+class Needs(Record):
+    """``runs`` of up to ``requests``, and so many ``tokens``, take about ``core_s`` of this machine's cores in all, and
+    each up to ``memory_bytes``.
+    """
+
+    runs: int
+    requests: int
+    tokens: int
+    core_s: float
+    memory_bytes: float
+
+
+def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload], how: How) -> Needs | None:
+    """Needs of policies, with the number of their runs, at loads, by the pace of the first requests of the slowest and
+    of the fastest one: rounds are the more, the fewer decode together. None of short ones.
+    """
+    slowest, fastest = (end(loads, key=lambda load: load.rate) for end in (min, max))
+    runs, tokens = sum(times for _, times in policies.values()), int(slowest.output_tokens.sum())
+    longest = slowest.requests if how.precision is None else max(slowest.requests, MOST_FOR_PRECISION)
+    count = max(_FIRST * how.fleet.replicas, 2 * (slowest.concurrency or 0))
+    if runs * tokens * (longest / slowest.requests) < _LONG or 2 * count > longest:
+        return None
+    ends = [slowest] if slowest is fastest else [slowest, fastest]
+    core_s, memory_bytes, most = 0.0, 0.0, 0.0
+    for (policy, runs_each), load in product(policies.values(), ends):
+        first = load.first(count)
+        metrics = measure(run(policy, first, how), how.slo)  # works out its prices, which no later run does again
+        longer = min(longest, max(load.requests, needed_for_precision(metrics, how) * first.requests)) / load.requests
+        to_come = longer * float(load.output_tokens.sum())
+        if is_long(to_come):
+            run(policy, first, how, tokens=to_come)  # compiles, which no later run does again
+        start_s = process_time()
+        made = run(policy, first, how, tokens=to_come)
+        measure(made, how.slo)
+        passed_s = process_time() - start_s
+        times = longer * tokens / float(first.output_tokens.sum())
+        core_s += times * runs_each * passed_s / len(ends)
+        rounds, requests = times * made.columns.shape[1], longer * load.requests
+        memory_bytes, most = max(memory_bytes, requests * REQUEST_BYTES + rounds * ROUND_BYTES), max(most, longer)
+    return Needs(runs, round(most * slowest.requests), round(most * tokens), core_s, memory_bytes)

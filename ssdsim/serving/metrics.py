@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,9 @@ from ssdsim.base.intervals import Measured
 from ssdsim.base.record import Record
 from ssdsim.serving.journal import Run
 from ssdsim.serving.options import Slo
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCHES = 20
 _T = 2.093024  # the 95 % quantile of Student's t with 19 degrees of freedom, which takes longer to load than to read
@@ -281,3 +285,29 @@ def _minute(run: Run, start_s: float) -> dict[str, list[float]]:
     shown = shown[:, :: max(1, shown.shape[1] // _SHOWN)]
     columns = {"at_s": shown[0] - start_s, "running": shown[2] + shown[7], "held": shown[3], "variant": shown[5]}
     return {name: column.tolist() for name, column in columns.items()}
+
+
+def request_rows(run: Run) -> pa.Table:
+    """Rows of requests: when each came, what it asked, its replica, its times (ms; null where it has none), its
+    rounds, look-ups that could not hit, and how often it was preempted.
+    """
+    import pyarrow as pa
+
+    requests, workload = run.requests, run.workload
+    whole = {
+        "input_tokens": workload.input_tokens,
+        "output_tokens": workload.output_tokens,
+        "replica": requests.replica,
+        "rounds": requests.rounds,
+        "forced_misses": requests.forced_misses,
+        "preemptions": requests.preemptions,
+    }
+    times = {f"{name}_ms": values for name, values in metrics_of_requests(run).items()}
+    return pa.table(
+        {
+            "arrival_s": pa.array(requests.arrival_s),
+            **{name: pa.array(column) for name, column in whole.items()},
+            **{name: pa.array(np.where(np.isfinite(v), v, np.nan), from_pandas=True) for name, v in times.items()},
+            "rejected": pa.array(requests.rejected),
+        }
+    )

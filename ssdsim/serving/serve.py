@@ -12,135 +12,34 @@ import numpy as np
 from ssdsim import strategies
 from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.answers.workers import Workers
-from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
 from ssdsim.base.option_record import option_names, pop_record
-from ssdsim.base.record import Record, field
-from ssdsim.pricing.occupancy import format_count
+from ssdsim.base.record import Record
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
 from ssdsim.runs.answer_folders import ServingFolder
+from ssdsim.serving.answer import Apart, Pace, Point, Serving, crossings_of, rivals_of
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.capacity import MOST_RUNS, Capacity
 from ssdsim.serving.closed_form import Served, Sharing, sharing
-from ssdsim.serving.crossing import Advice, Crossing, Side, advice, crossing
-from ssdsim.serving.kept import Kept
+from ssdsim.serving.crossing import Crossing, Side, advice
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import How, capacities, lines, runs
-from ssdsim.serving.metrics import Metrics
-from ssdsim.serving.needs import Needs, needs
+from ssdsim.serving.measuring import MOST_RUNS, Capacity, How, Kept, Needs, capacities, lines, needs, runs
 from ssdsim.serving.options import Effort, Fleet, Goal
-from ssdsim.serving.pace import Pace
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import AUTO, Policies, policies
+from ssdsim.serving.policies import Policies, policies
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from ssdsim.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
 RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
 """Whose options ``serve`` has beside a scenario's."""
-
-
-class Point(Record):
-    """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
-    there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
-    good.
-    """
-
-    rate: float | None
-    workload: Workload
-    closed: Mapping[str, Served]
-    metrics: Mapping[str, Metrics]
-    fixed_k: Mapping[int, Pace] = field(default_factory=dict)
-
-    @property
-    def best_k(self) -> int | None:
-        """The fixed K of the least time per output token; None where nothing switches between Ks."""
-        return min(self.fixed_k, key=lambda k: self.fixed_k[k].tpot.value) if self.fixed_k else None
-
-    @property
-    def best_k_e2el(self) -> int | None:
-        """The fixed K of the least time to the last token, which is the better judge (:class:`Pace`)."""
-        return min(self.fixed_k, key=lambda k: self.fixed_k[k].e2el.value) if self.fixed_k else None
-
-    @property
-    def switching(self) -> Pace:
-        """Pace of the schedule."""
-        if AUTO in self.metrics:
-            return Pace.of_run(self.metrics[AUTO])
-        return Pace.of_closed_form(self.closed[AUTO])
-
-
-class Apart(Record):
-    """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
-    best that it runs a request would have at each load (None where either is saturated).
-    """
-
-    title: str
-    lacking: str
-    capacity: float
-    worth: Sequence[float | None]
-
-    @property
-    def sentence(self) -> str:
-        """``with SSD, which vLLM does not have: 1.31x, saturated from 12.3 requests/s``."""
-        worth = ", ".join(f"{each:.2f}x" for each in self.worth if each is not None)
-        saturated = f"saturated from {self.capacity:.1f} requests/s"
-        return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
-
-
-class Serving(Displayable, Record):
-    """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
-    queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
-    other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
-    engine does not run. ``within_slo`` are the rates up to which a share of requests is good, where asked for.
-    ``requests`` has a line a request of every run, where a folder was given.
-    """
-
-    policies: Policies
-    how: How
-    goal: Goal
-    engine: str
-    subject: str
-    draft_pool: int | None
-    points: Sequence[Point]
-    sides: Mapping[str, Side]
-    capacities: Mapping[str, tuple[float, Interval | None]]
-    first_crossings: Sequence[Crossing]
-    verdict: Advice
-    warnings: Sequence[str]
-    within_slo: Mapping[str, Capacity] = field(default_factory=dict)
-    apart: Mapping[str, Apart] = field(default_factory=dict)
-    requests: pa.Table | None = None
-
-    @property
-    def sharings(self) -> dict[str, Sharing]:
-        return {name: side.sharing for name, side in self.sides.items()}
-
-    @cached_property
-    def crossings(self) -> list[Crossing]:
-        """The first rival's before the others', which are worked out when somebody asks."""
-        others = _rivals(self.subject, self.policies)[1:]
-        return [*self.first_crossings, *_crossings(self.subject, self.sides, others)]
-
-    @property
-    def display(self) -> Display:
-        """A row a policy; what each load gives is in ``points``."""
-        rows = [
-            (self.policies.by_name[name].title, format_count(self.policies.by_name[name].gpus), f"{rate:.1f}")
-            for name, (rate, _) in self.capacities.items()
-        ]
-        loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
-        return Display(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
 def serve(
@@ -239,7 +138,7 @@ class _Asked(Record):
             )
             for at, load in enumerate(loads)
         ]
-        first = _crossings(subject, sides, _rivals(subject, policies)[:1])
+        first = crossings_of(subject, sides, rivals_of(subject, policies)[:1])
         each = [None if point.rate is None else point.rate / fleet.replicas for point in points]
         return Serving(
             warnings=_warnings(policies, self.workload, self.how.batching),
@@ -359,24 +258,9 @@ def _loads(workload: Workload, rates: Sequence[float] | None) -> list[Workload]:
     return [workload.at_rate(rate) for rate in rates]
 
 
-def _crossings(subject: str, sides: Mapping[str, Side], rivals: Sequence[str]) -> list[Crossing]:
-    """Crossings of the subject with each rival, and GPU for GPU too where they have not as many."""
-    return [
-        crossing(sides[subject], sides[name], basis)
-        for name in rivals
-        for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
-    ]
-
-
 def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -> RatioEvidence:
     scenarios = policies.configuration.scenarios
     return RatioEvidence.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
-
-
-def _rivals(subject: str, policies: Policies) -> list[str]:
-    """The fixed strategies beside the subject, the one that it is held against first before the others."""
-    rival = strategies.ALL.named(subject).rival
-    return sorted((name for name in policies.fixed if name != subject), key=lambda name: name != rival)
 
 
 def _apart(side: Side, engine: Engine, sides: Mapping[str, Side], rates: Sequence[float | None]) -> Apart:

@@ -20,11 +20,12 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
+from ssdsim.serving.answer import Serving
 from ssdsim.serving.load import Load
 from ssdsim.serving.options import Effort, Fleet, Goal
 from ssdsim.serving.policies import taken
 from ssdsim.serving.schedule_file import Cell
-from ssdsim.serving.serve import Serving, served
+from ssdsim.serving.serve import served
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import LOOKAHEAD

@@ -17,7 +17,7 @@ import pytest
 import ssdsim
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
-from ssdsim.serving.as_json import as_json
+from ssdsim.serving.answer import as_json
 from tests.ssdsim.cli.in_process import asked
 
 pytestmark = [

@@ -316,7 +316,7 @@ def test_a_numba_that_cannot_be_imported_compiles_nothing(tmp_path: Path) -> Non
         (tmp_path / name).write_text(text)
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-        "from ssdsim.serving import loop; loop._LONG = 0; from ssdsim.cli.main import cli; "
+        "from ssdsim.serving import replica; replica._LONG = 0; from ssdsim.cli.main import cli; "
         "cli(['serve', '--rate', '1', '--requests', '20', '--strategies', 'ar', '--quiet'], standalone_mode=False); "
         "cli(['doctor', '--json'], standalone_mode=False); cli(['doctor'], standalone_mode=False)"
     )

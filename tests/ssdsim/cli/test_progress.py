@@ -29,7 +29,7 @@ def begun(*arguments: Any, **options: Any) -> None:
 def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was a constant a token, ten times too much at a full batch."""
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", begun)
-    monkeypatch.setattr("ssdsim.serving.loop.failure", ImportError)  # else it takes seconds
+    monkeypatch.setattr("ssdsim.serving.replica.failure", ImportError)  # else it takes seconds
     monkeypatch.setattr("ssdsim.serving.serve.free_memory_bytes", lambda: 10**12)
     cost, end = asked(*MINUTES).stderr.splitlines()
     assert cost.startswith("serve: 2 runs of 200,000 requests and 51,200,000 tokens, about ")

@@ -7,9 +7,9 @@ from typing import Any
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, sharing
 from ssdsim.serving.journal import Run
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.policies import AUTO, Policies, policies
 from ssdsim.serving.policy import Policy
+from ssdsim.serving.replica import simulate
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 
 ELSEWHERE = Batching(prefill="none", max_batch=64)

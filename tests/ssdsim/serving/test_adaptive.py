@@ -9,7 +9,7 @@ import pytest
 
 from ssdsim.question.configuration import configure
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.loop import simulate
+from ssdsim.serving.replica import simulate
 from tests.ssdsim.serving.sample_runs import policy, requests
 
 GIVEN: dict[str, Any] = {

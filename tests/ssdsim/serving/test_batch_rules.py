@@ -9,8 +9,8 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
+from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve
 from tests.ssdsim.serving.checks import every_token_was_made
 from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policies_of, policy, requests

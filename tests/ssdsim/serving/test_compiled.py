@@ -11,9 +11,8 @@ from ssdsim.serving import replica as of_replica
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.flat_tables import written
 from ssdsim.serving.journal import Requests, Run
-from ssdsim.serving.loop import run_of
 from ssdsim.serving.policy import Policy
-from ssdsim.serving.replica import Replica
+from ssdsim.serving.replica import Replica, run_of
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies import ALL
 from tests.ssdsim.serving.sample_runs import SMALL, policies_of, requests

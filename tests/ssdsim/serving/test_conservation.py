@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from ssdsim.base.record import replace
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.journal import Requests
-from ssdsim.serving.loop import run_of, simulate
 from ssdsim.serving.policy import Ledger, Policy
-from ssdsim.serving.replica import Replica
+from ssdsim.serving.replica import Replica, run_of, simulate
 from ssdsim.serving.workload import Workload
 from tests.ssdsim.serving.checks import every_token_was_made, reserves, time_adds_up
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests

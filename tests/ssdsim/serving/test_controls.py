@@ -4,8 +4,8 @@ import pytest
 
 from ssdsim.base.record import replace
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
+from ssdsim.serving.replica import simulate
 from tests.ssdsim.serving.checks import (
     gaps_as_paces_ms,
     one_forced_miss_a_request,

@@ -14,7 +14,7 @@ from ssdsim.cli.main import cli
 from ssdsim.question.configuration import configure
 from ssdsim.reports.figure import Figure
 from ssdsim.reports.serving import serving
-from ssdsim.serving.as_json import as_json
+from ssdsim.serving.answer import as_json
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.ema_tiers import KS, EmaTiers
 from ssdsim.serving.policies import AUTO

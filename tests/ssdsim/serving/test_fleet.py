@@ -10,11 +10,10 @@ from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.fleet import SharedDraft, simulate_fleet
-from ssdsim.serving.journal import Run
-from ssdsim.serving.loop import simulate
+from ssdsim.serving.journal import Run, timeline
 from ssdsim.serving.options import Fleet
 from ssdsim.serving.policies import policies
-from ssdsim.serving.timeline import timeline
+from ssdsim.serving.replica import simulate
 from tests.ssdsim.serving.checks import every_token_was_made, time_adds_up
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests
 

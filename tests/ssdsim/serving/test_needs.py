@@ -12,20 +12,18 @@ from ssdsim.base import free_memory
 from ssdsim.base.errors import InputError
 from ssdsim.runs.answer_folders import opened_for_serving
 from ssdsim.serving import measuring
-from ssdsim.serving import needs as of_needs
 from ssdsim.serving import serve as of_serve
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.loop import is_long, simulate
-from ssdsim.serving.measuring import How, run
-from ssdsim.serving.needs import needs
+from ssdsim.serving.measuring import How, needs, run
+from ssdsim.serving.replica import is_long, simulate
 from ssdsim.serving.serve import serve
 from tests.ssdsim.serving.sample_runs import SMALL, policies_of, requests
 
 
 @pytest.fixture
 def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_needs, "_LONG", 0)
-    monkeypatch.setattr(of_needs, "_FIRST", 50)
+    monkeypatch.setattr(measuring, "_LONG", 0)
+    monkeypatch.setattr(measuring, "_FIRST", 50)
 
 
 @pytest.mark.usefixtures("short_is_long")
@@ -37,7 +35,7 @@ def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
     assert said.runs == 6
     assert said.core_s > 0.0
     most = max(run(policy, load, how).columns.shape[1] for policy in policies.values())
-    rounds = (said.memory_bytes - 1000 * of_needs.REQUEST_BYTES) / of_needs.ROUND_BYTES
+    rounds = (said.memory_bytes - 1000 * measuring.REQUEST_BYTES) / measuring.ROUND_BYTES
     assert rounds == pytest.approx(most, rel=0.3)
 
 

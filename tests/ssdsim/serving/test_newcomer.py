@@ -6,8 +6,8 @@ import pytest
 
 from ssdsim import predict, strategies
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.policies import policies
+from ssdsim.serving.replica import simulate
 from ssdsim.strategies import drafters
 from tests.ssdsim.serving.checks import every_token_was_made
 from tests.ssdsim.serving.sample_runs import requests

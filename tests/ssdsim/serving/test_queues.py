@@ -9,8 +9,8 @@ from ssdsim.base.intervals import student_quantile
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing
 from ssdsim.serving.journal import Run
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import is_saturated, mean
+from ssdsim.serving.replica import simulate
 from ssdsim.transformer.mixed import Chunk
 from tests.ssdsim.serving.checks import one_forced_miss_a_request
 from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from ssdsim.base.errors import InputError
+from ssdsim.serving.answer import Serving
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.load import workload_of
-from ssdsim.serving.loop import simulate
 from ssdsim.serving.metrics import metrics_of_requests
-from ssdsim.serving.serve import Serving, serve
+from ssdsim.serving.replica import simulate
+from ssdsim.serving.serve import serve
 from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 
 pytestmark = pytest.mark.long

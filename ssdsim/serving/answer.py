@@ -1,0 +1,284 @@
+"""The answer of serve: each load with what runs of it measured, capacities, crossings, the verdict; and its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import asdict
+
+from ssdsim import strategies
+from ssdsim.answers.predict import configured
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.intervals import Interval, Measured, low_and_high
+from ssdsim.base.plain import Shown, document, picked
+from ssdsim.base.record import Record, field
+from ssdsim.pricing.occupancy import format_count
+from ssdsim.serving.closed_form import Served, Sharing
+from ssdsim.serving.crossing import Advice, Crossing, Side, crossing
+from ssdsim.serving.measuring import Capacity, How
+from ssdsim.serving.metrics import Metrics, Summary
+from ssdsim.serving.options import Goal
+from ssdsim.serving.policies import AUTO, Policies
+from ssdsim.serving.policy import Policy
+from ssdsim.serving.workload import Workload
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_SATURATED = Measured(np.inf, np.nan, np.nan)
+
+
+class Pace(Record):
+    """Means over requests, in ms: from arrival to the last token, and per output token; infinite where saturated.
+
+    A pass that verifies more has less room for prompts. So a larger K may have the shorter time per token and, since
+    first tokens come later, the longer time to the last one. The latter judges.
+    """
+
+    e2el: Measured
+    tpot: Measured
+
+    @staticmethod
+    def of_run(metrics: Metrics) -> Pace:
+        e2el, tpot = (metrics.of_requests[name] for name in ("e2el", "tpot"))
+        if metrics.saturated or e2el is None or tpot is None:
+            return Pace(_SATURATED, _SATURATED)
+        return Pace(e2el.mean, tpot.mean)
+
+    @staticmethod
+    def of_closed_form(served: Served) -> Pace:
+        e2el, tpot = (Measured(1e3 * float(seconds), np.nan, np.nan) for seconds in (served.e2e_s, served.tpot_s))
+        return Pace(e2el, tpot)
+
+
+class Point(Record):
+    """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
+    there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
+    good.
+    """
+
+    rate: float | None
+    workload: Workload
+    closed: Mapping[str, Served]
+    metrics: Mapping[str, Metrics]
+    fixed_k: Mapping[int, Pace] = field(default_factory=dict)
+
+    @property
+    def best_k(self) -> int | None:
+        """The fixed K of the least time per output token; None where nothing switches between Ks."""
+        return min(self.fixed_k, key=lambda k: self.fixed_k[k].tpot.value) if self.fixed_k else None
+
+    @property
+    def best_k_e2el(self) -> int | None:
+        """The fixed K of the least time to the last token, which is the better judge (:class:`Pace`)."""
+        return min(self.fixed_k, key=lambda k: self.fixed_k[k].e2el.value) if self.fixed_k else None
+
+    @property
+    def switching(self) -> Pace:
+        """Pace of the schedule."""
+        if AUTO in self.metrics:
+            return Pace.of_run(self.metrics[AUTO])
+        return Pace.of_closed_form(self.closed[AUTO])
+
+
+class Apart(Record):
+    """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
+    best that it runs a request would have at each load (None where either is saturated).
+    """
+
+    title: str
+    lacking: str
+    capacity: float
+    worth: Sequence[float | None]
+
+    @property
+    def sentence(self) -> str:
+        """``with SSD, which vLLM does not have: 1.31x, saturated from 12.3 requests/s``."""
+        worth = ", ".join(f"{each:.2f}x" for each in self.worth if each is not None)
+        saturated = f"saturated from {self.capacity:.1f} requests/s"
+        return f"with {self.title}, {self.lacking}: {', '.join(filter(None, [worth, saturated]))}"
+
+
+class Serving(Displayable, Record):
+    """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
+    queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
+    other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
+    engine does not run. ``within_slo`` are the rates up to which a share of requests is good, where asked for.
+    ``requests`` has a line a request of every run, where a folder was given.
+    """
+
+    policies: Policies
+    how: How
+    goal: Goal
+    engine: str
+    subject: str
+    draft_pool: int | None
+    points: Sequence[Point]
+    sides: Mapping[str, Side]
+    capacities: Mapping[str, tuple[float, Interval | None]]
+    first_crossings: Sequence[Crossing]
+    verdict: Advice
+    warnings: Sequence[str]
+    within_slo: Mapping[str, Capacity] = field(default_factory=dict)
+    apart: Mapping[str, Apart] = field(default_factory=dict)
+    requests: pa.Table | None = None
+
+    @property
+    def sharings(self) -> dict[str, Sharing]:
+        return {name: side.sharing for name, side in self.sides.items()}
+
+    @cached_property
+    def crossings(self) -> list[Crossing]:
+        """The first rival's before the others', which are worked out when somebody asks."""
+        others = rivals_of(self.subject, self.policies)[1:]
+        return [*self.first_crossings, *crossings_of(self.subject, self.sides, others)]
+
+    @property
+    def display(self) -> Display:
+        """A row a policy; what each load gives is in ``points``."""
+        rows = [
+            (self.policies.by_name[name].title, format_count(self.policies.by_name[name].gpus), f"{rate:.1f}")
+            for name, (rate, _) in self.capacities.items()
+        ]
+        loads = f"{len(self.points)} load{'s' if len(self.points) != 1 else ''}"
+        return Display(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
+
+
+def crossings_of(subject: str, sides: Mapping[str, Side], rivals: Sequence[str]) -> list[Crossing]:
+    """Crossings of the subject with each rival, and GPU for GPU too where they have not as many."""
+    return [
+        crossing(sides[subject], sides[name], basis)
+        for name in rivals
+        for basis in (("replica", "gpu") if sides[name].gpus != sides[subject].gpus else ("replica",))
+    ]
+
+
+def rivals_of(subject: str, policies: Policies) -> list[str]:
+    """The fixed strategies beside the subject, the one that it is held against first before the others."""
+    rival = strategies.ALL.named(subject).rival
+    return sorted((name for name in policies.fixed if name != subject), key=lambda name: name != rival)
+
+
+def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
+    """The object of ``ssdsim serve --json`` (schema 3); times in milliseconds, None where there is no number.
+
+    ``gpu_hour`` is the price of a GPU for an hour.
+    """
+    configuration = serving.policies.configuration
+    answer = {
+        "schema": 3,
+        "engine": serving.engine,
+        "seed": serving.how.seed,
+        "replicas": serving.how.fleet.replicas,
+        **picked(serving, "draft_pool"),
+        "batching": serving.how.batching,
+        "attainment": serving.goal.searched,
+        "within_slo": serving.within_slo,
+        **picked(serving, "crossings", "verdict", "warnings"),
+        **configured(configuration, left_out=("b", "context")),
+        "no_room": serving.policies.no_room,
+        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in serving.apart.items()},
+        "slo": None if serving.how.slo is None else serving.how.slo.bounds_ms,
+        "points": [_point(serving, point, gpu_hour) for point in serving.points],
+        "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in serving.capacities.items()},
+        "schedule": _schedule(serving),
+        "variants": _variants(serving),
+    }
+    shown: Shown = {
+        Capacity: lambda each: picked(each, "rate", "low", "high", "too_much", "runs"),
+        Crossing: _crossing,
+        Measured: Measured.as_mean,
+        Served: _closed,
+        Summary: _summary,
+    }
+    return document(answer, shown)
+
+
+def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:
+    """One load."""
+    strategies = {
+        name: {
+            "gpus": policy.gpus,
+            "closed": point.closed.get(name),
+            **(_metrics(point.metrics[name], gpu_hour) if name in point.metrics else {}),
+        }
+        for name, policy in serving.policies.by_name.items()
+    }
+    return {
+        "rate": point.rate,
+        "workload": point.workload.described(),
+        "strategies": strategies,
+        **(_fixed_k(point) if point.fixed_k else {}),
+    }
+
+
+def _fixed_k(point: Point) -> dict[str, Any]:
+    """Each K for good, and the best by either time."""
+    return {
+        "fixed_k": {k: pace.tpot for k, pace in point.fixed_k.items()},
+        "fixed_k_e2el": {k: pace.e2el for k, pace in point.fixed_k.items()},
+        **picked(point, "best_k", "best_k_e2el"),
+    }
+
+
+def _metrics(metrics: Metrics, gpu_hour: float | None) -> dict[str, Any]:
+    """Record of what a run measured."""
+    left_out = ("of_requests", "variant_share")
+    own = {name: value for name, value in asdict(metrics).items() if name not in left_out}
+    own |= {f"{name}_ms": summary for name, summary in metrics.of_requests.items()}
+    own["itl_ms"] = None if metrics.itl_ms is None else {f"p{q}": value for q, value in metrics.itl_ms.items()}
+    for cost, hours in (
+        ("cost_per_million_tokens", metrics.gpu_hours_per_million_tokens),
+        ("cost_per_thousand_good", metrics.gpu_hours_per_thousand_good),
+    ):
+        own[cost] = None if gpu_hour is None or hours is None else gpu_hour * hours
+    return own
+
+
+def _summary(summary: Summary) -> dict[str, Any]:
+    percentiles = {f"p{q}": asdict(each) for q, each in summary.percentiles.items()}
+    return {"mean": summary.mean, **percentiles, "requests": summary.count, "few": summary.few}
+
+
+def _closed(served: Served) -> dict[str, Any]:
+    times = {"tpot": served.tpot_s, "queue": served.queue_s, "ttft": served.ttft_s, "e2el": served.e2e_s}
+    return {"running": served.running, **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()}}
+
+
+def _crossing(crossing: Crossing) -> dict[str, Any]:
+    names = {"of": crossing.of.name, "over": crossing.over.name, "basis": crossing.basis}
+    gpus = {"of_gpus": crossing.of.gpus, "over_gpus": crossing.over.gpus}
+    return {**names, **gpus, "rate": crossing.rate, **low_and_high(crossing.interval), **_across(crossing)}
+
+
+def _across(crossing: Crossing) -> dict[str, Any]:
+    """Record of where it lies over the ranges of tokens, and whether that leaves the sign open."""
+    lowest, highest = (crossing.across.low, crossing.across.high) if crossing.across else (None, None)
+    return {"lowest": lowest, "highest": highest, **picked(crossing, "running", "decided")}
+
+
+def _switching(serving: Serving) -> Policy | None:
+    return next((policy for policy in serving.policies.by_name.values() if policy.is_schedule), None)
+
+
+def _variants(serving: Serving) -> list[str] | None:
+    """Variants that the schedule may run, by its numbers."""
+    policy = _switching(serving)
+    return None if policy is None else [variant.label for variant in policy.variants]
+
+
+def _schedule(serving: Serving) -> list[dict[str, Any]] | None:
+    """Record of the schedule's cells and their variants."""
+    policy = _switching(serving)
+    if policy is None:
+        return None
+    cells = sorted(policy.cells.items(), key=lambda item: (item[0][1], item[0][0]))
+    variants = [policy.variants[number] for _, number in cells]
+    return [
+        {"b": b, "context": context, "number": number, "strategy": variant.name, "label": variant.label}
+        for ((b, context), number), variant in zip(cells, variants, strict=True)
+    ]
