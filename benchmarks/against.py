@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/against.py OTHER_TREE``, on quiet cores; ``--long`` adds what takes minutes, ``--only WORD``
 times the rows whose name has the word. Medians of wall clocks, seconds of a core and the most memory of a run; the
-host's own wander is how far a command that is the same in both (Python with numpy, click and pydantic) strayed.
+host's own wander is how far a command that is the same in both (Python with numpy, click and msgspec) strayed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 HERE = Path(__file__).parents[1]
-BASE = ("-c", "import numpy, click; from pydantic import BaseModel, Field, TypeAdapter, model_validator")
+BASE = ("-c", "import numpy, click, msgspec")
 GRID = "--b 1,2,4,8,16,32,64,128,256 --k 2:12 --alpha 0.5:0.95:0.045 --f 1,2,3,4,6,8,12,16,24,32"
 LARGE = "--b 1:64 --k 2:12 --alpha 0.5:0.95:0.0125 --f 1:40"
 TEN = "ar,sd,ssd,pearl,specbranch,amusd,dsi,swiftspec,tree,treessd"  # those that a tree of today and of bd54832 have

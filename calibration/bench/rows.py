@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from calibration.bench.load import LoadPoint
 from calibration.bench.server import Server, TimedAnswer
@@ -187,7 +188,7 @@ def pair_of(rows: Sequence[Row], temperature: float, file: str, created: str) ->
         draft=Participant(id=told[0].draft),
         how="bench",
         settings=PairSettings(temperature=temperature, k=findings.k),
-        by_temperature=(AtTemperature(**dict(findings.findings), temperature=temperature),),
+        by_temperature=(AtTemperature(**asdict(findings.findings), temperature=temperature),),
         provenance=PairProvenance(
             ssdsim=__version__,
             created=created,

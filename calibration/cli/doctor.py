@@ -21,7 +21,7 @@ from ssdsim.cli.console import echo
 from ssdsim.cli.options import Verb, echo_json, json_option
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 
-_DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly pydantic msgspec click rich httpx2".split())
+_DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly msgspec click rich httpx2".split())
 
 
 @click.command("doctor", cls=Verb, example="ssdsim doctor")

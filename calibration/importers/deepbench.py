@@ -64,7 +64,7 @@ _ANY_SIZE = 1e15
 def import_deepbench(path: str | Path, name: str = "v100-sxm2-32gb", commit: str = "") -> HardwareProfile:
     """The V100's profile, GEMMs from DeepBench's workbook (``.xlsx``) or the CSV made from it."""
     return HardwareProfile(
-        schema=1,
+        schema_=1,
         name=name,
         device=_V100,
         gemm=_gemms(_read(Path(path))),

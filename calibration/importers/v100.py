@@ -76,9 +76,9 @@ def import_v100(deepbench: Path, folder: Path, name: str, memory_gib: int = 32, 
     elementwise = _elementwise(folder)
     return base.model_copy(
         update={
-            "device": Device.model_validate(device.model_dump()),
+            "device": Device(**device.as_dict()),
             "collectives": collectives,
-            "link": links[1].model_copy(),
+            "link": links[1],
             "links": links,
             "elementwise": elementwise,
             "sources": {**base.sources, **_sources(said)},

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from msgspec.structs import asdict
 
 from calibration.pairs.backups import LookedUp, looked_up, lookup_named
 from calibration.pairs.correlation import in_lockstep, intraclass, lag1
@@ -44,7 +45,7 @@ def by_temperature(requests: Sequence[RecordedAnswer], vocabulary: int, asked: Q
                 some = [request for request in at if request.data_set == name]
                 sets[name] = findings(some, vocabulary, asked)
         all_ = findings(at, vocabulary, asked)
-        at_temperatures.append(AtTemperature(**dict(all_), temperature=temperature, sets=sets))
+        at_temperatures.append(AtTemperature(**asdict(all_), temperature=temperature, sets=sets))
     return tuple(at_temperatures)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from datetime import date
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field
+from msgspec import field
 
 from calibration.pairs.analysis import Questions, by_temperature
 from calibration.pairs.curves import FEW
@@ -15,7 +15,7 @@ from calibration.pairs.records import RecordFolder
 from ssdsim import __version__
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.files import write_whole
-from ssdsim.base.records import FROM_LIST, Card
+from ssdsim.base.records import Card
 from ssdsim.tokens.pair_file import AtTemperature, Lossless, Pair, PairProvenance, PairSettings, Participant, Role
 from ssdsim.tokens.pair_routing import Routing
 
@@ -26,8 +26,8 @@ class About(Card):
     """The origin of records: on which device, with which libraries, of which files, how many tokens a position."""
 
     device: str | None = None
-    libraries: dict[str, str] = Field(default_factory=dict)
-    files: Annotated[tuple[str, ...], FROM_LIST] = ()
+    libraries: dict[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
     top: int | None = None
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from ssdsim.base.documents import as_record, read_json
@@ -20,7 +21,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
-from ssdsim.base.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.records import Card, NotNegative
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]
@@ -99,7 +100,7 @@ class _About(Card):
     id: str
     data_set: str
     temperature: NotNegative
-    prompt: Annotated[tuple[int, ...], FROM_LIST]
+    prompt: tuple[int, ...]
     prompt_tokens: int
     finish: str
     seed: int
@@ -156,7 +157,7 @@ class RecordFolder(Record):
 
 def _table(request: RecordedAnswer) -> pa.Table:
     columns = {name: _column(getattr(request.positions, name)) for name in Positions.__struct_fields__}
-    about = picked(request, *_About.model_fields)
+    about = picked(request, *_About.__struct_fields__)
     return pa.table(columns).replace_schema_metadata({"request": json.dumps(about)})
 
 
@@ -175,7 +176,7 @@ def _request(file: Path) -> RecordedAnswer:
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{file}: not a readable answer ({error}); remove it and measure again") from None
     said = as_record(_About, about, file, "request")
-    return RecordedAnswer(positions=Positions(**arrays), **vars(said))
+    return RecordedAnswer(positions=Positions(**arrays), **asdict(said))
 
 
 def _values(column: pa.ChunkedArray) -> Any:

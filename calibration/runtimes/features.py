@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from ssdsim.base.checks import Array
@@ -99,7 +100,7 @@ def _of_kernels(work: object, like: Runtime) -> Units:
         return {}
 
     def kernels(overlap: float) -> Cost:
-        own = {name: number for name, number in like.kernels if name not in FIELDS}
+        own = {name: number for name, number in asdict(like.kernels).items() if name not in FIELDS}
         alone = like.model_copy(update={"kernels": Kernels(overlap=overlap, **own)})
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 

@@ -17,7 +17,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import OF_ENGINE, Evidence, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Evidence, Runtime
 from ssdsim.hardware.training_domain import TrainingDomain
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
@@ -253,7 +253,7 @@ def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[Trainin
 def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
     told = {"name": name, "engine": engine, "versions": "", "since": "", "about": ""}
-    of_engine = {} if engine == base.engine else {field: Runtime.model_fields[field].default for field in OF_ENGINE}
+    of_engine = {} if engine == base.engine else {field: getattr(KERNELS, field) for field in OF_ENGINE}
     return base.with_numbers(held).model_copy(update={**told, **of_engine})
 
 

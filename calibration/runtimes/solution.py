@@ -31,7 +31,7 @@ _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
 """Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
 
-_FACTORS = frozenset(Kernels.model_fields) - {"overlap"}
+_FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 

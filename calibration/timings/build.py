@@ -67,7 +67,7 @@ def build_profile(
     )
     experts = _experts(_of(rows, "experts"), workload)
     profile = HardwareProfile(
-        schema=1,
+        schema_=1,
         name=name,
         device=_device(_of(rows, "gemm"), workload, devices, on),
         gemm={workload.dtype: gemm},
@@ -202,7 +202,7 @@ def _slow_down(shares: Array, slower: Array) -> SlowDown:
     drawn = _DRAWN_TO_MEAN * np.eye(shares.shape[1])
     towards = np.full(shares.shape[1], _DRAWN_TO_MEAN * slower.mean())
     ways, _ = nnls(np.vstack([shares, drawn]), np.append(slower, towards))
-    return SlowDown(**{name: float(f"{way:.4g}") for name, way in zip(SlowDown.model_fields, ways, strict=True)})
+    return SlowDown(**{name: float(f"{way:.4g}") for name, way in zip(SlowDown.__struct_fields__, ways, strict=True)})
 
 
 def _device(gemms: Sequence[TimedPoint], workload: CalibrationWorkload, devices: Sequence[str], name: str) -> Device:

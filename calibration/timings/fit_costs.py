@@ -146,14 +146,14 @@ def _fit_latent_costs(rows: Rows, most_bandwidth: float) -> LatentCosts:
     """Costs of least squared relative errors of whole blocks; those at their lower bound become 0."""
 
     def costs(numbers: Array) -> LatentCosts:
-        named = dict(zip(LatentCosts.model_fields, map(float, numbers), strict=True))
+        named = dict(zip(LatentCosts.__struct_fields__, map(float, numbers), strict=True))
         return LatentCosts(**{**named, "bandwidth": most_bandwidth * named["bandwidth"]})
 
     def residuals(tried: Array) -> Array:
         return np.asarray((rows["products_s"] + _latent_seconds(costs(tried), rows)) / rows["seconds"] - 1.0)
 
     fitted = costs(_minimised(residuals, (_LATENT_START, _LATENT_LEAST, _LATENT_MOST), _LARGE_LATENT))
-    least = dict(zip(LatentCosts.model_fields, _LATENT_LEAST, strict=True))
+    least = dict(zip(LatentCosts.__struct_fields__, _LATENT_LEAST, strict=True))
     fields = {name: significant(value) for name, value in fitted.model_dump().items()}
     return LatentCosts(**{name: 0.0 if value < _NOTHING * least[name] else value for name, value in fields.items()})
 

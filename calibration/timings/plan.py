@@ -46,7 +46,7 @@ FEWER = {"interference": 6, "layer": 6}  # visits of what takes long
 _NO_DEVICE = Device(
     name="any", kind="cpu", memory_bytes=1, memory_bandwidth=1, peak_flops={"any": 1}, count=1, topology="any"
 )
-_NOT_TIMED = HardwareProfile(schema=1, name="not timed yet", device=_NO_DEVICE, sources={})
+_NOT_TIMED = HardwareProfile(schema_=1, name="not timed yet", device=_NO_DEVICE, sources={})
 
 
 class TimingPoint(Record):

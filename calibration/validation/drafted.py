@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
-from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, of_one_length
+from ssdsim.base.records import Card, Finite, of_one_length
 from ssdsim.question.configuration import configure
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.sd import Speculative
@@ -19,11 +19,11 @@ from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.trees.drafted import RANKS, Drafted, DynamicTrees, RankModel, StaticTree
 from ssdsim.tokens.trees.shape import Tree
 
-Positive = Annotated[float, Field(gt=0.0, le=1e9)]
-Lookahead = Annotated[int, Field(ge=0, le=1000)]
-Values = Annotated[tuple[Positive, ...], FROM_LIST]
-Level = Annotated[tuple[float, ...], FROM_LIST]
-Levels = Annotated[tuple[Level, ...], FROM_LIST]
+Positive = Annotated[float, Meta(gt=0.0, le=1e9)]
+Lookahead = Annotated[int, Meta(ge=0, le=1000)]
+Values = tuple[Positive, ...]
+Level = tuple[Finite, ...]
+Levels = tuple[Level, ...]
 
 
 class Replayed(Record):
@@ -50,7 +50,7 @@ class Replayed(Record):
         return float(np.abs(self.errors).max())
 
 
-class PublishedRounds(Card):
+class PublishedRounds(Card, tag_field="kind", tag="rounds"):
     """Rounds of an engine over its lookahead: ``ms`` a token times the ``tokens`` of a round. ``k`` 0 is AR.
 
     A cost a draft step is fitted beside the priced passes, and with ``round_too`` a cost a round, to ``fitted_k`` (all
@@ -60,31 +60,27 @@ class PublishedRounds(Card):
     prompt's share of a token, which every token of a round has, and is left out.
     """
 
-    kind: Literal["rounds"]
     about: str
     target: str
     drafter: str
     hardware: str
-    tp: Annotated[int, Field(ge=1, le=1024)]
+    tp: Annotated[int, Meta(ge=1, le=1024)]
     runtime: str
-    context: Annotated[int, Field(ge=1, le=10**7)]
+    context: Annotated[int, Meta(ge=1, le=10**7)]
     dtype: str | None = None
     draft_dtype: str | None = None
-    k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=2)
+    k: Annotated[tuple[Lookahead, ...], Meta(min_length=2)]
     tokens: Values
     ms: Values
     ar_ms: Values = ()
     round_too: bool = False
-    fitted_k: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
+    fitted_k: tuple[Lookahead, ...] = ()
     within: Positive
 
-    _a_round_a_lookahead = of_one_length("k", "tokens", "ms")
-
-    @model_validator(mode="after")
-    def _a_value_a_lookahead(self) -> PublishedRounds:
+    def __post_init__(self) -> None:
+        of_one_length(self, "k", "tokens", "ms")
         if len(self.ar_ms) not in (0, len(self.k)):
             raise ValueError("ar_ms must have a value a row, or none")
-        return self
 
     def replay(self) -> Replayed:
         prompt_ms = np.array(self.ar_ms) - min(self.ar_ms) if self.ar_ms else 0.0
@@ -122,7 +118,7 @@ class _Named(Card):
     """Rows with names, and the tokens of their rounds."""
 
     about: str
-    names: Annotated[tuple[str, ...], FROM_LIST]
+    names: tuple[str, ...]
     tokens: Values
     within: Positive
 
@@ -131,10 +127,9 @@ class _Named(Card):
         return Replayed(self.about, unit, self.names, seen, np.asarray(predicted), self.within, judged, fitted)
 
 
-class Chains(_Named):
+class Chains(_Named, tag_field="kind", tag="chains"):
     """Mean tokens of rounds, from rates by position: nothing is fitted."""
 
-    kind: Literal["chains"]
     rates: Levels
 
     def replay(self) -> Replayed:
@@ -142,10 +137,9 @@ class Chains(_Named):
         return self._replayed("tokens a round", self.tokens, predicted)
 
 
-class Parts(_Named):
+class Parts(_Named, tag_field="kind", tag="parts"):
     """Milliseconds a token of SD, from those of K draft steps and of a verification, and the tokens of a round."""
 
-    kind: Literal["parts"]
     drafting_ms: Values
     verify_ms: Values
     ms: Values
@@ -156,7 +150,7 @@ class Parts(_Named):
         return self._replayed("ms a token", self.ms, predicted)
 
 
-class Trees(_Named):
+class Trees(_Named, tag_field="kind", tag="trees"):
     """Mean tokens of rounds with trees, from rates of a head's guesses.
 
     ``rates`` are those of the likeliest guess by depth. Where it is wrong the guess of rank r >= 2 is right with
@@ -165,23 +159,21 @@ class Trees(_Named):
     the third child of the first), or EAGLE-2's: a tree for each round, of so many ``nodes`` on ``depth`` levels.
     """
 
-    kind: Literal["trees"]
     rates: Levels = ()
-    share: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
-    ranks: Annotated[tuple[Levels, ...], FROM_LIST] = ()
-    paths: Annotated[tuple[str, ...], FROM_LIST] = ()
-    nodes: Annotated[tuple[Lookahead, ...], FROM_LIST] = ()
-    depth: Annotated[int, Field(ge=1, le=64)] = 6
-    beam: Annotated[int, Field(ge=1, le=256)] = 10
+    share: Annotated[float, Meta(gt=0.0, lt=1.0)] | None = None
+    ranks: tuple[Levels, ...] = ()
+    paths: tuple[str, ...] = ()
+    nodes: tuple[Lookahead, ...] = ()
+    depth: Annotated[int, Meta(ge=1, le=64)] = 6
+    beam: Annotated[int, Meta(ge=1, le=256)] = 10
 
-    @model_validator(mode="after")
-    def _a_tree_a_row(self) -> Trees:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if bool(self.paths) == bool(self.nodes) or bool(self.rates) == bool(self.ranks):
             raise ValueError("trees need paths or nodes, and rates or ranks")
         lengths = {len(each) for each in (self.names, self.tokens, self.rates or self.ranks)}
         if len(lengths) > 1 or len(self.nodes) not in (0, len(self.names)):
             raise ValueError("names, tokens, rates or ranks, and nodes must be lists of one length")
-        return self
 
     def replay(self) -> Replayed:
         if self.share is not None or self.ranks:
@@ -212,7 +204,7 @@ class Trees(_Named):
         return DynamicTrees(self.nodes[row], self.depth, self.beam)
 
 
-Rows = Annotated[PublishedRounds | Chains | Parts | Trees, Field(discriminator="kind")]
+Rows = PublishedRounds | Chains | Parts | Trees
 
 
 class PublishedRows(Card):
@@ -221,7 +213,7 @@ class PublishedRows(Card):
     name: str
     citation: str
     setting: str
-    rows: Annotated[tuple[Rows, ...], FROM_LIST] = Field(min_length=1)
+    rows: Annotated[tuple[Rows, ...], Meta(min_length=1)]
 
 
 def least_worst(terms: Array, base: Array, seen: Array) -> Array:

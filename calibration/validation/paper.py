@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from calibration.validation.drafted import PublishedRows
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, of_one_length
+from ssdsim.base.records import Card, Finite, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure
@@ -32,8 +32,8 @@ from ssdsim.tokens.trees.drafted import best_trees
 from ssdsim.tokens.trees.shape import Tree
 from ssdsim.transformer.forward import forward_pass
 
-Speed = Annotated[float, Field(ge=1e-3, le=1e6)]  # tokens/s
-Lookahead = Annotated[int, Field(ge=1, le=1000)]
+Speed = Annotated[float, Meta(ge=1e-3, le=1e6)]  # tokens/s
+Lookahead = Annotated[int, Meta(ge=1, le=1000)]
 
 
 class PublishedFamily(Card):
@@ -42,11 +42,12 @@ class PublishedFamily(Card):
     target: str
     draft: str
     ar_tokens_per_s: Speed
-    datasets: Annotated[tuple[str, ...], FROM_LIST] = Field(min_length=1)
-    sd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
-    ssd_tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+    datasets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    sd_tokens_per_s: tuple[Speed, ...]
+    ssd_tokens_per_s: tuple[Speed, ...]
 
-    _a_speed_a_data_set = of_one_length("datasets", "sd_tokens_per_s", "ssd_tokens_per_s")
+    def __post_init__(self) -> None:
+        of_one_length(self, "datasets", "sd_tokens_per_s", "ssd_tokens_per_s")
 
 
 class Sweep(Card):
@@ -55,10 +56,11 @@ class Sweep(Card):
     engine: str
     method: str
     target: str
-    k: Annotated[tuple[Lookahead, ...], FROM_LIST] = Field(min_length=1)
-    tokens_per_s: Annotated[tuple[Speed, ...], FROM_LIST]
+    k: Annotated[tuple[Lookahead, ...], Meta(min_length=1)]
+    tokens_per_s: tuple[Speed, ...]
 
-    _a_speed_a_lookahead = of_one_length("k", "tokens_per_s")
+    def __post_init__(self) -> None:
+        of_one_length(self, "k", "tokens_per_s")
 
 
 class PublishedSpeeds(Card):
@@ -72,8 +74,8 @@ class PublishedSpeeds(Card):
     sd_k: Lookahead
     ssd_k: Lookahead
     fan_out: int
-    families: Annotated[tuple[PublishedFamily, ...], FROM_LIST] = Field(min_length=1)
-    sweeps: Annotated[tuple[Sweep, ...], FROM_LIST]
+    families: Annotated[tuple[PublishedFamily, ...], Meta(min_length=1)]
+    sweeps: tuple[Sweep, ...]
 
 
 class FamilyReplay(Record):
@@ -210,39 +212,38 @@ def _unavoidable_s(paper: PublishedSpeeds, target: str, hardware: str, k: int) -
     return sum(seconds for kind, seconds in by_kind.items() if kind not in ("elementwise", "fixed"))
 
 
-Positive = Annotated[float, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1, le=4096)]
+Positive = Annotated[float, Meta(gt=0.0, le=1e40)]
+Count = Annotated[int, Meta(ge=1, le=4096)]
 
 
 class TreeRows(Card):
     """Results with trees of so many nodes at a temperature; ``tokens`` of a round, speed-ups over AR."""
 
     nodes: Count
-    temperature: float
-    datasets: Annotated[tuple[str, ...], FROM_LIST] = Field(min_length=1)
-    levels: Annotated[tuple[Count, ...], FROM_LIST]
-    tokens: Annotated[tuple[Positive, ...], FROM_LIST]
-    speedups: Annotated[tuple[Positive, ...], FROM_LIST]
+    temperature: Finite
+    datasets: Annotated[tuple[str, ...], Meta(min_length=1)]
+    levels: tuple[Count, ...]
+    tokens: tuple[Positive, ...]
+    speedups: tuple[Positive, ...]
 
-    _a_result_a_data_set = of_one_length("datasets", "levels", "tokens", "speedups")
+    def __post_init__(self) -> None:
+        of_one_length(self, "datasets", "levels", "tokens", "speedups")
 
 
 class Demo(Card):
     """Acceptance by rank and times (of one unit) from which a tree was searched, and the tree's size; root included."""
 
-    ranks: Annotated[tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...], FROM_LIST] = Field(min_length=1)
+    ranks: Annotated[tuple[Annotated[float, Meta(ge=0.0, le=1.0)], ...], Meta(min_length=1)]
     draft_time: Positive
-    nodes: Annotated[tuple[Count, ...], FROM_LIST] = Field(min_length=1)
-    target_times: Annotated[tuple[Positive, ...], FROM_LIST]
+    nodes: Annotated[tuple[Count, ...], Meta(min_length=1)]
+    target_times: tuple[Positive, ...]
     most_levels: Count
     shipped_nodes: Count
     shipped_levels: Count
 
-    @model_validator(mode="after")
-    def _a_time_a_size(self) -> Demo:
+    def __post_init__(self) -> None:
         if len(self.nodes) != len(self.target_times) or 1 not in self.nodes:
             raise ValueError("nodes and target_times must be lists of one length, and nodes must have 1 among them")
-        return self
 
 
 class PublishedTrees(Card):
@@ -253,7 +254,7 @@ class PublishedTrees(Card):
     setting: str
     ar_s: Positive
     draft_step_s: Positive
-    trees: Annotated[tuple[TreeRows, ...], FROM_LIST] = Field(min_length=1)
+    trees: Annotated[tuple[TreeRows, ...], Meta(min_length=1)]
     demo: Demo | None = None
 
 

@@ -76,7 +76,7 @@ def of_candidates(candidates: Candidates, seed: int = 0, names: Sequence[str] | 
     assumptions, origins = _origins(candidates)
     inputs = tuple(plain(each) for each in inputs_behind(candidates))
     cells_in_order = tuple(cell for _, cell in ordered)
-    return Schedule(schema=2, assumptions=assumptions, provenance=origins, inputs=inputs, cells=cells_in_order)
+    return Schedule(schema_=2, assumptions=assumptions, provenance=origins, inputs=inputs, cells=cells_in_order)
 
 
 def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str, Any]) -> Cell:
@@ -179,7 +179,7 @@ class PolicyOfK(Record):
         assumed = {name: value for name, value in taken if first and first.settings.source(name) in _ASSUMED}
         fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
         return Schedule(
-            schema=2,
+            schema_=2,
             assumptions={"strategies": ["sd"], **fixed, **self.options},
             provenance=tuple(first.provenance) if first else (),
             inputs=tuple(plain(each) for each in self.inputs),

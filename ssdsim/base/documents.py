@@ -6,19 +6,16 @@ import csv
 import io
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+import msgspec
+from msgspec import ValidationError
 
-from ssdsim.base.errors import InputError, short_repr
-
-Read = TypeVar("Read")
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)
+from ssdsim.base.conversion import Read, complaint, converted
+from ssdsim.base.errors import InputError
 
 
 def read_text(path: Path, what: str) -> str:
@@ -71,8 +68,8 @@ def parse_records(text: str, where: object) -> list[Any]:
 def _parsed_line(line: str, where: str) -> Any:
     """:func:`parse_json` of one of perhaps millions: by a reader that is faster, and refuses a little more."""
     try:
-        return from_json(line)
-    except ValueError:
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:
         return parse_json(line, where)
 
 
@@ -101,33 +98,26 @@ def parse_csv(text: str, where: object) -> list[dict[str, str]]:
 
 
 def as_record(kind: type[Read], data: Any, where: object, what: str, *, written: bool = False) -> Read:
-    """``data`` as a model of pydantic's or a dataclass, which is called ``what``.
+    """``data`` as a card or a type of numbers, text, lists and objects, which is called ``what``.
 
-    Its numbers are text where they are ``written``, as cells of a table are.
+    Its numbers may be text where they are ``written``, as cells of a table are.
     """
     try:
-        record: Read = _adapter(kind).validate_python(data, strict=False if written else None)
-    except ValidationError as error:
-        problem = error.errors(include_url=False)[0]
-        key = ".".join(map(str, problem["loc"])) or what
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-        said = problem["msg"].removeprefix("Value error, ")
-        if said.startswith("Input should"):  # the others speak of a key, or say themselves what they were given
-            said += f", got {short_repr(problem['input'])}"
-        raise InputError(f"{where}: {key}: {said}{more}") from None
-    return record
+        return converted(kind, data, written=written)
+    except ValidationError:
+        raise InputError(f"{where}: {complaint(kind, data, what, written)}") from None
 
 
-def as_records(kind: type[Read], each: Mapping[int, Any], where: object, what: str) -> list[Read]:
+def as_records(
+    kind: type[Read], each: Mapping[int, Any], where: object, what: str, *, written: bool = False
+) -> list[Read]:
     """:func:`as_record` of each, which has a number in its file; all at once, as there may be millions of them."""
     try:
-        records: list[Read] = _adapter(list[kind]).validate_python(list(each.values()))  # type: ignore[valid-type]
-    except ValidationError as error:
-        wrong = next(iter(error.errors(include_url=False)))["loc"][0]
-        number, data = list(each.items())[int(wrong)]
-        as_record(kind, data, f"{where} record {number}", what)
+        return converted(list[kind], list(each.values()), written=written)  # type: ignore[valid-type]
+    except ValidationError:
+        for number, data in each.items():
+            as_record(kind, data, f"{where} record {number}", what, written=written)
         raise
-    return records
 
 
 def within(record: object, *keys: str) -> Any:

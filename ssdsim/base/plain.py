@@ -11,9 +11,9 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from ssdsim.base.record import Record
+from ssdsim.base.records import Card
 
 Shown = Mapping[type, Callable[[Any], Any]]
 
@@ -33,8 +33,8 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
             return value.value
         case np.ndarray() | np.generic():
             return plain(value.tolist(), shown)
-        case BaseModel():
-            return plain(value.model_dump(by_alias=True), shown)
+        case Card():
+            return plain(value.as_dict(), shown)
         case Mapping():
             return {str(name): plain(each, shown) for name, each in value.items()}
         case set() | frozenset():

@@ -1,4 +1,7 @@
-"""Records that code makes and nobody changes. Those that come from a file are :class:`ssdsim.base.records.Card`."""
+"""Records that code makes and nobody changes.
+
+What comes from a file is a :class:`ssdsim.base.records.Card`: it is checked. What changes is a dataclass.
+"""
 
 from __future__ import annotations
 

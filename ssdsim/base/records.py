@@ -1,57 +1,153 @@
-"""The base of every record that comes from a file, and the numbers that its fields hold."""
+"""Cards, the records that come from files and are checked as they are read, and the numbers that their fields hold."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from copy import copy
+from types import MappingProxyType
+from typing import Annotated, Any, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from msgspec import NODEFAULT, Meta, Raw, Struct, StructMeta, ValidationError, field, json
+from msgspec.structs import force_setattr
 
-from ssdsim.base.errors import nearest
+from ssdsim.base.conversion import complaint, converted
 
 # Wide enough for anything that exists, narrow enough that no product of a few leaves the floats.
-Count = Annotated[int, Field(gt=0, le=10**15)]
-Positive = Annotated[float, Field(ge=1e-40, le=1e40)]
-NotNegative = Annotated[float, Field(ge=0.0, le=1e40)]
-Coefficient = Annotated[float, Field(ge=-1e40, le=1e40)]
-Seconds = Annotated[float, Field(ge=0.0, le=1e3)]
+Count = Annotated[int, Meta(gt=0, le=10**15)]
+Positive = Annotated[float, Meta(ge=1e-40, le=1e40)]
+NotNegative = Annotated[float, Meta(ge=0.0, le=1e40)]
+Coefficient = Annotated[float, Meta(ge=-1e40, le=1e40)]
+Seconds = Annotated[float, Meta(ge=0.0, le=1e3)]
 """The seconds of one launch, message or gap."""
+LARGEST_FLOAT = 1.7976931348623157e308
+Finite = Annotated[float, Meta(ge=-LARGEST_FLOAT, le=LARGEST_FLOAT)]
 MOST_LOG_SD = 10.0
-LogSd = Annotated[float, Field(ge=0.0, le=MOST_LOG_SD)]
+LogSd = Annotated[float, Meta(ge=0.0, le=MOST_LOG_SD)]
 """Standard deviation of a logarithm: 10 is wrong by a factor of 20,000 or its inverse, one time in three."""
 
-FROM_LIST = Strict(False)
-"""Marks a tuple, which JSON and TOML write as a list, and a number that is a key, which JSON writes as text."""
+
+class _Checked(StructMeta):
+    """The kind of a card's class: its fields are keywords, and a call checks their values."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Any:
+        return super().__new__(cls, name, bases, namespace, kw_only=True, **config)
+
+    def model_validate(cls, data: Any) -> Any:
+        return cls(**data)
+
+    def __call__(cls, **fields: Any) -> Any:
+        if (
+            not fields
+            and len(cls.__struct_defaults__) == len(cls.__struct_fields__)
+            and NODEFAULT not in cls.__struct_defaults__
+        ):
+            return super().__call__()  # which is fast: modules are full of these
+        keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
+        values = {keys.get(name, name): _plain(value) for name, value in fields.items()}
+        try:
+            return converted(cls, values)  # type: ignore[arg-type]
+        except ValidationError:
+            raise ValueError(complaint(cls, values, cls.__name__)) from None
 
 
-def of_one_length(*names: str) -> Any:
-    """A check of a card: these lists of its have one length."""
-    said = f"{', '.join(names[:-1])} and {names[-1]} must be lists of one length"
+def _plain(value: Any) -> Any:
+    """``value`` with the floats of numpy as Python's."""
+    match value:
+        case float():
+            return float(value)
+        case dict():
+            return {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value
 
-    def check(card: Any) -> Any:
-        if len({len(getattr(card, name)) for name in names}) > 1:
-            raise ValueError(said)
-        return card
 
-    return model_validator(mode="after")(check)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fields=True):
+    """A frozen record that is checked; an unknown key is an error that names the nearest known one.
 
-
-class Card(BaseModel):
-    """A frozen record; an unknown key is an error that names the nearest known one.
-
-    A number is a finite number: neither text nor a boolean is taken for one. Files of cards do without
-    ``from __future__ import annotations``: it makes texts of annotations, and reading these slows every start.
+    A number is a finite number: neither text nor a boolean is taken for one. What types do not say, a card checks in
+    ``__post_init__`` and complains of by a ValueError.
     """
 
-    # built when first used: a verb reads a few of the forty records that it imports
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+    def __post_init__(self) -> None:
+        """Check what types do not say."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            known = [field.alias or name for name, field in cls.model_fields.items()]
-            for key in data:
-                if key not in known:
-                    hint = nearest(str(key), known)
-                    raise ValueError(f"unknown key '{key}'{hint} Allowed: {', '.join(known)}")
-        return data
+    def __reduce__(self) -> Any:
+        return _restored, (type(self), tuple(getattr(self, name) for name in self.__struct_fields__))
+
+    def changed(self, **changes: Any) -> Self:
+        """A copy with other values of some fields, which are not checked."""
+        copied = copy(self)
+        for name, value in changes.items():
+            if name not in self.__struct_fields__:
+                raise AttributeError(f"{type(self).__name__} has no field '{name}'")
+            force_setattr(copied, name, value)
+        return copied
+
+    def model_copy(self, update: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """:meth:`changed`."""
+        return self.changed(**update)
+
+    def model_dump(self, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
+        """:meth:`as_dict`."""
+        return self.as_dict(exclude_none)
+
+    def model_dump_json(self, indent: int = 0, exclude_none: bool = False, **_: Any) -> str:
+        """:meth:`as_json`."""
+        return self.as_json(indent, exclude_none)
+
+    def as_dict(self, without_none: bool = False) -> dict[str, Any]:
+        """The fields by their keys in files, and those of cards in them."""
+        return dict(_items(self, without_none))
+
+    def as_json(self, indent: int = 0, without_none: bool = False) -> str:
+        """The card as JSON; of several lines where there is an ``indent``."""
+        text = json.encode(_spelt(self.as_dict(without_none)))
+        return (json.format(text, indent=indent) if indent else text).decode()
+
+
+def _restored(kind: type[Card], values: Iterable[Any]) -> Card:
+    """A card of values of the right types, in the order of its fields."""
+    card: Card = StructMeta.__call__(kind, **dict(zip(kind.__struct_fields__, values, strict=True)))
+    return card
+
+
+def _items(card: Card, without_none: bool) -> Iterable[tuple[str, Any]]:
+    for name, key in zip(card.__struct_fields__, card.__struct_encode_fields__, strict=True):
+        value = getattr(card, name)
+        if value is not None or not without_none:
+            yield key, _dumped(value, without_none)
+
+
+def _dumped(value: Any, without_none: bool) -> Any:
+    match value:
+        case Card():
+            return value.as_dict(without_none)
+        case Mapping():
+            return {key: _dumped(each, without_none) for key, each in value.items()}
+        case list() | tuple():
+            return type(value)(_dumped(each, without_none) for each in value)
+    return value
+
+
+def _spelt(value: Any) -> Any:
+    """``value`` with large floats spelt as 1e+16."""
+    match value:
+        case float() if abs(value) >= 1e16:
+            return Raw(json.encode(float(value)).replace(b"e", b"e+"))
+        case dict():
+            return {key: _spelt(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_spelt(each) for each in value]
+    return value
+
+
+class Excerpt(Card, forbid_unknown_fields=False):
+    """A card of some keys of a file, which has more that are not read."""
+
+
+def of_one_length(card: Any, *names: str) -> None:
+    """ValueError unless these lists of a card have one length."""
+    if len({len(getattr(card, name)) for name in names}) > 1:
+        raise ValueError(f"{', '.join(names[:-1])} and {names[-1]} must be lists of one length")

@@ -122,7 +122,6 @@ _READER_LEFT = 141  # 128 + SIGPIPE, as shells have it
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 the answer is no, 2 bad input, 130 interrupted, 141 nobody reads."""
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else it looks through every package for some
     if _MEASURING.isdisjoint(sys.argv[1:2]):  # other verbs multiply small arrays: waiting threads took 0.04 s
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(100_000)  # what a verb makes lives to its end: looking through it again and again found nothing

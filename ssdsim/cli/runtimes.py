@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import click
+from msgspec.structs import asdict
 
 from ssdsim import strategies
 from ssdsim.base.plain import picked
@@ -59,7 +60,7 @@ def print_runtime(card: Runtime) -> None:
     if card.about:
         print_labelled(out, "", card.about)
     table = Table(("",), ("value",), ("about",), pad_edge=True)
-    held = {**card.numbers, **dict(card.errors)}
+    held = {**card.numbers, **asdict(card.errors)}
     for name, number in (NUMBERS | ERRORS).items():
         table.add_row(name, shown(name, held[name]), number.about)
     out.print(table)

@@ -5,12 +5,22 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from msgspec import Meta
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.conversion import EitherCard
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, Count, Positive, Seconds
-from ssdsim.hardware.laws import CorrectedRoofline, Directions, ModelOfVariables, Scaling, clamped, directions_of
+from ssdsim.base.records import Card, Count, Positive, Seconds
+from ssdsim.hardware.laws import (
+    CorrectedRoofline,
+    Correction,
+    Directions,
+    ModelOfVariables,
+    Roofline,
+    Scaling,
+    check_directions,
+    clamped,
+)
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
@@ -194,6 +204,8 @@ class AttentionModel(CorrectedRoofline, DecodeAttention):
     ``single`` is that of one query row a kv head, where its kernels are so unlike the others that no law fits both.
     """
 
+    roofline: Roofline
+    correction: Correction = Correction()
     single: "AttentionModel | None" = None
 
     @property
@@ -238,8 +250,11 @@ class GroupLaw(Card):
     head_s: Seconds
     block_s: Seconds
     bandwidth: Positive
-    uncertainty: Annotated[Directions, AfterValidator(directions_of(4))] = ()
+    uncertainty: Directions = ()
     """Directions of the launch, of the seconds a head, a block and a byte."""
+
+    def __post_init__(self) -> None:
+        check_directions(self.uncertainty, 4)
 
     @staticmethod
     def counts(values: Mapping[str, Array]) -> Array:
@@ -268,13 +283,12 @@ class AdditiveAttentionModel(DecodeAttention):
     time is blended geometrically in the logarithm of the rows.
     """
 
-    laws: Annotated[tuple[GroupLaw, ...], FROM_LIST] = Field(min_length=1)
+    laws: Annotated[tuple[GroupLaw, ...], Meta(min_length=1)]
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if any(before.group >= after.group for before, after in pairwise(self.laws)):
             raise ValueError("laws: group must grow from law to law")
-        return self
 
     @property
     def _timed_groups(self) -> Sequence[float]:
@@ -312,8 +326,17 @@ class AdditiveAttentionModel(DecodeAttention):
         return self.unfitted(laws=tuple(law.scaled(scaling) for law in self.laws)) if known else None
 
 
-# in this order: pydantic's own way reads each as both, and looks for the names that the other may have meant
-AnyAttention = Annotated[AttentionModel | AdditiveAttentionModel, Field(union_mode="left_to_right")]
+if TYPE_CHECKING:
+    AnyAttention = AttentionModel | AdditiveAttentionModel
+else:
+
+    class AnyAttention(metaclass=EitherCard):
+        """A model of either kind; the additive one has laws."""
+
+        @staticmethod
+        def card(data):
+            additive = isinstance(data, AdditiveAttentionModel) or (isinstance(data, Mapping) and "laws" in data)
+            return AdditiveAttentionModel if additive else AttentionModel
 
 
 class AttentionLaw(Law[Attention]):

@@ -6,11 +6,11 @@ from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.records import FROM_LIST, NotNegative, Positive, Seconds
-from ssdsim.hardware.laws import LatencyBandwidth, Scaling, TimingModel
+from ssdsim.base.records import Card, NotNegative, Positive, Seconds
+from ssdsim.hardware.laws import Directions, LatencyBandwidth, Scaling, TimingModel
 from ssdsim.hardware.rings import ring_rate
 from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
@@ -23,9 +23,11 @@ twice the time.
 """
 
 
-class Regime(LatencyBandwidth):
+class Regime(LatencyBandwidth, Card):
     """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
 
+    bandwidth: Positive
+    uncertainty: Directions = ()
     latency_s: Seconds
     from_bytes: NotNegative
     to_bytes: Positive
@@ -45,14 +47,13 @@ class CollectiveModel(TimingModel):
 
     dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
 
-    regimes: Annotated[tuple[Regime, ...], FROM_LIST] = Field(min_length=1)
+    regimes: Annotated[tuple[Regime, ...], Meta(min_length=1)]
 
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         edges = [edge for regime in self.regimes for edge in (regime.from_bytes, regime.to_bytes)]
         if any(left >= right for left, right in pairwise(edges)):
             raise ValueError("from_bytes and to_bytes must grow from regime to regime")
-        return self
 
     def seconds(self, message_bytes: FloatOrArray) -> FloatOrArray:
         """Seconds of messages of these sizes."""

@@ -1,10 +1,10 @@
 """A layer's routed experts: a floor, the experts that are read, and the tokens' work; and the law."""
 
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
-from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, NotNegative, Positive, Seconds
@@ -81,7 +81,7 @@ class ExpertsModel(TimingModel):
     few: ExpertCosts
     many: ExpertCosts
     many_log_sd: NotNegative = 0.0
-    outnumbered: float = Field(default=1.0, ge=1.0, le=100.0)
+    outnumbered: Annotated[float, Meta(ge=1.0, le=100.0)] = 1.0
 
     def seconds(
         self,

@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
-from pydantic import Field, model_validator
 
 from ssdsim.base.checks import Array
 from ssdsim.base.record import replace
-from ssdsim.base.records import FROM_LIST, Card, Positive
+from ssdsim.base.records import Card, Positive
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
     Correction,
@@ -66,10 +66,8 @@ class GemmSegment(Card):
     correction: Correction = Correction()
     report: FitReport | None = None
 
-    @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> Self:
+    def __post_init__(self) -> None:
         check_domain(self.correction.domain, GEMM_VARIABLES)
-        return self
 
     def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: float) -> Array:
         moved_bytes = element_bytes * (m * k + k * n + m * n)
@@ -94,16 +92,15 @@ class GemmModel(TimingModel):
 
     element_bytes: Positive
     """Of a weight, its share of block scales included: 0.5625 of four bits with an eight-bit scale for sixteen."""
-    segments: Annotated[tuple[GemmSegment, ...], FROM_LIST] = Field(min_length=1)
-    blends: Annotated[tuple[Annotated[tuple[Positive, Positive], FROM_LIST], ...], FROM_LIST] = ()
+    segments: Annotated[tuple[GemmSegment, ...], Meta(min_length=1)]
+    blends: tuple[tuple[Positive, Positive], ...] = ()
 
-    @model_validator(mode="after")
-    def _blend_between_segments(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.blends) != len(self.segments) - 1:
             raise ValueError(f"{len(self.segments)} segments need {len(self.segments) - 1} blends")
         if any(start >= end for start, end in self.blends):
             raise ValueError("blends: each must rise from its start to its end")
-        return self
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
         """Seconds of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""

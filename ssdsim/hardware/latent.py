@@ -1,11 +1,11 @@
 """Attention over a latent cache: what its block takes beyond its products, and the law."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
-from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, Positive, Seconds
@@ -36,7 +36,7 @@ class LatentCosts(Card):
     per_unfilled_row_s: Seconds
     bandwidth: Positive
     peak_flops: Positive
-    sharpness: float = Field(ge=1.0, le=100.0)
+    sharpness: Annotated[float, Meta(ge=1.0, le=100.0)]
 
     def floor_s(self, tokens: ArrayLike, rows: ArrayLike) -> Array:
         """Seconds however short the context; ``rows`` are of one sequence."""
@@ -91,7 +91,7 @@ class LatentModel(TimingModel):
 def _share(*seconds: float) -> LatentCosts:
     """Costs with these seconds, in the order of the fields, and shares of bandwidth and peak."""
     rates = {"bandwidth": 0.96, "peak_flops": 0.8, "sharpness": 4.5}
-    return LatentCosts(**dict(zip(LatentCosts.model_fields, seconds, strict=False)), **rates)
+    return LatentCosts(**dict(zip(LatentCosts.__struct_fields__, seconds, strict=False)), **rates)
 
 
 SCALED: Mapping[tuple[bool, bool], LatentCosts] = {

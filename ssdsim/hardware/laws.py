@@ -7,25 +7,26 @@ Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike, NDArray
-from pydantic import AfterValidator, Field, model_validator
 
 from ssdsim.base.checks import Array, FloatOrArray
+from ssdsim.base.conversion import FieldError
 from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record, field
-from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Positive, Seconds
+from ssdsim.base.records import Card, Coefficient, LogSd, NotNegative, Positive, Seconds
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
 
-Range = Annotated[tuple[NotNegative, NotNegative], FROM_LIST]
+Range = tuple[NotNegative, NotNegative]
 Domain = dict[str, Range]
 """Smallest and largest value timed, by the name of the variable."""
 
-Directions = Annotated[tuple[Annotated[tuple[Coefficient, ...], FROM_LIST], ...], FROM_LIST]
+Directions = tuple[tuple[Coefficient, ...], ...]
 """Independent directions in which a fit's coefficients wander when its timings are drawn anew (a bootstrap).
 
 Each is one standard deviation long: the coefficients wander by every direction times a standard normal number.
@@ -51,12 +52,12 @@ class FitReport(Card):
     ``coefficient_sd`` is the part of it that the uncertainty of the coefficients makes, for the shapes timed.
     """
 
-    rows_fitted: int = Field(ge=0)
-    rows_held_out: int = Field(ge=0)
+    rows_fitted: Annotated[int, Meta(ge=0)]
+    rows_held_out: Annotated[int, Meta(ge=0)]
     median_error: NotNegative
     p95_error: NotNegative
     log_sd: LogSd
-    coefficients: int = Field(ge=0)
+    coefficients: Annotated[int, Meta(ge=0)]
     coefficient_sd: NotNegative = 0.0
 
 
@@ -69,13 +70,11 @@ class TimingModel(Card):
     dimensions: ClassVar[tuple[str, ...]] = ()
 
     source: str
-    domain: Domain = Field(default_factory=dict)
+    domain: Domain = field(default_factory=dict)
     report: FitReport | None = None
 
-    @model_validator(mode="after")
-    def _domain_is_of_its_variables(self) -> Self:
+    def __post_init__(self) -> None:
         check_domain(self.domain, self.dimensions)
-        return self
 
     @property
     def log_sd(self) -> float:
@@ -139,15 +138,10 @@ class Scaling(Record):
         return card.model_copy(update={**update, **others})
 
 
-def directions_of(coefficients: int) -> Callable[[Directions], Directions]:
+def check_directions(directions: Directions, coefficients: int) -> None:
     """ValueError unless every direction has a number for each coefficient."""
-
-    def checked(directions: Directions) -> Directions:
-        if any(len(direction) != coefficients for direction in directions):
-            raise ValueError(f"every direction needs {coefficients} numbers, one for each coefficient")
-        return directions
-
-    return checked
+    if any(len(direction) != coefficients for direction in directions):
+        raise FieldError("uncertainty", f"every direction needs {coefficients} numbers, one for each coefficient")
 
 
 def numbered(wander: Iterable[float]) -> dict[str, float]:
@@ -176,7 +170,7 @@ class Roofline(Card):
     launch_s: Seconds
     bandwidth: Positive
     peak_flops: Positive
-    sharpness: float = Field(default=4.0, ge=0.01, le=100.0)
+    sharpness: Annotated[float, Meta(ge=0.01, le=100.0)] = 4.0
 
     def seconds(self, moved_bytes: ArrayLike, flops: ArrayLike) -> Array:
         p = self.sharpness
@@ -246,18 +240,16 @@ class Correction(Card):
     """
 
     intercept: Coefficient = 0.0
-    terms: dict[str, Coefficient] = Field(default_factory=dict)
-    domain: Domain = Field(default_factory=dict)
+    terms: dict[str, Coefficient] = field(default_factory=dict)
+    domain: Domain = field(default_factory=dict)
     uncertainty: Directions = ()
     """Directions of the intercept and the terms' coefficients, in this order."""
 
-    @model_validator(mode="after")
-    def _parse(self) -> Self:
+    def __post_init__(self) -> None:
         if any(largest == 0.0 for _, largest in self.domain.values()):
             raise ValueError("domain: a range must end above 0, for the logarithm of its variable")
         _ = self._hinges
-        directions_of(1 + len(self.terms))(self.uncertainty)
-        return self
+        check_directions(self.uncertainty, 1 + len(self.terms))
 
     @cached_property
     def _hinges(self) -> _Hinges:
@@ -325,16 +317,23 @@ class ModelOfVariables(TimingModel):
         return self._seconds(values, element_bytes) if seconds is None else seconds, outside, self._wander(values)
 
 
-class CorrectedRoofline(ModelOfVariables):
+# Cards with fields cannot be two bases of one class, so what several kinds of cards share has methods alone.
+if TYPE_CHECKING:
+    _OfModel = ModelOfVariables
+    _OfCard = Card
+else:
+    _OfModel = _OfCard = object
+
+
+class CorrectedRoofline(_OfModel):
     """A roofline over the bytes moved and the operations, corrected for the variables of the domain."""
 
     roofline: Roofline
-    correction: Correction = Correction()
+    correction: Correction
 
-    @model_validator(mode="after")
-    def _correction_is_of_its_variables(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_domain(self.correction.domain, self.dimensions)
-        return self
 
     @property
     def launch_s(self) -> float:
@@ -358,12 +357,16 @@ class CorrectedRoofline(ModelOfVariables):
         return self.unfitted(roofline=self.roofline.scaled(scaling, scaling.wide)) if scaling.knows(dtype) else None
 
 
-class LatencyBandwidth(Card):
+class LatencyBandwidth(_OfCard):
     """A fixed time, then bytes at a bandwidth (Hockney)."""
 
     bandwidth: Positive
-    uncertainty: Annotated[Directions, AfterValidator(directions_of(2))] = ()
+    uncertainty: Directions
     """Directions of the fixed time and of the seconds a byte."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_directions(self.uncertainty, 2)
 
     @property
     @abstractmethod
@@ -381,6 +384,9 @@ class LatencyBandwidth(Card):
 
 class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
     """A timing model that is a line."""
+
+    bandwidth: Positive
+    uncertainty: Directions = ()
 
     def wander(self, size: float) -> dict[str, float]:
         """Tell how much each direction of the uncertainty moves the logarithm of the time."""

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import replace
-from ssdsim.hardware.laws import CorrectedRoofline, Roofline
+from ssdsim.hardware.laws import CorrectedRoofline, Correction, ModelOfVariables, Roofline
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, PrefillAttention
 
@@ -16,7 +16,7 @@ REACHED = 0.5
 """Of the peak rate that attention is taken to reach where it was not timed: softmax runs beside the products."""
 
 
-class PrefillAttentionModel(CorrectedRoofline):
+class PrefillAttentionModel(CorrectedRoofline, ModelOfVariables):
     """Causal attention of prompts over themselves. The variables of the correction and the domain:
 
     * ``flops``: floating-point operations, half of the square
@@ -26,6 +26,9 @@ class PrefillAttentionModel(CorrectedRoofline):
     * ``group``: heads that share a kv head
     * ``head_dim``
     """
+
+    roofline: Roofline
+    correction: Correction = Correction()
 
     dimensions: ClassVar[tuple[str, ...]] = ("flops", "tokens", "batch", "blocks", "group", "head_dim")
 

@@ -1,11 +1,11 @@
 """A recurrent layer over prompts: chunks one after the other, the arithmetic of all of them, and the law."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import ArrayLike
-from pydantic import Field
 
 from ssdsim.base.checks import Array
 from ssdsim.base.records import Card, Positive, Seconds
@@ -27,7 +27,7 @@ class PrefillRecurrenceCosts(Card):
     per_token_s: Seconds
     flops_per_s: Positive
     bandwidth: Positive
-    sharpness: float = Field(ge=1.0, le=100.0)
+    sharpness: Annotated[float, Meta(ge=1.0, le=100.0)]
 
     def seconds(self, tokens: ArrayLike, flops: ArrayLike, state_bytes: ArrayLike) -> Array:
         """Seconds by ``tokens`` of one prompt, ``flops`` and ``state_bytes`` of all of them."""
@@ -56,7 +56,7 @@ class PrefillRecurrenceModel(TimingModel):
 
 def _share(*numbers: float) -> PrefillRecurrenceCosts:
     """Costs of these numbers, in the order of the fields."""
-    return PrefillRecurrenceCosts(**dict(zip(PrefillRecurrenceCosts.model_fields, numbers, strict=True)))
+    return PrefillRecurrenceCosts(**dict(zip(PrefillRecurrenceCosts.__struct_fields__, numbers, strict=True)))
 
 
 SHARES: Mapping[Rule, PrefillRecurrenceCosts] = {

@@ -1,21 +1,21 @@
 """Hardware profiles: a device, the fitted timings of its operations, and where each came from."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import permutations
 from os.path import exists
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
+from msgspec import Meta, field
 
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import replace
-from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
+from ssdsim.base.records import Card, Count, LogSd, Positive
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
@@ -57,7 +57,7 @@ LAWS: dict[type[Operation], type[Law[Any]]] = {
 }
 """The law of each type of operation. A new one is priced as soon as it is here."""
 
-LinkCount = Annotated[int, Field(ge=0, le=1000)]
+LinkCount = Annotated[int, Meta(ge=0, le=1000)]
 
 _CACHED_TIMINGS = 65536
 _DTYPE_FIELDS = ("dtype", "activations", "kv_dtype", "projections")
@@ -88,22 +88,20 @@ class Device(Card):
     kind: Literal["cuda", "cpu"]
     memory_bytes: Count
     memory_bandwidth: Positive
-    peak_flops: dict[str, Positive] = Field(min_length=1)
+    peak_flops: Annotated[dict[str, Positive], Meta(min_length=1)]
     cache_bytes: Count | None = None
     """Of its last cache; where it is not known, any activations are taken to fit."""
     compute_units: Count | None = None
     count: Count
     topology: str
-    nvlinks: Annotated[tuple[Annotated[tuple[LinkCount, ...], FROM_LIST], ...], FROM_LIST] | None = None
+    nvlinks: tuple[tuple[LinkCount, ...], ...] | None = None
 
-    @model_validator(mode="after")
-    def _links_are_of_pairs(self) -> Self:
+    def __post_init__(self) -> None:
         rows = self.nvlinks or ()
         if rows and [len(row) for row in rows] != [self.count] * self.count:
             raise ValueError(f"nvlinks: must have {self.count} rows of {self.count} numbers, one for each device")
         if any(rows[a][b] != rows[b][a] for a in range(len(rows)) for b in range(a)):
             raise ValueError("nvlinks: two devices have as many links one way as the other")
-        return self
 
     @property
     def multiplies_4_bits(self) -> bool:
@@ -146,35 +144,33 @@ class HardwareProfile(Displayable, Card):
     profiles of before.
     """
 
-    schema_: Literal[1] = Field(alias="schema")
+    schema_: Literal[1] = field(name="schema")
     name: str
     device: Device
-    gemm: dict[str, GemmModel] = Field(default_factory=dict)
-    attention: dict[str, AnyAttention] = Field(default_factory=dict)
-    attention_masked: dict[str, AnyAttention] = Field(default_factory=dict)
-    attention_windowed: dict[str, AnyAttention] = Field(default_factory=dict)
-    prefill_attention: dict[str, PrefillAttentionModel] = Field(default_factory=dict)
-    experts: dict[str, ExpertsModel] = Field(default_factory=dict)
-    latent: dict[str, dict[str, LatentModel]] = Field(default_factory=dict)
-    recurrence: dict[Rule, RecurrenceModel] = Field(default_factory=dict)
-    prefill_recurrence: dict[Rule, PrefillRecurrenceModel] = Field(default_factory=dict)
+    gemm: dict[str, GemmModel] = field(default_factory=dict)
+    attention: dict[str, AnyAttention] = field(default_factory=dict)
+    attention_masked: dict[str, AnyAttention] = field(default_factory=dict)
+    attention_windowed: dict[str, AnyAttention] = field(default_factory=dict)
+    prefill_attention: dict[str, PrefillAttentionModel] = field(default_factory=dict)
+    experts: dict[str, ExpertsModel] = field(default_factory=dict)
+    latent: dict[str, dict[str, LatentModel]] = field(default_factory=dict)
+    recurrence: dict[Rule, RecurrenceModel] = field(default_factory=dict)
+    prefill_recurrence: dict[Rule, PrefillRecurrenceModel] = field(default_factory=dict)
     convolution: ConvolutionModel | None = None
-    collectives: dict[CollectiveKind, dict[Annotated[int, FROM_LIST], CollectiveModel]] = Field(default_factory=dict)
+    collectives: dict[CollectiveKind, dict[int, CollectiveModel]] = field(default_factory=dict)
     link: LinkModel | None = None
-    links: dict[Annotated[int, FROM_LIST], LinkModel] | None = None
+    links: dict[int, LinkModel] | None = None
     elementwise: ElementwiseModel | None = None
     fixed: FixedCosts | None = None
     interference: Interference = Interference()
     spread: LogSd = 0.0
     sources: dict[str, Provenance]
 
-    @model_validator(mode="after")
-    def _sources_exist(self) -> Self:
+    def __post_init__(self) -> None:
         for where, model in self.models().items():
             if model.source not in self.sources:
                 hint = nearest(model.source, self.sources)
                 raise ValueError(f"{where}: source '{model.source}' is not in sources{hint}")
-        return self
 
     @property
     def display(self) -> Display:
@@ -186,7 +182,7 @@ class HardwareProfile(Displayable, Card):
     @property
     def timed(self) -> dict[str, Any]:
         """Fields that hold timing models: one, or a mapping of them."""
-        held = {name: getattr(self, name) for name in type(self).model_fields if name != "sources"}
+        held = {name: getattr(self, name) for name in type(self).__struct_fields__ if name != "sources"}
         return {name: each for name, each in held.items() if isinstance(each, TimingModel | dict)}
 
     def models(self) -> dict[str, TimingModel]:
@@ -230,20 +226,6 @@ class HardwareProfile(Displayable, Card):
     def _placed(self) -> dict[tuple[int, ...], "HardwareProfile"]:
         """Profiles by the order of the devices, so that each remembers what it has priced."""
         return {}
-
-    def __copy__(self) -> "HardwareProfile":
-        """A copy prices by itself: it is mostly made to change some timings."""
-        copied = super().__copy__()
-        object.__setattr__(copied, "__dict__", self._of_fields(copied.__dict__))
-        return copied
-
-    def __getstate__(self) -> dict[Any, Any]:
-        """The fields alone: another process learns by itself, in less time than what this one has learnt travels."""
-        state = super().__getstate__()
-        return {**state, "__dict__": self._of_fields(state["__dict__"])}
-
-    def _of_fields(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: values[name] for name in type(self).model_fields}
 
     def law(self, op: Operation) -> Law[Any]:
         """Law that prices ``op`` here."""

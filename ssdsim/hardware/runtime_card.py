@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from msgspec import Meta, field
+from msgspec.structs import asdict
 
+from ssdsim.base.conversion import FieldError
 from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.base.records import Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.profile import Device
 from ssdsim.hardware.training_domain import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.transformer.cache_memory import Caching
@@ -20,7 +22,7 @@ from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.recurrences import StateKeeping
 
-Factor = Annotated[float, Field(ge=0.01, le=100.0)]
+Factor = Annotated[float, Meta(ge=0.01, le=100.0)]
 """A factor on the seconds of kernels."""
 
 DraftDegree = Literal["one", "all", "faster"]
@@ -76,11 +78,9 @@ class Kernels(Card):
     experts_nvfp4: Annotated[Factor, FieldInfo("of 4 bits, multiplied as such", 0.25)] = 1.0
     prompt_experts_4_bit: Annotated[Factor, FieldInfo("of 4 bits, unpacked, in passes over prompts", 0.5)] = 1.0
     prompts: Annotated[Factor, FieldInfo("share of others' prompts that a served token waits for", 0.3)] = 1.0
-    overlap: Annotated[float, FieldInfo("share beyond the roofs that is hidden", 0.3)] = Field(
-        default=0.0, ge=0.0, le=0.9
-    )
+    overlap: Annotated[float, FieldInfo("share beyond the roofs that is hidden", 0.3), Meta(ge=0.0, le=0.9)] = 0.0
     streaming_attention: Annotated[bool, FieldInfo("attention at the bandwidth")] = False
-    one_shot_bytes: Annotated[int, FieldInfo("all-reduces read by every rank")] = Field(default=0, ge=0, le=10**12)
+    one_shot_bytes: Annotated[int, FieldInfo("all-reduces read by every rank"), Meta(ge=0, le=10**12)] = 0
 
 
 _OF_DRAFTING, _OF_ROUND = "draft_step_log_sd", "per_round_log_sd"
@@ -146,8 +146,11 @@ class CardErrors(Card):
 
 
 def _numbers(*parts: type[Card]) -> dict[str, FieldInfo]:
-    fields = {name: field for part in parts for name, field in part.model_fields.items()}
-    return {name: next(m for m in field.metadata if isinstance(m, FieldInfo)) for name, field in fields.items()}
+    return {
+        name: next(each for each in part.__annotations__[name].__metadata__ if isinstance(each, FieldInfo))
+        for part in parts
+        for name in part.__struct_fields__
+    }
 
 
 NUMBERS = _numbers(Kernels, Host)
@@ -177,12 +180,12 @@ class Runs(Card):
     from which version on it has a strategy, a drafter or the table, where that is not as old as the card.
     """
 
-    called: str = Field(min_length=1)
-    strategies: dict[str, Annotated[tuple[str, ...], FROM_LIST]] = Field(min_length=1)
+    called: Annotated[str, Meta(min_length=1)]
+    strategies: Annotated[dict[str, tuple[str, ...]], Meta(min_length=1)]
     k_by_batch: bool = False
-    draft_gpus: Annotated[int, Field(ge=0)] | None = None
-    since: dict[str, str] = Field(default_factory=dict)
-    source: str = Field(min_length=1)
+    draft_gpus: Annotated[int, Meta(ge=0)] | None = None
+    since: dict[str, str] = field(default_factory=dict)
+    source: Annotated[str, Meta(min_length=1)]
 
     def has(self, strategy: str, drafter: str) -> bool:
         """Tell whether it runs a strategy, drafted for by that drafter where the strategy has one."""
@@ -198,21 +201,26 @@ class Evidence(Card):
     """Rows that the numbers rest on; mean absolute relative errors, of rows fitted and of series left out."""
 
     source: str
-    rows: int = Field(default=0, ge=0)
-    series: int = Field(default=0, ge=0)
+    rows: Annotated[int, Meta(ge=0)] = 0
+    series: Annotated[int, Meta(ge=0)] = 0
     error: NotNegative | None = None
     left_out_error: NotNegative | None = None
     note: str = ""
 
 
-def _of_numbers(named: dict[str, float]) -> dict[str, float]:
+def _check_numbers(key: str, named: Mapping[str, float]) -> None:
+    """FieldError unless all names under a key are those of numbers of a card."""
     for name in named:
         if name not in NUMBERS:
-            raise ValueError(f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
-    return named
+            raise FieldError(key, f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
 
 
-Directions = Annotated[tuple[Annotated[dict[str, Coefficient], AfterValidator(_of_numbers)], ...], FROM_LIST]
+def _check_directions(directions: "Directions") -> None:
+    for number, direction in enumerate(directions):
+        _check_numbers(f"wander.{number}", direction)
+
+
+Directions = tuple[dict[str, Coefficient], ...]
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
 
@@ -220,8 +228,12 @@ class Fp4Overrides(Card):
     """Differences where an engine has other kernels: its ``numbers``, with what is open of all, and its cache."""
 
     cache_dtype: CacheDtype | None = None
-    numbers: Annotated[dict[str, NotNegative], AfterValidator(_of_numbers)] = Field(default_factory=dict)
+    numbers: dict[str, NotNegative] = field(default_factory=dict)
     wander: Directions = ()
+
+    def __post_init__(self) -> None:
+        _check_numbers("numbers", self.numbers)
+        _check_directions(self.wander)
 
 
 OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
@@ -258,11 +270,11 @@ class Runtime(Card):
     other kernels for experts, all-reduces fused with what comes after them.
     """
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
-    name: str = Field(min_length=1)
+    schema_: Literal[1] = field(default=1, name="schema")
+    name: Annotated[str, Meta(min_length=1)]
     engine: str
     versions: str = ""
-    since: Annotated[str, Field(pattern=r"^(\d+\.\d+)?$")] = ""
+    since: Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")] = ""
     about: str = ""
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None
@@ -273,14 +285,17 @@ class Runtime(Card):
     kernels: Kernels = Kernels()
     host: Host = Host()
     errors: CardErrors = CardErrors()
-    captured_rows: Annotated[tuple[Annotated[int, Field(ge=1)], ...], FROM_LIST] = ()
+    captured_rows: tuple[Annotated[int, Meta(ge=1)], ...] = ()
     launches: Launches | None = None
     runs: Runs | None = None
     wander: Directions = ()
     away: ExtrapolationError = ExtrapolationError()
-    covered: Annotated[tuple[TrainingDomain, ...], FROM_LIST] = ()
+    covered: tuple[TrainingDomain, ...] = ()
     four_bits: Fp4Overrides | None = None
     evidence: Evidence
+
+    def __post_init__(self) -> None:
+        _check_directions(self.wander)
 
     def __hash__(self) -> int:
         return hash(self.name)  # of all fields it takes longer than finding a pass that is known
@@ -305,12 +320,12 @@ class Runtime(Card):
     @property
     def numbers(self) -> dict[str, float]:
         """Every number of the kernels and of the host."""
-        return {**dict(self.kernels), **dict(self.host)}
+        return {**asdict(self.kernels), **asdict(self.host)}
 
     def with_numbers(self, numbers: Mapping[str, float]) -> "Runtime":
         """Copy the runtime with other numbers."""
         kernels, host = (
-            part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).model_fields})
+            part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).__struct_fields__})
             for part in (self.kernels, self.host)
         )
         return self.model_copy(update={"kernels": kernels, "host": host})

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Annotated
 
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, Count, LogSd, Positive
+from ssdsim.base.records import Card, Count, LogSd, Positive
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 
@@ -24,8 +23,8 @@ class TrainingDomain(Card):
     tp: Count
     active_parameters: Count
     experts: bool = False
-    batches: Annotated[tuple[Count, Count], FROM_LIST]
-    versions: Annotated[tuple[str, ...], FROM_LIST] = ()
+    batches: tuple[Count, Count]
+    versions: tuple[str, ...] = ()
 
 
 class ExtrapolationError(Card):
@@ -47,7 +46,7 @@ class ExtrapolationError(Card):
     experts_gpu: LogSd = 0.0
 
 
-STEPS = tuple(ExtrapolationError.model_fields)
+STEPS = tuple(ExtrapolationError.__struct_fields__)
 """The ways to be away, in the order of :func:`steps`."""
 
 OF_WHOLE = ("experts", "experts_gpu")

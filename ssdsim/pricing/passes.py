@@ -265,7 +265,7 @@ def over_tokens(counted: Iterable[tuple[Operation, int]]) -> Counted:
 @lru_cache(maxsize=256)
 def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of prompt passes: decoding's factors for short kernels do not apply to long ones."""
-    wander = tuple({name: sd for name, sd in way.items() if name in Host.model_fields} for way in runtime.wander)
+    wander = tuple({name: sd for name, sd in way.items() if name in Host.__struct_fields__} for way in runtime.wander)
     kernels = Kernels(experts_4_bit=runtime.kernels.prompt_experts_4_bit)
     return runtime.model_copy(update={"kernels": kernels, "wander": wander})
 

@@ -10,20 +10,21 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
-from pydantic import Field, model_validator
+from msgspec import Meta
+from msgspec.structs import fields
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.records import Card, NotNegative
 from ssdsim.transformer.recurrences import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
-Tokens = Annotated[float, Field(ge=0.0, le=1e8)]
-Whole = Annotated[int, Field(ge=1, le=10**6)]
+Tokens = Annotated[float, Meta(ge=0.0, le=1e8)]
+Whole = Annotated[int, Meta(ge=1, le=10**6)]
 
 
 class Row(Card):
@@ -51,15 +52,15 @@ class Row(Card):
     Rows of one ``series`` (one source, engine version, model, dtype, GPU and degrees) share what is wrong with them.
     """
 
-    model: str = Field(min_length=1)
-    hardware: str = Field(min_length=1)
+    model: Annotated[str, Meta(min_length=1)]
+    hardware: Annotated[str, Meta(min_length=1)]
     tp: Whole = 1
     ep: Whole = 1
     batch: Whole
     input_tokens: Tokens
-    output_tokens: Annotated[float, Field(ge=1.0, le=1e8)]
+    output_tokens: Annotated[float, Meta(ge=1.0, le=1e8)]
     metric: Metric
-    value: Annotated[float, Field(ge=1e-9, le=1e12)]
+    value: Annotated[float, Meta(ge=1e-9, le=1e12)]
     engine: str = ""
     engine_version: str = ""
     dtype: str | None = None
@@ -72,7 +73,7 @@ class Row(Card):
     k: Whole | None = None
     tree_nodes: Whole | None = None
     tree_beam: Whole | None = None
-    acceptance_length: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
+    acceptance_length: Annotated[float, Meta(ge=1.0, le=1001.0)] | None = None
     source: str = ""
     series: str = ""
     repeat: Whole | None = None
@@ -82,20 +83,14 @@ class Row(Card):
     rounds: NotNegative | None = None
     undrafted_rounds: NotNegative | None = None
     drafted_per_round: NotNegative | None = None
-    accepted_by_position: Annotated[tuple[Annotated[float, Field(ge=0.0, le=1.0)], ...], FROM_LIST] | None = None
+    accepted_by_position: tuple[Annotated[float, Meta(ge=0.0, le=1.0)], ...] | None = None
 
-    @model_validator(mode="after")
-    def _rounds_yield_tokens(self) -> Row:
+    def __post_init__(self) -> None:
         if self.k is not None and self.acceptance_length is None and self.metric != "step_ms":
             raise ValueError(f"acceptance_length is needed beside k (but for step_ms), got k {self.k} alone")
-        return self
-
-    @model_validator(mode="after")
-    def _a_tree_has_levels_beam_and_nodes(self) -> Row:
         given = [name for name in ("k", "tree_nodes", "tree_beam") if getattr(self, name) is not None]
         if given not in ([], ["k"], ["k", "tree_nodes", "tree_beam"]):
             raise ValueError(f"a tree needs k, tree_nodes and tree_beam, got {' and '.join(given)} alone")
-        return self
 
     @property
     def series_name(self) -> str:
@@ -136,8 +131,8 @@ class Row(Card):
 
 _LISTS = ("accepted_by_position",)
 """Cells of several numbers, with blanks between them."""
-COLUMNS = tuple(Row.model_fields)
-REQUIRED = tuple(name for name, field in Row.model_fields.items() if field.is_required())
+COLUMNS = tuple(Row.__struct_fields__)
+REQUIRED = tuple(each.name for each in fields(Row) if each.required)
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 

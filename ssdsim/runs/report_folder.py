@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 
 from ssdsim import strategies
 from ssdsim.base.arrow import numbers
@@ -18,7 +18,7 @@ from ssdsim.base.documents import as_record, read_json, read_toml, surviving_rec
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
-from ssdsim.base.records import Coefficient, NotNegative, Positive
+from ssdsim.base.records import Coefficient, Excerpt, NotNegative, Positive
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.readers.row import Metric
 from ssdsim.runs.layout import (
@@ -41,13 +41,7 @@ _MOST = 1e40  # beyond it a product of two numbers leaves the floats
 _KEYS = ("schema", "verb", "options", "grid")
 
 
-class _Some(BaseModel):
-    """A record of which some fields are read."""
-
-    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
-
-
-class _Slice(_Some):
+class _Slice(Excerpt):
     """Work on a track of a timeline, in microseconds."""
 
     name: str
@@ -56,22 +50,22 @@ class _Slice(_Some):
     dur: NotNegative
 
 
-class _Name(_Some):
+class _Name(Excerpt):
     name: str
 
 
-class _TrackName(_Some):
+class _TrackName(Excerpt):
     tid: int
     args: _Name
 
 
-class _Interval(_Some):
+class _Interval(Excerpt):
     value: Positive
     low: Coefficient
     high: Coefficient
 
 
-class _Compared(_Some):
+class _Compared(Excerpt):
     """A round measured and predicted."""
 
     point: dict[str, Any]
@@ -80,7 +74,7 @@ class _Compared(_Some):
     predicted_s: Positive
 
 
-class _Checked(_Some):
+class _Checked(Excerpt):
     """A row of an engine, measured and predicted."""
 
     model: str
@@ -98,7 +92,7 @@ class _Checked(_Some):
     holds: bool
 
 
-class _Summary(_Some):
+class _Summary(Excerpt):
     """Errors of the rows with one value on an axis."""
 
     axis: str
@@ -109,17 +103,17 @@ class _Summary(_Some):
     coverage: NotNegative
 
 
-class _Skipped(_Some):
+class _Skipped(Excerpt):
     """A row of an engine that was not predicted."""
 
     number: int
     reason: str
 
 
-class _Measured(_Some):
-    rows: list[_Checked] = Field(min_length=1)
-    skipped: list[_Skipped] = []
-    summaries: list[_Summary] = Field(min_length=1)
+class _Measured(Excerpt):
+    rows: Annotated[list[_Checked], Meta(min_length=1)]
+    skipped: list[_Skipped] = field(default_factory=list)
+    summaries: Annotated[list[_Summary], Meta(min_length=1)]
 
 
 class RunFolder(Record):

@@ -4,64 +4,58 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from msgspec import Meta, field
 
-Number = Annotated[float, Field(ge=-1e40, le=1e40, allow_inf_nan=False)]
+from ssdsim.base.records import Excerpt
+
+Number = Annotated[float, Meta(ge=-1e40, le=1e40)]
 MOST_VARIANTS = 100_000
 """That a schedule may switch between."""
 
 
-class _Part(BaseModel):
-    """A record of which some fields are read."""
-
-    model_config = ConfigDict(frozen=True, strict=True)
-
-
-class _Of(_Part):
+class _Of(Excerpt):
     value: Any
 
 
 _TITLED = ("target", "draft", "hardware", "tp")
 
 
-class _Profile(_Part):
+class _Profile(Excerpt):
     profile: str
     summary: str
 
 
-class _Percentile(_Part):
+class _Percentile(Excerpt):
     value: Number
     low: Number | None
     high: Number | None
 
 
-class _Times(_Part):
+class _Times(Excerpt):
     p50: _Percentile | None = None
     p99: _Percentile | None = None
 
 
-class _Closed(_Part):
+class _Closed(Excerpt):
     tpot_ms: Number | None
 
 
-class _Attainment(_Part):
+class _Attainment(Excerpt):
     mean: Number | None
 
 
-class _Minute(_Part):
+class _Minute(Excerpt):
     at_s: list[Number]
     running: list[Number]
-    in_flight: list[Number] = Field(alias="held")
-    variant: list[Annotated[float, Field(ge=0, le=MOST_VARIANTS)]]
+    in_flight: list[Number] = field(name="held")
+    variant: list[Annotated[float, Meta(ge=0, le=MOST_VARIANTS)]]
 
-    @model_validator(mode="after")
-    def _lists_are_of_the_same_rounds(self) -> _Minute:
+    def __post_init__(self) -> None:
         if len({len(each) for each in (self.at_s, self.running, self.in_flight, self.variant)}) > 1:
             raise ValueError("at_s, running, held and variant must be lists of one length")
-        return self
 
 
-class _Served(_Part):
+class _Served(Excerpt):
     gpus: int
     closed: _Closed | None
     tpot_ms: _Times | None = None
@@ -74,24 +68,22 @@ class _Served(_Part):
     attainment: _Attainment | None = None
     minute: _Minute | None = None
 
-    @model_validator(mode="after")
-    def _a_run_has_a_minute(self) -> _Served:
+    def __post_init__(self) -> None:
         if self.tpot_ms is not None and self.minute is None:
             raise ValueError("minute is missing beside tpot_ms")
-        return self
 
 
-class _Workload(_Part):
+class _Workload(Excerpt):
     source: str
 
 
-class _Point(_Part):
+class _Point(Excerpt):
     rate: Number | None
     workload: _Workload
-    strategies: Annotated[dict[str, _Served], Field(min_length=1)]
+    strategies: Annotated[dict[str, _Served], Meta(min_length=1)]
 
 
-class _Crossing(_Part):
+class _Crossing(Excerpt):
     over: str
     basis: str
     rate: Number | None
@@ -99,21 +91,21 @@ class _Crossing(_Part):
     high: Number | None
 
 
-class _Capacity(_Part):
+class _Capacity(Excerpt):
     rate: Number
 
 
-class _Verdict(_Part):
+class _Verdict(Excerpt):
     subject: str
     sentence: str
 
 
-class _Cell(_Part):
-    number: Annotated[int, Field(ge=0, le=MOST_VARIANTS)]
+class _Cell(Excerpt):
+    number: Annotated[int, Meta(ge=0, le=MOST_VARIANTS)]
     label: str
 
 
-class ServingAnswer(_Part):
+class ServingAnswer(Excerpt):
     """``ssdsim serve --json``, in serving.json."""
 
     scenario: dict[str, _Of]
@@ -129,21 +121,15 @@ class ServingAnswer(_Part):
     provenance: list[_Profile]
     runtime: str | None
 
-    @model_validator(mode="after")
-    def _has_what_a_title_has(self) -> ServingAnswer:
+    def __post_init__(self) -> None:
         if lacking := [name for name in _TITLED if name not in self.scenario]:
             raise ValueError(f"scenario lacks {', '.join(lacking)}")
-        return self
-
-    @model_validator(mode="after")
-    def _subject_is_served(self) -> ServingAnswer:
         for number, point in enumerate(self.points):
             if self.verdict.subject not in point.strategies:
                 raise ValueError(f"points.{number} lacks the subject, {self.verdict.subject}")
-        return self
 
 
-class ComparedAnswer(_Part):
+class ComparedAnswer(Excerpt):
     """Answer of ``ssdsim serve --compare`` of an older version, in serving.json."""
 
     strategy: str

@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from msgspec import Meta, field
+from msgspec.structs import force_setattr
 
 from ssdsim import strategies
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
 from ssdsim.base.errors import InputError, short_repr
-from ssdsim.base.records import FROM_LIST, Card
+from ssdsim.base.records import Card, Finite
 
-Setting = int | float | str | Annotated[tuple[int, ...], FROM_LIST]
+Setting = int | float | str | tuple[int, ...]
 
 _PREFIX = "settings."
 
@@ -32,20 +33,19 @@ class Cell(Card):
     ``strategy`` is None and ``reason`` says why.
     """
 
-    b: int = Field(ge=1)
-    context: int = Field(ge=1)
+    b: Annotated[int, Meta(ge=1)]
+    context: Annotated[int, Meta(ge=1)]
     strategy: str | None
-    settings: dict[str, Setting] = Field(default_factory=dict)
-    gpus: int | None = Field(default=None, ge=1)
-    tokens_per_second: float | None = None
-    low: float | None = None
-    high: float | None = None
+    settings: dict[str, Setting] = field(default_factory=dict)
+    gpus: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_second: Finite | None = None
+    low: Finite | None = None
+    high: Finite | None = None
     reason: str | None = None
 
-    @field_validator("strategy")
-    @classmethod
-    def _known(cls, name: str | None) -> str | None:
-        return None if name is None else strategies.ALL.named(name).name
+    def __post_init__(self) -> None:
+        if self.strategy is not None:
+            force_setattr(self, "strategy", strategies.ALL.named(self.strategy).name)
 
 
 class Schedule(Displayable, Card):
@@ -54,11 +54,11 @@ class Schedule(Displayable, Card):
     ``inputs`` are what its tokens rest on, each with its standing.
     """
 
-    schema_: Literal[2] = Field(default=2, alias="schema")
+    schema_: Literal[2] = field(default=2, name="schema")
     assumptions: dict[str, Any]
-    provenance: Annotated[tuple[dict[str, str], ...], FROM_LIST]
-    inputs: Annotated[tuple[dict[str, Any], ...], FROM_LIST] = ()
-    cells: Annotated[tuple[Cell, ...], FROM_LIST]
+    provenance: tuple[dict[str, str], ...]
+    inputs: tuple[dict[str, Any], ...] = ()
+    cells: tuple[Cell, ...]
 
     @property
     def display(self) -> Display:
@@ -83,7 +83,7 @@ class Schedule(Displayable, Card):
         text.write(f"# {json.dumps(head)}\n")
         settings = dict.fromkeys(name for cell in self.cells for name in cell.settings)
         before = ("b", "context", "strategy")
-        after = [name for name in Cell.model_fields if name not in (*before, "settings")]
+        after = [name for name in Cell.__struct_fields__ if name not in (*before, "settings")]
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow((*before, *(_PREFIX + name for name in settings), *after))
         for cell in self.cells:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import Field
+from msgspec import Meta
 
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.checks import Array, within
@@ -15,7 +15,7 @@ from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, r
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
 from ssdsim.base.record import Record
-from ssdsim.base.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.records import Card, Finite, NotNegative
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.chains import long_run
 
@@ -23,7 +23,7 @@ _BETA_KINDS = 64
 _SETTLED = 6  # rounds of a fixed point whose error falls tenfold in each
 _NOBODY = 1e-12  # a share of rounds that come to a position
 _FILE = "acceptance card or trace"
-_Length = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+_Length = Annotated[int, Meta(ge=0, le=1_000_000)]
 """Accepted tokens of a round."""
 
 
@@ -42,11 +42,11 @@ class AcceptanceCard(Card):
 
     name: str = ""
     source: str = ""
-    rates: Annotated[tuple[float, ...], FROM_LIST] = ()
-    weights: Annotated[tuple[NotNegative, ...], FROM_LIST] = ()
-    mean: float | None = None
-    concentration: float | None = None
-    stays: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    rates: tuple[Finite, ...] = ()
+    weights: tuple[NotNegative, ...] = ()
+    mean: Finite | None = None
+    concentration: Finite | None = None
+    stays: Annotated[float, Meta(ge=0.0, le=1.0)] | None = None
 
 
 @while_unchanged

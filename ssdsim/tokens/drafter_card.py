@@ -4,17 +4,17 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from msgspec import Meta, field
 
 from ssdsim.base.bundled import Shelf
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.files import while_unchanged
-from ssdsim.base.records import FROM_LIST, Card
+from ssdsim.base.records import Card
 from ssdsim.tokens.acceptance import rate_of
 
-Rate = Annotated[float, Field(ge=0.0, le=1.0)]
+Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
 _KIND = "drafter card"
 
 
@@ -28,23 +28,21 @@ class PublishedAcceptance(Card):
 
     data: str
     engine: str = ""
-    temperature: Annotated[float, Field(ge=0.0, le=10.0)] | None = 0.0
-    k: Annotated[int, Field(ge=1, le=1000)]
-    rates: Annotated[tuple[Rate, ...], FROM_LIST] = ()
-    tokens: Annotated[float, Field(ge=1.0, le=1001.0)] | None = None
-    found: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    temperature: Annotated[float, Meta(ge=0.0, le=10.0)] | None = 0.0
+    k: Annotated[int, Meta(ge=1, le=1000)]
+    rates: tuple[Rate, ...] = ()
+    tokens: Annotated[float, Meta(ge=1.0, le=1001.0)] | None = None
+    found: Annotated[float, Meta(gt=0.0, le=1.0)] = 1.0
     derived: str = ""
     source: str
 
-    @model_validator(mode="after")
-    def _some_acceptance(self) -> Self:
+    def __post_init__(self) -> None:
         if not self.rates and self.tokens is None:
             raise ValueError("acceptance needs rates, or the mean tokens of a round")
         if len(self.rates) > self.k:
             raise ValueError(f"{len(self.rates)} rates are more than k = {self.k}")
         if self.tokens is not None and self.tokens > self.k + 1:
             raise ValueError(f"a round of k = {self.k} yields at most {self.k + 1} tokens, got {self.tokens:g}")
-        return self
 
     @property
     def by_position(self) -> tuple[float, ...]:
@@ -70,9 +68,9 @@ class DrafterCard(Card):
     drafter: str
     target: str = ""
     checkpoint: str = ""
-    shape: Mapping[str, int] = Field(default_factory=dict)
-    ranks: Annotated[tuple[Annotated[tuple[Rate, ...], FROM_LIST], ...], FROM_LIST] = ()
-    acceptance: Annotated[tuple[PublishedAcceptance, ...], FROM_LIST] = ()
+    shape: Mapping[str, int] = field(default_factory=dict)
+    ranks: tuple[tuple[Rate, ...], ...] = ()
+    acceptance: tuple[PublishedAcceptance, ...] = ()
     source: str
     note: str = ""
 

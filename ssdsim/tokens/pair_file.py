@@ -5,27 +5,33 @@ temperature. ``ssdsim measure`` and ``ssdsim import acceptance`` write it; ``--p
 """
 
 from __future__ import annotations
-
-import json
 from collections.abc import Sequence
 from itertools import pairwise
-from os.path import expanduser, isfile
+from msgspec import Meta
+from msgspec import field
+from os.path import expanduser
+from os.path import isfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field, field_validator, model_validator
-
-from ssdsim.base.documents import as_record, read_json
+from ssdsim.base.conversion import FieldError
+from ssdsim.base.documents import as_record
+from ssdsim.base.documents import read_json
 from ssdsim.base.errors import InputError
-from ssdsim.base.files import while_unchanged, write_whole
-from ssdsim.base.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.files import while_unchanged
+from ssdsim.base.files import write_whole
+from ssdsim.base.records import Card
+from ssdsim.base.records import Finite
+from ssdsim.base.records import NotNegative
 from ssdsim.tokens.pair_routing import Routing
+from typing import Annotated
+from typing import Any
+from typing import Literal
+import json
 
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
-Number = Annotated[int, Field(ge=0, le=10**15)]
-Bounds = Annotated[tuple[float, float], FROM_LIST]
+Share = Annotated[float, Meta(ge=0.0, le=1.0)]
+Number = Annotated[int, Meta(ge=0, le=10**15)]
+Bounds = tuple[Finite, Finite]
 """Low and high of a 95 % interval."""
-Point = Annotated[tuple[Annotated[int, Field(ge=1)], Share, Share | None, Share | None], FROM_LIST]
+Point = tuple[Annotated[int, Meta(ge=1)], Share, Share | None, Share | None]
 """A fan-out, its hit rate, and the bounds of that."""
 
 LEAST_R2, MOST_ERROR = 0.98, 0.03
@@ -57,9 +63,9 @@ class Participant(Card):
 class Mean(Card):
     """A mean with its 95 % interval."""
 
-    mean: float | None = None
-    low: float | None = None
-    high: float | None = None
+    mean: Finite | None = None
+    low: Finite | None = None
+    high: Finite | None = None
 
 
 class Length(Card):
@@ -73,9 +79,9 @@ class Length(Card):
     pooled_low: NotNegative | None = None
     pooled_high: NotNegative | None = None
     mean_of_requests: NotNegative | None = None
-    histogram: Annotated[tuple[Number, ...], FROM_LIST] | None = None
+    histogram: tuple[Number, ...] | None = None
     rounds: Number | None = None
-    k: Annotated[int, Field(ge=1)] | None = None
+    k: Annotated[int, Meta(ge=1)] | None = None
     drafted: Number | None = None
     accepted: Number | None = None
     undrafted: Number | None = None
@@ -87,11 +93,9 @@ class Length(Card):
             return None
         return self.rounds / (self.rounds + self.undrafted)
 
-    @model_validator(mode="after")
-    def _adds_up(self) -> Length:
+    def __post_init__(self) -> None:
         if self.histogram is not None and self.rounds is not None and sum(self.histogram) != self.rounds:
             raise ValueError(f"the histogram counts {sum(self.histogram)} rounds, but there are {self.rounds}")
-        return self
 
 
 class RequestSpread(Card):
@@ -102,31 +106,29 @@ class RequestSpread(Card):
     low: NotNegative | None = None
     high: NotNegative | None = None
     alike: bool | None = None
-    rates: Annotated[tuple[Share, ...], FROM_LIST] | None = None
+    rates: tuple[Share, ...] | None = None
 
 
 class HitLaw(Card):
     """P(the bonus token is among F guesses): the measured curve, and the power law ``1 - c F^-r`` fitted to it."""
 
-    curve: Annotated[tuple[Point, ...], FROM_LIST] | None = None
+    curve: tuple[Point, ...] | None = None
     c: Share | None = None
     r: NotNegative | None = None
     c_interval: Bounds | None = None
     r_interval: Bounds | None = None
-    r2: float | None = None
+    r2: Finite | None = None
     max_error: NotNegative | None = None
-    by_k: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
+    by_k: tuple[Share | None, ...] | None = None
     trials: NotNegative | None = None
 
-    @field_validator("curve")
-    @classmethod
-    def _rises(cls, curve: tuple[Point, ...] | None) -> tuple[Point, ...] | None:
-        for before, after in pairwise(curve or ()):
+    def __post_init__(self) -> None:
+        for before, after in pairwise(self.curve or ()):
             if after[0] <= before[0]:
-                raise ValueError(f"fan-outs must increase, but {after[0]} follows {before[0]}")
+                raise FieldError("curve", f"fan-outs must increase, but {after[0]} follows {before[0]}")
             if after[1] < before[1]:
-                raise ValueError(f"hit rates must not fall, but {after[1]:g} at {after[0]} follows {before[1]:g}")
-        return curve
+                fall = f"{after[1]:g} at {after[0]} follows {before[1]:g}"
+                raise FieldError("curve", f"hit rates must not fall, but {fall}")
 
     @property
     def fits(self) -> bool | None:
@@ -141,7 +143,7 @@ class Hits(Card):
 
     rejected: HitLaw | None = None
     all_accepted: HitLaw | None = None
-    after_backup: dict[str, HitLaw] = Field(default_factory=dict)
+    after_backup: dict[str, HitLaw] = field(default_factory=dict)
 
     @property
     def laws(self) -> dict[str, HitLaw]:
@@ -154,8 +156,8 @@ class Saguaro(Card):
     """Acceptance and hits with the draft's top F tokens scaled by C."""
 
     c: Share
-    f: Annotated[int, Field(ge=1)]
-    k: Annotated[int, Field(ge=1)] | None = None
+    f: Annotated[int, Meta(ge=1)]
+    k: Annotated[int, Meta(ge=1)] | None = None
     alpha: Share | None = None
     tokens: NotNegative | None = None
     hit_rejected: Share | None = None
@@ -167,9 +169,9 @@ class Backup(Card):
 
     coverage: Share | None = None
     alpha: Share | None = None
-    alpha_k: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
+    alpha_k: tuple[Share | None, ...] | None = None
     length: NotNegative | None = None
-    k: Annotated[int, Field(ge=1)] | None = None
+    k: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Batch(Card):
@@ -179,7 +181,7 @@ class Batch(Card):
     Beta shared by the batch, of mean p, whose b-th moment is P(all hit): None where p^b lies in the interval or above.
     """
 
-    b: Annotated[int, Field(ge=1)]
+    b: Annotated[int, Meta(ge=1)]
     p_all_hit: Share | None = None
     low: Share | None = None
     high: Share | None = None
@@ -191,10 +193,10 @@ class Batch(Card):
 class Correlation(Card):
     """Correlation of rounds: those of a request (``lag1`` of accepts, ``lag1_hits``, ``icc`` of hits), of a batch."""
 
-    lag1: float | None = None
-    lag1_hits: float | None = None
-    icc: float | None = None
-    batch: Annotated[tuple[Batch, ...], FROM_LIST] = ()
+    lag1: Finite | None = None
+    lag1_hits: Finite | None = None
+    icc: Finite | None = None
+    batch: tuple[Batch, ...] = ()
 
 
 class Independence(Card):
@@ -212,7 +214,7 @@ class Cache(Card):
     length: NotNegative | None = None
     length_on_hit: NotNegative | None = None
     length_on_miss: NotNegative | None = None
-    f: Annotated[int, Field(ge=1)] | None = None
+    f: Annotated[int, Meta(ge=1)] | None = None
 
 
 class Findings(Card):
@@ -223,18 +225,18 @@ class Findings(Card):
     the mean of sum min(p, q), a second estimate of ``alpha``.
     """
 
-    alpha: Mean = Field(default_factory=Mean)
+    alpha: Mean = field(default_factory=Mean)
     overlap: Share | None = None
-    alpha_k: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
-    alpha_k_bounds: Annotated[tuple[Bounds | None, ...], FROM_LIST] | None = None
-    trials: Annotated[tuple[NotNegative, ...], FROM_LIST] | None = None
-    survival: Annotated[tuple[Share | None, ...], FROM_LIST] | None = None
-    length: Length = Field(default_factory=Length)
-    requests: RequestSpread = Field(default_factory=RequestSpread)
-    hits: Hits = Field(default_factory=Hits)
-    saguaro: Annotated[tuple[Saguaro, ...], FROM_LIST] = ()
-    backups: dict[str, Backup] = Field(default_factory=dict)
-    correlation: Correlation = Field(default_factory=Correlation)
+    alpha_k: tuple[Share | None, ...] | None = None
+    alpha_k_bounds: tuple[Bounds | None, ...] | None = None
+    trials: tuple[NotNegative, ...] | None = None
+    survival: tuple[Share | None, ...] | None = None
+    length: Length = field(default_factory=Length)
+    requests: RequestSpread = field(default_factory=RequestSpread)
+    hits: Hits = field(default_factory=Hits)
+    saguaro: tuple[Saguaro, ...] = ()
+    backups: dict[str, Backup] = field(default_factory=dict)
+    correlation: Correlation = field(default_factory=Correlation)
     independence: Independence | None = None
     cache: Cache | None = None
     count: Number | None = None
@@ -255,7 +257,7 @@ class AtTemperature(Findings):
     """All requests at one temperature (None where the source does not say it), and each data set apart."""
 
     temperature: NotNegative | None = None
-    sets: dict[str, Findings] = Field(default_factory=dict)
+    sets: dict[str, Findings] = field(default_factory=dict)
 
 
 class PairSettings(Card):
@@ -269,7 +271,7 @@ class PairSettings(Card):
     saguaro_width: Literal["F", "F+1"] | None = None
     starts: str | None = None
     max_new_tokens: Number | None = None
-    k: Annotated[int, Field(ge=1)] | None = None
+    k: Annotated[int, Meta(ge=1)] | None = None
     seed: int | None = None
     dtype: str | None = None
     chat_template: str | None = None
@@ -308,11 +310,11 @@ class PairProvenance(Card):
     ssdsim: str | None = None
     created: str | None = None
     engine: str | None = None
-    files: Annotated[tuple[str, ...], FROM_LIST] = ()
+    files: tuple[str, ...] = ()
     device: str | None = None
-    libraries: dict[str, str] = Field(default_factory=dict)
-    warnings: Annotated[tuple[str, ...], FROM_LIST] = ()
-    notes: Annotated[tuple[str, ...], FROM_LIST] = ()
+    libraries: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 Role = Literal["target", "draft"]
@@ -324,26 +326,23 @@ class Pair(Card):
     ``routing`` is of the models that are mixtures of experts.
     """
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
+    schema_: Literal[1] = field(default=1, name="schema")
     kind: Literal["pair"] = "pair"
-    target: Participant = Field(default_factory=Participant)
-    draft: Participant = Field(default_factory=Participant)
+    target: Participant = field(default_factory=Participant)
+    draft: Participant = field(default_factory=Participant)
     how: str
-    settings: PairSettings = Field(default_factory=PairSettings)
+    settings: PairSettings = field(default_factory=PairSettings)
     requests: Number | None = None
     tokens: Number | None = None
-    by_temperature: Annotated[tuple[AtTemperature, ...], FROM_LIST] = Field(min_length=1)
+    by_temperature: Annotated[tuple[AtTemperature, ...], Meta(min_length=1)]
     lossless: Lossless | None = None
     routing: dict[Role, Routing] | None = None
-    provenance: PairProvenance = Field(default_factory=PairProvenance)
+    provenance: PairProvenance = field(default_factory=PairProvenance)
 
-    @field_validator("by_temperature")
-    @classmethod
-    def _each_once(cls, at_temperatures: tuple[AtTemperature, ...]) -> tuple[AtTemperature, ...]:
-        temperatures = [each.temperature for each in at_temperatures]
+    def __post_init__(self) -> None:
+        temperatures = [each.temperature for each in self.by_temperature]
         if len(set(temperatures)) < len(temperatures):
-            raise ValueError(f"each temperature must be there once, got {temperatures}")
-        return at_temperatures
+            raise FieldError("by_temperature", f"each temperature must be there once, got {temperatures}")
 
     @property
     def temperatures(self) -> tuple[float | None, ...]:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
-from pydantic import Field
 
 from ssdsim.base.checks import Array
-from ssdsim.base.records import FROM_LIST, Card, NotNegative
+from ssdsim.base.records import Card, NotNegative
 from ssdsim.transformer.routing import distinct_experts
 
 WINDOWS = (1, 2, 4, 8, 16)
@@ -21,7 +21,7 @@ _DRAWS = 200
 Choices = NDArray[np.int64]
 """Experts of a text's tokens by layer, shape ``(layers, tokens, per_token)``."""
 
-Touched = Annotated[tuple[Annotated[tuple[int, NotNegative], FROM_LIST], ...], FROM_LIST]
+Touched = tuple[tuple[int, NotNegative], ...]
 
 
 class Routing(Card):
@@ -32,12 +32,12 @@ class Routing(Card):
     at its most tokens: both as :class:`ssdsim.transformer.layers.Experts` takes them.
     """
 
-    count: int = Field(gt=0)
-    per_token: int = Field(gt=0)
-    layers: int = Field(gt=0)
-    tokens: int = Field(gt=0)
-    overlap: float = Field(ge=0.0, le=1.0)
-    skew: float = Field(ge=0.0, le=MOST_SKEW)
+    count: Annotated[int, Meta(gt=0)]
+    per_token: Annotated[int, Meta(gt=0)]
+    layers: Annotated[int, Meta(gt=0)]
+    tokens: Annotated[int, Meta(gt=0)]
+    overlap: Annotated[float, Meta(ge=0.0, le=1.0)]
+    skew: Annotated[float, Meta(ge=0.0, le=MOST_SKEW)]
     in_a_row: Touched
     apart: Touched
 

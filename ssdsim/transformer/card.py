@@ -3,9 +3,9 @@
 import math
 from collections import defaultdict
 from functools import lru_cache
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import model_validator
+from msgspec.structs import asdict
 
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
@@ -108,21 +108,12 @@ class Transformer(Card):
     def __hash__(self) -> int:
         return hash(self.name)  # of all fields it takes longer than pricing a pass that is known
 
-    @model_validator(mode="after")
-    def _heads_group(self) -> Self:
+    def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
             raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
-        return self
-
-    @model_validator(mode="after")
-    def _one_plain_dtype(self) -> Self:
-        for part, given in self.weights:
+        for part, given in asdict(self.weights).items():
             if given in DTYPES and given != self.dtype:
                 raise ValueError(f"weights.{part} must be quantised or {self.dtype}, the card's dtype, got {given}")
-        return self
-
-    @model_validator(mode="after")
-    def _layers_enough(self) -> Self:
         most = {"experts": self.mlps, "recurrent": self.mixers, "window": self.attention_layers}
         for part, layers in most.items():
             own = getattr(self, part)
@@ -130,7 +121,6 @@ class Transformer(Card):
                 raise ValueError(f"{own.layers} layers with {part} are more than {layers}")
         if self.latent and self.window:
             raise ValueError("a latent cache with windows is not described here")
-        return self
 
     @property
     def mixers(self) -> int:
@@ -361,7 +351,7 @@ def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: 
 @lru_cache(maxsize=1024)
 def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Precision:
     if dtype is None:
-        kept = {part: given for part, given in card.weights if given}
+        kept = {part: given for part, given in asdict(card.weights).items() if given}
         precision = replace(Precision.plain(card.dtype), kv=card.kv_dtype or card.dtype, **kept)
     elif dtype in DTYPES:
         precision = Precision.plain(dtype)

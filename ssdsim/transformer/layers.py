@@ -2,9 +2,9 @@
 features.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from msgspec import Meta
 
 from ssdsim.base.records import Card
 from ssdsim.transformer.block_loops import Loop
@@ -14,8 +14,8 @@ from ssdsim.transformer.routing import OVERLAP, SKEW
 
 LARGEST = 10**9
 """The bound on any size of a transformer; the largest that exist have a context of 10 million tokens."""
-Size = Annotated[int, Field(gt=0, le=LARGEST)]
-Some = Annotated[int, Field(ge=0, le=LARGEST)]
+Size = Annotated[int, Meta(gt=0, le=LARGEST)]
+Some = Annotated[int, Meta(ge=0, le=LARGEST)]
 
 
 class Experts(Card):
@@ -39,14 +39,12 @@ class Experts(Card):
     beside_mlp: bool = False
     latent_width: Size | None = None
     latent_norm: bool = False
-    overlap: float = Field(default=OVERLAP, ge=0.0, le=1.0)
-    skew: float = Field(default=SKEW, ge=0.0, le=3.0)
+    overlap: Annotated[float, Meta(ge=0.0, le=1.0)] = OVERLAP
+    skew: Annotated[float, Meta(ge=0.0, le=3.0)] = SKEW
 
-    @model_validator(mode="after")
-    def _enough(self) -> Self:
+    def __post_init__(self) -> None:
         if self.per_token > self.count:
             raise ValueError(f"per_token ({self.per_token}) must be at most count ({self.count})")
-        return self
 
 
 class Latent(Card):
@@ -103,11 +101,9 @@ class Recurrent(Card):
     state_dtype: StateDtype = "float32"
     gate_rank: Size | None = None
 
-    @model_validator(mode="after")
-    def _heads_group(self) -> Self:
+    def __post_init__(self) -> None:
         if self.heads % self.key_heads:
             raise ValueError(f"heads ({self.heads}) must be a multiple of key_heads ({self.key_heads})")
-        return self
 
     @property
     def values(self) -> int:

@@ -41,7 +41,7 @@ def test_the_card_shows_the_answer_of_the_readme() -> None:
 def test_every_column_of_a_row_is_on_the_page() -> None:
     page = (PROJECT / "docs/how-to/runtimes.md").read_text()
     table = page.split("## The columns of a CSV file")[1].split("\n\n")[1]
-    assert set(Row.model_fields) <= set(re.findall(r"`(\w+)`", table))
+    assert set(Row.__struct_fields__) <= set(re.findall(r"`(\w+)`", table))
 
 
 def test_every_package_and_module_has_its_place_in_the_tree_and_in_the_layers() -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from msgspec import Meta
 
 from ssdsim.base.documents import as_record
-from ssdsim.base.errors import short_repr
+from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record
+from ssdsim.base.records import Card
 
 JsonObject = Mapping[str, Any]
 
@@ -24,27 +25,15 @@ _SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s]+)(?:\s+-?\d+)?\
 _LABEL = re.compile(r'\b(\w+)="((?:[^"\\]|\\.)*)"')
 
 
-def _no_text(value: Any) -> Any:
-    if isinstance(value, bool | str):
-        raise ValueError(f"Input should be a number, got {short_repr(value)}")
-    return value
-
-
-WrittenTokens = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
-WrittenCount = Annotated[int, Field(ge=0, le=MOST_COUNTED)]
-WrittenAmount = Annotated[float, Field(ge=0.0, le=MOST_COUNTED, allow_inf_nan=False)]
+WrittenTokens = Annotated[int, Meta(ge=0, le=MOST_TOKENS)]
+WrittenCount = Annotated[int, Meta(ge=0, le=MOST_COUNTED)]
+WrittenAmount = Annotated[float, Meta(ge=0.0, le=MOST_COUNTED)]
 Index = WrittenTokens
 """The key of an object, which JSON writes as text."""
 
-Tokens = Annotated[WrittenTokens, BeforeValidator(_no_text)]
-Counted = Annotated[WrittenCount, BeforeValidator(_no_text)]
-Amount = Annotated[WrittenAmount, BeforeValidator(_no_text)]
 
-
-class LogLine(BaseModel):
+class LogLine(Card):
     """The numbers of a line of text, as its groups have them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Printed(LogLine):
@@ -53,30 +42,30 @@ class Printed(LogLine):
     drafted: WrittenCount
     accepted: WrittenCount
     length: WrittenAmount | None = None
-    shares: Annotated[tuple[WrittenAmount, ...], Field(max_length=MOST_TOKENS)] = ()
+    shares: Annotated[tuple[WrittenAmount, ...], Meta(max_length=MOST_TOKENS)] = ()
 
 
 def count(record: JsonObject, names: Sequence[str], where: str) -> int | None:
     """A whole number from 0 on under the first of the names that the record has; None where it has none."""
-    count: int | None = _read(Counted, record, names, where)
+    count: int | None = _read(WrittenCount, record, names, where)
     return count
 
 
 def number(record: JsonObject, names: Sequence[str], where: str) -> float | None:
     """A number from 0 on under the first of the names that the record has; None where it has none."""
-    number: float | None = _read(Amount, record, names, where)
+    number: float | None = _read(WrittenAmount, record, names, where)
     return number
 
 
 def tokens(record: JsonObject, names: Sequence[str], where: str) -> int | None:
     """The :func:`count` of a round's tokens: at most :data:`MOST_TOKENS`."""
-    tokens: int | None = _read(Tokens, record, names, where)
+    tokens: int | None = _read(WrittenTokens, record, names, where)
     return tokens
 
 
 def tokens_by_round(record: JsonObject, names: Sequence[str], where: str) -> list[int]:
     """A list of tokens, a number a round; empty where there is none."""
-    return _read(list[Tokens], record, names, where) or []
+    return _read(list[WrittenTokens], record, names, where) or []
 
 
 def counts_by_index(record: JsonObject, names: Sequence[str], where: str) -> list[int] | None:
@@ -87,8 +76,8 @@ def counts_by_index(record: JsonObject, names: Sequence[str], where: str) -> lis
     InputError : an index or a count is no whole number, or an index is above :data:`MOST_TOKENS`.
     """
     if not isinstance(first(record, names), Mapping):
-        return _read(Annotated[list[Counted], Field(max_length=MOST_TOKENS + 1)], record, names, where) or None
-    by_index = _read(dict[Index, Counted], record, names, where)
+        return _read(Annotated[list[WrittenCount], Meta(max_length=MOST_TOKENS + 1)], record, names, where) or None
+    by_index = _read(dict[Index, WrittenCount], record, names, where)
     return [by_index.get(index, 0) for index in range(max(by_index) + 1)] if by_index else None
 
 
@@ -98,8 +87,16 @@ def _read(kind: Any, record: JsonObject, names: Sequence[str], where: str) -> An
         return None
     name = next(name for name in names if record.get(name) is not None)
     if isinstance(value, list | dict):
-        return as_record(kind, value, f"{where}: {name}", "list")
-    return as_record(kind, value, where, name)
+        for key, each in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_number(each, f"{where}: {name}: {key}")
+        return as_record(kind, value, f"{where}: {name}", "list", written=True)
+    _check_number(value, f"{where}: {name}")
+    return as_record(kind, value, where, name, written=True)
+
+
+def _check_number(value: Any, where: str) -> None:
+    if isinstance(value, bool | str):
+        raise InputError(f"{where}: Input should be a number, got {short_repr(value)}")
 
 
 def first(record: JsonObject, names: Sequence[str]) -> Any:

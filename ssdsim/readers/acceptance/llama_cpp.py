@@ -98,11 +98,13 @@ def _log(source: Source, asked: ImportOptions) -> list[Counts]:
     for where, line in source.numbered("line", source.text.splitlines()):
         task = match[1] if (match := _TASK.search(line)) else task  # which an older log says only of the first line
         if (spoken := _TOKENS.search(line)) is not None:
-            tokens[task] = as_record(WrittenCount, spoken[1], where, "tokens")
+            tokens[task] = as_record(WrittenCount, spoken[1], where, "tokens", written=True)
         if (match := _LINE.search(line)) is None:
             continue
         said = {"accepted": match[2], "drafted": match[3], "length": match[4]}
-        printed = as_record(Printed, {**said, "shares": (match[5] or "").replace(",", " ").split()}, where, "line")
+        printed = as_record(
+            Printed, {**said, "shares": (match[5] or "").replace(",", " ").split()}, where, "line", written=True
+        )
         accepted, drafted = printed.accepted, printed.drafted
         made = tokens.pop(task, None)
         if drafted == 0:
@@ -140,7 +142,7 @@ def _example(source: Source, asked: ImportOptions) -> Counts:
     """``llama-speculative`` prints its share as percent, and the numbers that it is of."""
     where = str(source.path)
     written = {name: match[1] for name, pattern in _EXAMPLE.items() if (match := pattern.search(source.text))}
-    said = as_record(_Example, written, where, "example")
+    said = as_record(_Example, written, where, "example", written=True)
     k, drafted, accepted = said.n_draft or asked.k, said.n_drafted, said.n_accept
     if said.n_predict > accepted + 1:
         return of_totals(where, said.n_predict - accepted - 1, accepted, drafted, k, is_request=True)

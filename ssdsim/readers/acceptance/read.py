@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import asdict
+
 from ssdsim import __version__
 from ssdsim.base.documents import read_text
 from ssdsim.base.errors import InputError, nearest
@@ -101,7 +103,7 @@ def import_acceptance(
         requests=findings.count,
         by_temperature=(
             AtTemperature(
-                **dict(findings),
+                **asdict(findings),
                 temperature=temperature,
                 sets={name: each.findings for name, each in by_name.items()} if len(by_name) > 1 else {},
             ),

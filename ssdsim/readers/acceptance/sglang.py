@@ -280,4 +280,4 @@ def _logged(source: Source) -> Iterator[_Window]:
         if (start := line.find(_BATCH)) < 0 or (running := _RUNNING.search(line, start)) is None:
             continue
         if (length := _ACCEPT.search(line, running.end())) is not None:
-            yield as_record(_Window, {"running": running[1], "length": length[1]}, where, "line")
+            yield as_record(_Window, {"running": running[1], "length": length[1]}, where, "line", written=True)

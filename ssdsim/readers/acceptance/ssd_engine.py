@@ -77,7 +77,7 @@ def _block(block: str, text: str, where: str) -> _Block:
     named = {"length": _LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
     said: dict[str, Any] = {name: _number(title, block) for name, title in named.items()}
     said |= {"k": _said(_MODE, text), "fan_out": _said(_FAN_OUT, text), "temperature": _said(_TEMPERATURE, text)}
-    return as_record(_Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics")
+    return as_record(_Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
 
 
 def _unidentified(p_hit: float | None) -> list[str]:

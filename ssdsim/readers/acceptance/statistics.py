@@ -99,7 +99,9 @@ def _by_drafted(record: JsonObject, where: str) -> Counts | None:
     if not by_drafted:
         return None
     rounds: Counter[tuple[int, int]] = Counter()
-    for drafted, own in as_record(dict[Index, Any], by_drafted, f"{where}: {_BY_DRAFTED}", "object").items():
+    for drafted, own in as_record(
+        dict[Index, Any], by_drafted, f"{where}: {_BY_DRAFTED}", "object", written=True
+    ).items():
         name = f"after a draft of {drafted}"
         for accepted, number_of in enumerate(counts_by_index({name: own}, (name,), f"{where}: {_BY_DRAFTED}") or ()):
             rounds[drafted, accepted] += number_of

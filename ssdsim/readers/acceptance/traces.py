@@ -72,7 +72,7 @@ def _csv_requests(source: Source) -> list[tuple[list[int], list[int]]]:
         raise InputError(f"{source.path}: needs a column 'accepted', or JSON lines with lists of accepted tokens")
     for where, row in source.numbered("row", parse_csv(source.text, source.path)):
         cells = {name: cell for name in ("accepted", "drafted") if (cell := row.get(name, "").strip())}
-        round_ = as_record(_Round, cells, where, "round")
+        round_ = as_record(_Round, cells, where, "round", written=True)
         accepted, drafted = requests.setdefault(row.get("request", ""), ([], []))
         accepted.append(round_.accepted)
         if round_.drafted is not None:

@@ -131,7 +131,7 @@ def _interval(line: str, where: str) -> tuple[float, int, int, list[float]] | No
     said: dict[str, Any] = {name: match[1] for name, pattern in _PRINTED.items() if (match := pattern.search(line))}
     if "shares" in said:
         said["shares"] = said["shares"].replace(",", " ").split()
-    printed = as_record(Printed, said, where, "line of metrics")
+    printed = as_record(Printed, said, where, "line of metrics", written=True)
     drafted, accepted, length, positions = printed.drafted, printed.accepted, printed.length or 1.0, printed.shares
     if drafted == 0:
         return None
@@ -170,7 +170,7 @@ def _old_log(source: Source) -> Counts:
             continue
         where = at
         said = {name: matched[1] for name, pattern in _OLD_PRINTED.items() if (matched := pattern.search(match[1]))}
-        printed = as_record(_OldPrinted, said, where, "line of metrics")
+        printed = as_record(_OldPrinted, said, where, "line of metrics", written=True)
         if printed.emitted is not None and printed.emitted < (last.emitted or 0):
             raise InputError(
                 f"{where}: emitted tokens fell from {last.emitted} to {printed.emitted}: the server was restarted"

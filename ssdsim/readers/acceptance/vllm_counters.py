@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+import msgspec
+from msgspec import Meta
 
 from ssdsim.base.documents import as_record, parse_json
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.records import Excerpt
 from ssdsim.readers.acceptance.counts import (
     Counts,
     EngineLog,
@@ -129,17 +131,17 @@ def _own_name(sample: Sample) -> str | None:
         return _BESIDE.get(name)
     name = name.removeprefix(_PREFIX)
     if name == _PER_POSITION:
-        return f"{name}:{as_record(Index, sample.labels.get('position', '0'), sample.name, 'position')}"
+        return f"{name}:{as_record(Index, sample.labels.get('position', '0'), sample.name, 'position', written=True)}"
     return name if name in _COUNTERS else None
 
 
-class _Metric(BaseModel, frozen=True):
+class _Metric(Excerpt):
     """A counter of ``llm.get_metrics()``: a number, or a vector by position."""
 
     name: str
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
     value: WrittenAmount | None = None
-    values: Annotated[list[WrittenAmount], Field(max_length=MOST_TOKENS)] | None = None
+    values: Annotated[list[WrittenAmount], Meta(max_length=MOST_TOKENS)] | None = None
 
     def samples(self) -> Iterator[Sample]:
         if self.value is not None:
@@ -164,7 +166,7 @@ def _in_process(text: str) -> list[Sample]:
         except InputError:  # lines of JSON, which are no counters
             return []
         printed += [record for record in named if str(record["name"]).startswith(_PREFIX)]
-    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric") for record in printed]
+    metrics = [as_record(_Metric, record, "llm.get_metrics()", "metric", written=True) for record in printed]
     return [sample for metric in metrics for sample in metric.samples()]
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from pydantic import AliasChoices, BaseModel, Field, field_validator
+from msgspec import Meta
 
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field
+from ssdsim.base.records import Excerpt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,9 +24,9 @@ MOST_TOKENS = 10**8
 LATEST = 1e15
 """Seconds: a clock of nanoseconds since 1970 that was taken for one of seconds is beyond."""
 
-Tokens = Annotated[float, Field(ge=0.0, le=MOST_TOKENS, allow_inf_nan=False)]
-Milliseconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
-Seconds = Annotated[float, Field(ge=-LATEST, le=LATEST, allow_inf_nan=False)]
+Tokens = Annotated[float, Meta(ge=0.0, le=MOST_TOKENS)]
+Milliseconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
+Seconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
 
 
 class RequestLog(Record):
@@ -128,7 +129,9 @@ LEAST, MOST_PROMPT, MOST = 4, 1024, 2048
 
 def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokenizer: Path | None) -> RequestLog:
     """A request a conversation: its first turn is the prompt, the second one the answer. They have no arrivals."""
-    read = as_records(_Conversation, dict(enumerate(records, 1)), where, "conversation")
+    given = {number: record.get("conversations") for number, record in enumerate(records, 1)}
+    firsts = {n: {"conversations": turns[:2] if isinstance(turns, list) else turns or []} for n, turns in given.items()}
+    read = as_records(_Conversation, firsts, where, "conversation")
     texts = [turn.text for each in read if len(each.conversations) == 2 for turn in each.conversations]
     if not texts:
         raise InputError(f"{where}: no conversation of two turns in it")
@@ -142,19 +145,23 @@ def read_conversations(records: Sequence[Mapping[str, Any]], where: str, tokeniz
     return RequestLog("ShareGPT", None, prompts[keep], answers[keep], notes=tuple(notes))
 
 
-class _Turn(BaseModel, frozen=True):
+class _Turn(Excerpt):
     """Turn of one of the two, under one of two names."""
 
-    text: Annotated[str, Field(validation_alias=AliasChoices("value", "content"))]
+    value: str | None = None
+    content: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.value is None and self.content is None:
+            raise ValueError("value: Field required")
+
+    @property
+    def text(self) -> str:
+        return self.value or self.content or ""
 
 
-class _Conversation(BaseModel, frozen=True):
-    conversations: tuple[_Turn, ...] = ()
-
-    @field_validator("conversations", mode="before")
-    @classmethod
-    def _prompt_and_answer(cls, value: Any) -> Any:
-        return value[:2] if isinstance(value, list) else value or ()
+class _Conversation(Excerpt):
+    conversations: tuple[_Turn, ...]
 
 
 def _counted(texts: Sequence[str], where: str, tokenizer: Path | None) -> list[int]:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
-from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
 from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.records import Excerpt
 from ssdsim.readers.acceptance.fields import text_in
 from ssdsim.readers.bench import JsonObject, has
 from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens, read_conversations, read_table
@@ -38,20 +39,19 @@ def read_records(records: Sequence[Any], where: str, tokenizer: Path | None = No
     raise InputError(f"{where}: no log of requests that is known here (those of {known}, or a CSV table)")
 
 
-class _Benchmark(BaseModel, frozen=True):
+class _Benchmark(Excerpt):
     """Benchmark's results: lists with an entry a request, in seconds."""
 
-    input_lens: Annotated[list[Tokens], Field(min_length=1)]
-    output_lens: Annotated[list[Tokens], Field(min_length=1)]
+    input_lens: Annotated[list[Tokens], Meta(min_length=1)]
+    output_lens: Annotated[list[Tokens], Meta(min_length=1)]
     errors: list[Any] | None = None
     start_times: list[Seconds] | None = None
     ttfts: list[Seconds] | None = None
     itls: list[list[Seconds] | None] | None = None
-    max_concurrency: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    max_concurrency: Annotated[int, Meta(ge=1, le=10**6)] | None = None
     model_id: str | None = None
 
-    @model_validator(mode="after")
-    def _of_the_same_requests(self) -> _Benchmark:
+    def __post_init__(self) -> None:
         count = len(self.input_lens)
         for name in ("output_lens", "errors", "start_times", "ttfts"):
             values = getattr(self, name)
@@ -59,7 +59,6 @@ class _Benchmark(BaseModel, frozen=True):
                 raise ValueError(f"{name} has {len(values)} requests, input_lens {count}")
         if self.ttfts and len(self.itls or ()) != count:
             raise ValueError("itls must be a list with an entry a request; run with --save-detailed")
-        return self
 
     @property
     def failed(self) -> NDArray[np.bool_]:
@@ -81,7 +80,7 @@ class _Benchmark(BaseModel, frozen=True):
 def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestLog:
     if len(records) > 1:
         raise InputError(f"{where}: {len(records)} benchmarks in one file; keep the line of one")
-    record = as_record(_Benchmark, records[0], where, "benchmark")
+    record = as_record(_Benchmark, records[0], where, "benchmark", written=True)
     failed, start = record.failed, np.array(record.start_times) if record.start_times else None
     notes = [f"{int(failed.sum())} of {failed.size} requests failed: left out"] if failed.any() else []
     kept = ~failed
@@ -99,33 +98,31 @@ def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestL
     )
 
 
-class _Metric(BaseModel, frozen=True):
+class _Metric(Excerpt):
     """A value with its unit."""
 
     value: Milliseconds
     unit: str | None = None
 
 
-class _Metadata(BaseModel, frozen=True):
-    request_start_ns: Annotated[float, Field(ge=0.0, le=1e21)] | None = None
+class _Metadata(Excerpt):
+    request_start_ns: Annotated[float, Meta(ge=0.0, le=1e21)] | None = None
 
 
-class _AiperfMetrics(BaseModel, frozen=True):
+class _AiperfMetrics(Excerpt):
     time_to_first_token: _Metric
     request_latency: _Metric
     input_sequence_length: _Metric
     output_sequence_length: _Metric
 
-    @model_validator(mode="after")
-    def _in_milliseconds(self) -> _AiperfMetrics:
+    def __post_init__(self) -> None:
         for name in ("time_to_first_token", "request_latency"):
             unit = getattr(self, name).unit
             if unit != "ms":
                 raise ValueError(f"{name} must be in ms, got {short_repr(unit)}")
-        return self
 
 
-class _AiperfRecord(BaseModel, frozen=True):
+class _AiperfRecord(Excerpt):
     """A request that was answered."""
 
     metadata: _Metadata = _Metadata()
@@ -139,7 +136,7 @@ def _aiperf(records: Sequence[JsonObject], where: str) -> RequestLog:
         raise InputError(f"{where}: every request failed")
     failed = len(records) - len(answered)
     notes = (f"{failed} of {len(records)} requests failed: left out",) if failed else ()
-    good = as_records(_AiperfRecord, answered, where, "record")
+    good = as_records(_AiperfRecord, answered, where, "record", written=True)
     starts = [record.metadata.request_start_ns for record in good]
     arrival_s = None if None in starts else np.array(starts, dtype=float) / 1e9
 
@@ -153,7 +150,7 @@ def _aiperf(records: Sequence[JsonObject], where: str) -> RequestLog:
     return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), outputs, measured, notes=notes)
 
 
-class _GuidedRequest(BaseModel, frozen=True):
+class _GuidedRequest(Excerpt):
     """A request of a guidellm report."""
 
     request_start_time: Seconds
@@ -172,7 +169,8 @@ def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
     if not requests:
         raise InputError(f"{where}: has no requests; let guidellm keep them in its report (sample-size)")
     read = [
-        as_record(_GuidedRequest, each, f"{where} request {number}", "one") for number, each in enumerate(requests, 1)
+        as_record(_GuidedRequest, each, f"{where} request {number}", "one", written=True)
+        for number, each in enumerate(requests, 1)
     ]
 
     def of(name: str) -> Array:
@@ -193,14 +191,24 @@ def _summary(needs: str) -> Read:
     return read
 
 
-class _Mooncake(BaseModel, frozen=True):
+class _Mooncake(Excerpt):
     """A line of a trace, by Mooncake's names or by those that others call the same."""
 
-    timestamp: Annotated[Milliseconds | None, Field(validation_alias=AliasChoices("timestamp", "created_time"))] = None
-    input_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("input_length", "input_tokens"))] = None
-    output_length: Annotated[Tokens | None, Field(validation_alias=AliasChoices("output_length", "output_tokens"))] = (
-        None
-    )
+    timestamp: Milliseconds | None = None
+    created_time: Milliseconds | None = None
+    input_length: Tokens | None = None
+    input_tokens: Tokens | None = None
+    output_length: Tokens | None = None
+    output_tokens: Tokens | None = None
+
+    @property
+    def row(self) -> tuple[float | None, float | None, float | None]:
+        """Arrival (ms), input and output tokens, by the first of each two names that the line has."""
+        return (
+            self.created_time if self.timestamp is None else self.timestamp,
+            self.input_tokens if self.input_length is None else self.input_length,
+            self.output_tokens if self.output_length is None else self.output_length,
+        )
 
 
 def _mooncake(records: Sequence[JsonObject], where: str) -> RequestLog:
@@ -218,8 +226,8 @@ def _mooncake(records: Sequence[JsonObject], where: str) -> RequestLog:
 
 def _numbers(records: Sequence[JsonObject], first: int, where: str) -> Array:
     """A block of lines as columns: arrivals (ms), input and output tokens."""
-    read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line")
-    return np.array([(each.timestamp, each.input_length, each.output_length) for each in read], dtype=float).T
+    read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line", written=True)
+    return np.array([each.row for each in read], dtype=float).T
 
 
 _FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (

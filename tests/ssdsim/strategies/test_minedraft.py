@@ -110,7 +110,7 @@ def test_on_real_ranks_one_group_is_verified_while_the_next_is_drafted(pair: Ran
 
 def test_a_group_is_slowed_only_while_the_draft_works_beside_it(tmp_path: Path) -> None:
     """Half as fast beside each other: the draft's own time is added to the pass, however short that is."""
-    slow = SlowDown(**dict.fromkeys(SlowDown.model_fields, 1.0))
+    slow = SlowDown(**dict.fromkeys(SlowDown.__struct_fields__, 1.0))
     alone = find_hardware("h100-sxm")
     beside = alone.model_copy(update={"interference": Interference(target=slow, draft=slow)})
     beside.save(tmp_path / "beside.json")
