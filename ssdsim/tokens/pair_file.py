@@ -5,27 +5,22 @@ temperature. ``ssdsim measure`` and ``ssdsim import acceptance`` write it; ``--p
 """
 
 from __future__ import annotations
+
+import json
 from collections.abc import Sequence
 from itertools import pairwise
-from msgspec import Meta
-from msgspec import field
-from os.path import expanduser
-from os.path import isfile
+from os.path import expanduser, isfile
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
+
 from ssdsim.base.conversion import FieldError
-from ssdsim.base.documents import as_record
-from ssdsim.base.documents import read_json
+from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
-from ssdsim.base.files import while_unchanged
-from ssdsim.base.files import write_whole
-from ssdsim.base.records import Card
-from ssdsim.base.records import Finite
-from ssdsim.base.records import NotNegative
+from ssdsim.base.files import while_unchanged, write_whole
+from ssdsim.base.records import Card, Finite, NotNegative
 from ssdsim.tokens.pair_routing import Routing
-from typing import Annotated
-from typing import Any
-from typing import Literal
-import json
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Number = Annotated[int, Meta(ge=0, le=10**15)]
