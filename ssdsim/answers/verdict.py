@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import MappingProxyType
-
-import numpy as np
 
 from ssdsim import strategies
 from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
 from ssdsim.base.display import Display, Displayable
+from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
-from ssdsim.question.many import Drawn, estimate
-from ssdsim.question.points import Points
+from ssdsim.question.many import Drawn
+from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 
@@ -214,10 +214,13 @@ def _at(name: str, rates: Mapping[str, _Rate]) -> str:
 
 def _at_the_best_k(configuration: Configuration, now: Mapping[str, _Rate]) -> dict[str, _Rate]:
     """Each strategy's rate at the best of the Ks, the one that it has ``now`` among them."""
-    points = Points([{**configuration.given, "k": k} for k in _LOOKED_AT])
     best = dict(now)
-    for name in now:
-        if "k" in configuration.scenarios[name].reads and len(found := points.scenarios(name)):
-            rates = np.atleast_1d(estimate(found.side_by_side).tokens_per_second)
-            best[name] = max(now[name], *((float(rates[at]), _LOOKED_AT[row]) for at, row in enumerate(found.rows)))
+    for k in _LOOKED_AT:
+        with suppress(InputError):  # this K is not possible here
+            question = Question.of({**configuration.given, "k": k})
+            for name in now:
+                if "k" in configuration.scenarios[name].reads:
+                    with suppress(InputError):
+                        rates = [float(each.estimate.tokens_per_second) for each in question.scenarios(name)]
+                        best[name] = max(best[name], (max(rates), k))
     return best

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
 from functools import cached_property, partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -165,7 +166,7 @@ def by_name(*tables: Iterable[Option]) -> Mapping[str, Option]:
     """
     options: dict[str, Option] = {}
     owners: dict[str, str] = {}
-    for option in (option for table in tables for option in table):
+    for option in chain.from_iterable(tables):
         if options.setdefault(option.name, option) != option:
             raise ValueError(f"two different options are called {option.name}")
         for flag in option.flags:

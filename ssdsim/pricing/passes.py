@@ -1,19 +1,32 @@
 """Seconds of forward passes and messages on a hardware profile, as an engine's runtime runs them."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from typing import Literal, get_args
-
+from collections.abc import Hashable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import lru_cache
+from functools import partial
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_card import Host
+from ssdsim.hardware.runtime_card import KERNELS
+from ssdsim.hardware.runtime_card import Kernels
+from ssdsim.hardware.runtime_card import NUMBERS
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.timing import Timing
-from ssdsim.pricing.cost import Cost, Terms, merged
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.cost import Terms
+from ssdsim.pricing.cost import merged
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import CollectiveKind
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import Operation
+from typing import Literal
+from typing import get_args
+import math
 
 Model = Literal["target", "draft"]
 
@@ -65,14 +78,11 @@ def cost_of_operations(
     counted: Iterable[tuple[Operation, int]], profile: HardwareProfile, runtime: Runtime = KERNELS
 ) -> Cost:
     """Each operation's time on ``profile``, as the runtime runs it, times its count."""
-    timings = ((op, profile.seconds(op), count) for op, count in counted)
-    return _cost_of(
-        [
-            (timing, count * kernel_factor(op, timing.seconds, profile, runtime.kernels))
-            for op, timing, count in timings
-        ],
-        profile,
-    )
+    timings = []
+    for op, count in counted:
+        timing = profile.seconds(op)
+        timings.append((timing, count * kernel_factor(op, timing.seconds, profile, runtime.kernels)))
+    return _cost_of(timings, profile)
 
 
 def _cost_of(counted: Sequence[tuple[Timing, float]], profile: HardwareProfile) -> Cost:
@@ -225,23 +235,20 @@ def cost_of_pass(
     forward: ForwardPass, profile: HardwareProfile, runtime: Runtime = KERNELS, model: Model = "target"
 ) -> Cost:
     """Kernels of a pass of one of the models, and what the runtime adds to each layer and to the pass."""
-
-    def cost() -> Cost:
+    known = _known_costs(profile)
+    key = forward, runtime, model
+    if key not in known:
         kernels = cost_of_operations(forward.counted(), profile, runtime)
-        return kernels + cost_between_kernels(forward, kernels, runtime, model)
+        known[key] = kernels + cost_between_kernels(forward, kernels, runtime, model)
+    return known[key]
 
-    return _remembered(profile, (forward, runtime, model), cost)
 
-
-def _remembered(profile: HardwareProfile, what: Hashable, cost: Callable[[], Cost]) -> Cost:
-    """Cache of the profile: the cost of a pass, or of a message of so many bytes."""
+def _known_costs(profile: HardwareProfile) -> dict[Hashable, Cost]:
+    """The costs that a profile remembers, of passes and of messages, with room for one more."""
     known: dict[Hashable, Cost] = profile.costs
-    event = known.get(what)
-    if event is None:
-        if len(known) >= _REMEMBERED:
-            known.clear()
-        event = known[what] = cost()
-    return event
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    return known
 
 
 def streaming_share(forward: ForwardPass, seconds: float, profile: HardwareProfile) -> float:
@@ -296,8 +303,10 @@ def cost_of_mixed_pass(
 
 def cost_of_message(message_bytes: int, profile: HardwareProfile, pair: tuple[int, int] | None = None) -> Cost:
     """A point-to-point message between two devices, which ``pair`` numbers where pairs differ."""
-    timing = profile.message_seconds
-    return _remembered(profile, (message_bytes, pair), lambda: _cost_of([(timing(message_bytes, pair), 1.0)], profile))
+    known, key = _known_costs(profile), (message_bytes, pair)
+    if key not in known:
+        known[key] = _cost_of([(profile.message_seconds(message_bytes, pair), 1.0)], profile)
+    return known[key]
 
 
 class Network(Record):

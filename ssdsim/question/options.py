@@ -33,7 +33,7 @@ _needs: list[tuple[str, Needs]] = []
 def _read_records() -> None:
     """Make the tables anew: a strategy or a drafter came or went."""
     own = [option for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
-    options = by_name(_FIRST, (option for option in own if option.section is not None), _THEN, own)
+    options = by_name(_FIRST, [option for option in own if option.section is not None], _THEN, own)
     ALL.clear()
     ALL.update(options)
     DEFAULTS.clear()

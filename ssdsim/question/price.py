@@ -120,4 +120,4 @@ def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafte
     """Find what lies in which memory, whether it fits or not; writes what the strategy derives into ``settings``."""
     site = site.with_options(settings)
     strategy.settle(settings, site, drafter)
-    return tuple(strategy.occupancies(site, drafter))
+    return strategy.occupancies(site, drafter)

@@ -1,27 +1,37 @@
 """SpecActor: PEARL's step with M drafts that work for N targets, each of which has its part of the batch."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any
-
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import choice, searched_choice
+from ssdsim.base.option import choice
+from ssdsim.base.option import searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter, speculate
-from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy, target_on
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import speculate
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.pricing.occupancy import target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
-from ssdsim.rounds.round import Seconds, States
-from ssdsim.strategies.protocols.alternate import drafts, meets
-from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis
-from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.kernel import Tokens
+from ssdsim.rounds.kernel import tokens_of
+from ssdsim.rounds.round import Seconds
+from ssdsim.rounds.round import States
+from ssdsim.strategies.protocols.alternate import drafts
+from ssdsim.strategies.protocols.alternate import meets
+from ssdsim.strategies.protocols.axes import LookaheadAxis
+from ssdsim.strategies.protocols.axes import NumberAxis
+from ssdsim.strategies.protocols.strategy import Strategy
+from ssdsim.strategies.protocols.strategy import late
+from ssdsim.strategies.protocols.strategy import own_lookahead
+from typing import Any
 
 _MOST = 64
 
@@ -87,13 +97,16 @@ class SpecActor(Strategy):
         targets, drafts = _counts(options)
         return Devices(targets * tp, drafts if drafter.needs_device else 0)
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+    def occupancies(self, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
         (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)
         one = replace(target_on(site, tokens), devices=targets)
-        yield Occupancy(f"{site.target.name} at tp {site.tp}", [one], site.profile)
-        if drafter.needs_device:
-            demand = replace(drafter.demand(site, tokens, 0), devices=drafts)
-            yield Occupancy(f"{site.draft.name} on devices of its own ({self.title})", [demand], site.draft_profile)
+        verifying = Occupancy(f"{site.target.name} at tp {site.tp}", [one], site.profile)
+        if not drafter.needs_device:
+            return (verifying,)
+        demand = replace(drafter.demand(site, tokens, 0), devices=drafts)
+        return verifying, Occupancy(
+            f"{site.draft.name} on devices of its own ({self.title})", [demand], site.draft_profile
+        )
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         (targets, drafts), tokens = _counts(site.options), self.lookahead(site.options)

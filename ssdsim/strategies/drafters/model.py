@@ -1,23 +1,38 @@
 """A smaller transformer as draft, which may itself be drafted for: by n-grams, by a smaller model, or by both."""
 
 from __future__ import annotations
-
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
-
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import partial
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import SHARE, Name, Whole
+from ssdsim.base.kinds import Name
+from ssdsim.base.kinds import SHARE
+from ssdsim.base.kinds import Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Needs, Option, choice
-from ssdsim.base.record import Record, replace
+from ssdsim.base.option import Needs
+from ssdsim.base.option import Option
+from ssdsim.base.option import choice
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.vocabularies import draft_for, one_vocabulary, other_vocabulary
-from ssdsim.pricing.drafter import Draft, Drafter, passes_over
-from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
+from ssdsim.hardware.vocabularies import draft_for
+from ssdsim.hardware.vocabularies import one_vocabulary
+from ssdsim.hardware.vocabularies import other_vocabulary
+from ssdsim.pricing.drafter import Draft
+from ssdsim.pricing.drafter import Drafter
+from ssdsim.pricing.drafter import passes_over
+from ssdsim.pricing.occupancy import Demand
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import draft_on
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Piece, Repeats, rounds_until
+from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Piece
+from ssdsim.pricing.step import Repeats
+from ssdsim.pricing.step import rounds_until
 from ssdsim.transformer.card import Transformer
+from typing import Any
+import math
 
 NGRAMS = "ngram"
 """The word in the place of a model's name: n-grams of the context, looked up in no time."""
@@ -87,32 +102,26 @@ def stages_of(options: Mapping[str, Any], draft: Transformer) -> tuple[Stage, ..
 
 
 def staged(
-    site: Site, passes: Sequence[PassOver], stages: Sequence[Stage], tokens: int, chains: int
-) -> tuple[Piece, ...]:
-    """Draft ``tokens`` tokens of each of ``chains``: ``passes`` are those of the draft, then of its stages' models.
-
-    ``T_d`` is replaced by ``[K_2 T_d2 + T_v2] / E_2`` of a stage, with the whole rounds that the tokens take in its
-    place: those of the chain that takes the most, which all wait for. A round is never longer than what is asked.
-    """
-    return tuple(_staged(site, passes, stages, tokens, chains, ()))
-
-
-def _staged(
     site: Site,
     passes: Sequence[PassOver],
     stages: Sequence[Stage],
     tokens: int,
     chains: int,
-    rounds: tuple[tuple[float, ...], ...],
-) -> Iterator[Piece]:
+    rounds: tuple[tuple[float, ...], ...] = (),
+) -> tuple[Piece, ...]:
+    """Draft ``tokens`` tokens of each of ``chains``: ``passes`` are those of the draft, then of its stages' models.
+
+    ``T_d`` is replaced by ``[K_2 T_d2 + T_v2] / E_2`` of a stage, with the whole rounds that the tokens take in its
+    place: those of the chain that takes the most, which all wait for. A round is never longer than what is asked.
+    ``rounds`` are those of the models above.
+    """
     drafted = min(stages[0].k, tokens - 1) if stages else 0
     if drafted == 0:
-        yield _repeated(site.piece(passes[0](1), tokens), rounds)
-        return
+        return (_repeated(site.piece(passes[0](1), tokens), rounds),)
     rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
-    if stages[0].card is not None:
-        yield from _staged(site, passes[1:], stages[1:], drafted, chains, rounds)
-    yield _repeated(site.piece(passes[0](drafted + 1)), rounds)
+    of_card = stages[0].card is not None
+    below = staged(site, passes[1:], stages[1:], drafted, chains, rounds) if of_card else ()
+    return (*below, _repeated(site.piece(passes[0](drafted + 1)), rounds))
 
 
 def _repeated(piece: Piece, rounds: tuple[tuple[float, ...], ...]) -> Piece:
@@ -148,12 +157,9 @@ class ModelDrafter(Drafter):
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:
         """Draft in a pass a token; with stages, in a pass a round of theirs."""
         stages = stages_of(site.options, site.draft)
-
-        def steps(of: Site) -> PassOver:
-            make = of.draft_beside_target if beside else of.draft_pass
-            return lambda queries: make("draft step", queries)
-
-        pieces = staged(site, [steps(each) for each in _models(site, stages)], stages, tokens, site.batch)
+        passes = [each.draft_beside_target if beside else each.draft_pass for each in _models(site, stages)]
+        steps = [partial(each, "draft step") for each in passes]
+        pieces = staged(site, steps, stages, tokens, site.batch)
         if not beside:
             return pieces
         own = pieces[-1]

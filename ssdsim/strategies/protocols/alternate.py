@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
 from typing import Any
 
@@ -46,11 +46,10 @@ class Alternate(Strategy):
             return Devices(tp)
         return Devices(tp, 1, *sharing_of(self.options, options))
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+    def occupancies(self, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
         if is_apart(site.options, drafter) or not drafter.needs_device:
-            yield from super().occupancies(site, drafter)
-            return
-        yield from beside_target(self, site, drafter, "; --sd-draft separate needs less")
+            return super().occupancies(site, drafter)
+        return beside_target(self, site, drafter, "; --sd-draft separate needs less")
 
     def round_steps(
         self, site: Site, drafter: Drafter, draft: Step, verify: Step, distributions: int | None = None
@@ -93,13 +92,12 @@ def is_apart(options: Mapping[str, Any], drafter: Drafter) -> bool:
     return bool(options["sd_draft"] == "separate" and drafter.needs_device)
 
 
-def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> Iterable[Occupancy]:
+def beside_target(strategy: Strategy, site: Site, drafter: Drafter, advice: str = "") -> tuple[Occupancy, ...]:
     """Memory of the target's devices, alone and with the draft beside it; a refusal ends with ``advice``."""
     k = strategy.lookahead(site.options)
-    yield target_alone(site, k)
     both = [target_on(site, k, beside=True), drafter.demand(site, k, 0, beside=True)]
     what = f"{site.target.name} at tp {site.tp} with {site.draft.name} beside it ({strategy.title})"
-    yield Occupancy(what, both, site.profile, advice)
+    return target_alone(site, k), Occupancy(what, both, site.profile, advice)
 
 
 def _alternates(me: Actor) -> Generator[Any, Any, None]:

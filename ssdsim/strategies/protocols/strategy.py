@@ -125,9 +125,9 @@ class Strategy(ABC):
         """Devices that it occupies with a target on ``tp`` of them: one more for the draft."""
         return Devices(tp, int(self.drafts and drafter.needs_device))
 
-    def occupancies(self, site: Site, drafter: Drafter) -> Iterable[Occupancy]:
+    def occupancies(self, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
         """Memory of the devices, and what lies there: the target alone, the draft on devices of its own."""
-        yield target_alone(site, self.lookahead(site.options))
+        occupancies = [target_alone(site, self.lookahead(site.options))]
         if self.drafts and drafter.needs_device:
             which, tokens, branches = self.draft_holds(site)
             demand = drafter.demand(site, tokens, branches)
@@ -135,7 +135,8 @@ class Strategy(ABC):
             if targets > 1:  # so many caches beside one draft
                 which = f"{which} for {targets} targets"
                 demand = replace(demand, sequence_bytes=targets * demand.sequence_bytes)
-            yield Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile)
+            occupancies.append(Occupancy(f"{site.draft.name} {which}", [demand], site.draft_profile))
+        return tuple(occupancies)
 
     def draft_holds(self, site: Site) -> tuple[str, int, int]:
         """Text about the draft's device in a refusal, and the tokens and branches of each sequence there."""
