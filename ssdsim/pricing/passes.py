@@ -1,32 +1,19 @@
 """Seconds of forward passes and messages on a hardware profile, as an engine's runtime runs them."""
 
 from __future__ import annotations
-from collections.abc import Hashable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import lru_cache
-from functools import partial
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Literal, get_args
+
 from ssdsim.base.record import Record
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import Host
-from ssdsim.hardware.runtime_card import KERNELS
-from ssdsim.hardware.runtime_card import Kernels
-from ssdsim.hardware.runtime_card import NUMBERS
-from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Host, Kernels, Runtime
 from ssdsim.hardware.timing import Timing
-from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.cost import Terms
-from ssdsim.pricing.cost import merged
+from ssdsim.pricing.cost import Cost, Terms, merged
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import CollectiveKind
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import Operation
-from typing import Literal
-from typing import get_args
-import math
+from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
 
 Model = Literal["target", "draft"]
 

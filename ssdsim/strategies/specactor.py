@@ -1,37 +1,27 @@
 """SpecActor: PEARL's step with M drafts that work for N targets, each of which has its part of the batch."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
 from functools import partial
+from typing import Any
+
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import choice
-from ssdsim.base.option import searched_choice
+from ssdsim.base.option import choice, searched_choice
 from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.contention import always_beside
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import Occupancy
-from ssdsim.pricing.occupancy import target_on
+from ssdsim.pricing.drafter import Drafter, speculate
+from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.kernel import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.round import States
-from ssdsim.strategies.protocols.alternate import drafts
-from ssdsim.strategies.protocols.alternate import meets
-from ssdsim.strategies.protocols.axes import LookaheadAxis
-from ssdsim.strategies.protocols.axes import NumberAxis
-from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.strategies.protocols.strategy import late
-from ssdsim.strategies.protocols.strategy import own_lookahead
-from typing import Any
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States
+from ssdsim.strategies.protocols.alternate import drafts, meets
+from ssdsim.strategies.protocols.axes import LookaheadAxis, NumberAxis
+from ssdsim.strategies.protocols.strategy import Strategy, late, own_lookahead
 
 _MOST = 64
 
