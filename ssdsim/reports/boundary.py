@@ -84,11 +84,13 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
     grid = table.pivot_table(index=y, columns=x, values="ratio", dropna=False)
     over = f"{title_of(study.subject)} / {title_of(rival)}"
     plot = new_plot(ALL[x].axis, ALL[y].axis, height=400, showlegend=True)
-    common = {
+    common: dict[str, Any] = {
         "x": grid.columns.tolist(),
         "y": grid.index.tolist(),
         "z": [rounded(row) for row in grid.to_numpy(float)],
         "showscale": False,
+        "showlegend": True,
+        "hoverinfo": "skip",
     }
     won, lost = (table["ratio"] > 1.0).any(), (table["ratio"] <= 1.0).any()
     # plotly fills where a constraint does not hold
@@ -101,35 +103,33 @@ def _plot(study: Study, rival: str, x: str, y: str, table: pd.DataFrame) -> go.F
             contours={"type": "constraint", "operation": operation, "value": 1.0},
             fillcolor=band(colour_of(name), 0.3),
             line={"width": 3, "color": "#808080"},
-            showlegend=True,
-            hoverinfo="skip",
         )
-    lines = {"start": _STEP, "end": 10.0, "size": _STEP, "coloring": "none"}
     plot.add_contour(
         **common,
         name=f"{over}, in steps of {_STEP:g}",
-        contours=lines,
+        contours={"start": _STEP, "end": 10.0, "size": _STEP, "coloring": "none"},
         line={"width": 1, "color": "#808080", "dash": "dot"},
-        showlegend=True,
-        hoverinfo="skip",
     )
     possible = table.dropna(subset=["ratio"])
     hover, dots = f"{over} %{{customdata}}×<extra>{x} %{{x}}, {y} %{{y}}</extra>", {"size": 4}
     how: dict[str, Any] = {"mode": "markers", "marker": dots, "customdata": rounded(possible["ratio"])}
     plot.add_trace(curve(possible[x], possible[y], "computed", "#808080", hover, **how))
     for axis, name in ((plot.update_xaxes, x), (plot.update_yaxes, y)):
-        values = sorted(set(table[name]))
-        ends = [_place(name, values[0]), _place(name, values[-1])]
-        margin = _MARGIN * (ends[1] - ends[0])
-        axis(range=[ends[0] - margin, ends[1] + margin])  # points on the edge are whole
-        if ALL[name].doubling:
-            ticks = doubling_ticks(values[0], values[-1])
-            axis(type="log", tickvals=ticks if len(ticks) > 1 else values)
-        elif isinstance(values[0], int):
-            axis(tickvals=values)
+        axis(**_axis_layout(name, sorted(set(table[name]))))
     for mark in _marks(x, y, table):
         plot.add_annotation(mark)
     return plot
+
+
+def _axis_layout(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Range with a margin, so that points on the edge are whole, and ticks."""
+    first, last = _place(name, values[0]), _place(name, values[-1])
+    margin = _MARGIN * (last - first)
+    layout: dict[str, Any] = {"range": [first - margin, last + margin]}
+    if ALL[name].doubling:
+        ticks = doubling_ticks(values[0], values[-1])
+        return {**layout, "type": "log", "tickvals": ticks if len(ticks) > 1 else values}
+    return {**layout, "tickvals": values} if isinstance(values[0], int) else layout
 
 
 def _marks(x: str, y: str, table: pd.DataFrame) -> Iterator[dict[str, Any]]:

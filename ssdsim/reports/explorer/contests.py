@@ -8,8 +8,8 @@ template from the interpolated numbers, without rules of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from itertools import combinations
+from functools import cached_property, reduce
+from itertools import combinations, compress
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +23,7 @@ from ssdsim.base.intervals import Draws, quantiles
 from ssdsim.base.record import Record
 from ssdsim.question.scenario import Scenario
 from ssdsim.reports.explorer.space import Space
-from ssdsim.reports.explorer.strategy_grid import AT_ONCE, StrategyGrid
+from ssdsim.reports.explorer.strategy_grid import StrategyGrid, chunks
 from ssdsim.reports.explorer.table import Floats, GridTable
 
 THRESHOLDS: Mapping[str, tuple[float, ...]] = {
@@ -45,6 +45,7 @@ OF_RIVAL = ("low", "high", "surely", "hardly", "lowest", "highest", "faster")
 ``surely`` and ``hardly`` are what the ratio is above in a share :data:`~ssdsim.answers.contest.DECIDED` of the draws,
 and below.
 """
+_SWITCHED = 3  # rivals, at most, of which every set may be switched on
 
 
 class SentenceCase(NamedTuple):
@@ -138,16 +139,14 @@ class _Numbers(Record):
         found = {name: nothing.copy() for name in (*OF_RIVAL, "per_gpu")}
         found["per_gpu"] = ratio * other.gpus[its] / own.gpus[at]
         if own.joint is not None and other.joint is not None:
-            for start in range(0, len(ratio), AT_ONCE):
-                chunk = slice(start, start + AT_ONCE)
+            for chunk in chunks(len(ratio)):
                 mine, theirs = own.joint[at[chunk]], other.joint[its[chunk]]
                 low, surely, hardly, high = quantiles(mine / theirs, 0.025, 1.0 - DECIDED, DECIDED, 0.975)
                 found["low"][chunk], found["high"][chunk] = low, high
                 found["surely"][chunk], found["hardly"][chunk] = surely, hardly
                 known = np.flatnonzero(~np.isnan(low))
-                found["faster"][start + known] = share_fastest(mine[known], [theirs[known]])
-        for start in range(0, len(ratio), AT_ONCE):
-            chunk = slice(start, start + AT_ONCE)
+                found["faster"][chunk.start + known] = share_fastest(mine[known], [theirs[known]])
+        for chunk in chunks(len(ratio)):
             moved = own.open[at[chunk]] | other.open[its[chunk]]
             if moved.any():
                 across = own.over_ranges(at[chunk]) / other.over_ranges(its[chunk])
@@ -199,14 +198,11 @@ def _digits(values: Floats, thresholds: Sequence[float]) -> NDArray[np.str_]:
 
 
 def _joined(parts: Sequence[NDArray[np.str_]]) -> NDArray[np.str_]:
-    found = parts[0]
-    for part in parts[1:]:
-        found = np.char.add(found, part)
-    return found
+    return reduce(np.char.add, parts)
 
 
-_Told = tuple[Contest[str], str, Mapping[str, float]]
-"""What a template is made of: the contest, the subject, and the GPUs of each."""
+_TemplateParts = tuple[Contest[str], str, Mapping[str, float]]
+"""What a template is made of: the contest, the subject, and the GPUs of each strategy."""
 
 
 class _Cases:
@@ -229,8 +225,7 @@ class _Cases:
         found = np.full(len(at), np.nan)
         if own.joint is None:
             return found
-        for start in range(0, len(at), AT_ONCE):
-            chunk = slice(start, start + AT_ONCE)
+        for chunk in chunks(len(at)):
             others = [self._joint(rival)[self._rows[rival][chunk]] for rival in rivals]
             fastest = np.fmax.reduce(others)
             (found[chunk],) = quantiles(own.joint[at[chunk]] / fastest, 1.0 - DECIDED)
@@ -246,22 +241,20 @@ class _Cases:
         codes = _joined([*(self._codes[rival] for rival in rivals), _digits(best, (1.0,)), self._order(rivals)])
         present = np.stack([~np.isnan(self._numbers[rival].ratio) for rival in rivals])
         found = np.full(len(best), -1, dtype=np.int64)
-        groups: dict[tuple[str, bool], list[tuple[NDArray[np.intp], _Told]]] = {}
+        groups: dict[tuple[str, bool], list[tuple[NDArray[np.intp], _TemplateParts]]] = {}
         for points in self._alike(codes, rivals, np.flatnonzero(present.any(axis=0))):
-            told = self._told(points[0], _those(rivals, present[:, points[0]]))
-            groups.setdefault((told[0].decisive_rival, told[0].decided), []).append((points, told))
+            parts = self._template_parts(points[0], list(compress(rivals, present[:, points[0]])))
+            groups.setdefault((parts[0].decisive_rival, parts[0].decided), []).append((points, parts))
         for (rival, decided), of in groups.items():
             sure = np.zeros(len(best), dtype=np.intp), [()]
             numbers, doubts = sure if decided else self._doubted(rival, np.concatenate([points for points, _ in of]))
-            for points, told in of:
+            for points, parts in of:
                 inputs = inputs_of(*(self._scenario(name, points[0]) for name in (self._subject, rival)))
                 for number in np.unique(numbers[points]).tolist():
-                    case = _case(codes[points[0]], RatioEvidence(inputs, doubts[number]), told)
-                    found[points[numbers[points] == number]] = self._number(case)
+                    sentence = template(RatioEvidence(inputs, doubts[number]), *parts)
+                    case = SentenceCase(str(codes[points[0]]), sentence, parts[0].outcome)
+                    found[points[numbers[points] == number]] = self.known.setdefault(case, len(self.known))
         return found
-
-    def _number(self, case: SentenceCase) -> int:
-        return self.known.setdefault(case, len(self.known))
 
     def _order(self, rivals: Sequence[str]) -> NDArray[np.str_]:
         """Places of the rivals by ratio, the smallest first."""
@@ -284,7 +277,7 @@ class _Cases:
     def _gpus(self, name: str) -> Floats:
         return self._sides[name].gpus[self._rows[name]]
 
-    def _told(self, at: int, rivals: Sequence[str]) -> _Told:
+    def _template_parts(self, at: int, rivals: Sequence[str]) -> _TemplateParts:
         over = {rival: self._numbers[rival].versus(at) for rival in rivals}
         gpus = {name: float(self._gpus(name)[at]) for name in (self._subject, *rivals)}
         return Contest(over, self._probability(at, rivals)), self._subject, gpus
@@ -328,14 +321,3 @@ def _groups(key: NDArray[np.intp], points: NDArray[np.intp]) -> Iterator[NDArray
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=-1))
     yield from sorted(np.split(points[order], starts[1:]), key=lambda group: int(group[0]))
-
-
-def _case(code: np.str_, basis: RatioEvidence, told: _Told) -> SentenceCase:
-    return SentenceCase(str(code), template(basis, *told), told[0].outcome)
-
-
-def _those(rivals: Sequence[str], present: NDArray[np.bool_]) -> list[str]:
-    return [rival for rival, is_present in zip(rivals, present.tolist(), strict=True) if is_present]
-
-
-_SWITCHED = 3

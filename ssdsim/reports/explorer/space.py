@@ -160,8 +160,8 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
     given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
     ordered = sorted(axes, key=lambda axis: list(ALL).index(axis.name))
-    kept = ordered if exact else [_kept(axis, fixed, given_starts) for axis in ordered]
-    found = _asked(Space(fixed, tuple(axis for axis in kept if axis), _assumed({**fixed, **given_starts})))
+    kept = ordered if exact else [_possible_stops(axis, fixed, given_starts) for axis in ordered]
+    found = _with_strategies(Space(fixed, tuple(axis for axis in kept if axis), _assumed({**fixed, **given_starts})))
     read = {name for names in found.read.values() for name in names}
     for axis in found.axes:
         if axis.name in said and axis.name not in read:
@@ -173,7 +173,7 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     return replace(found, axes=tuple(_with_best(axis, found.read) for axis in found.axes if axis.name in read))
 
 
-def _asked(space: Space) -> Space:
+def _with_strategies(space: Space) -> Space:
     """The space with the strategies, and the axes that each of them reads."""
     base = configure(**space.options(space.start))
     check_constant(base.settings["spread"])
@@ -224,7 +224,7 @@ def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
     return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
 
 
-def _kept(axis: GridAxis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridAxis | None:
+def _possible_stops(axis: GridAxis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridAxis | None:
     """The axis with the stops that are possible beside what is given; None if none is."""
     beside = {**fixed, **given}
     if axis.name in given:

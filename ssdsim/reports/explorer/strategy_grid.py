@@ -161,7 +161,7 @@ def _share(strategy: Strategy, settings: TrackedSettings, contestants: Contestan
     return max(each.needs_bytes(int(settings["b"])) / usable_bytes(each.profile) for each in found)
 
 
-AT_ONCE = 64  # points of draws: 256 kB a column, which the allocator keeps instead of handing it back each time
+_AT_ONCE = 64  # points of draws: 256 kB a column, which the allocator keeps instead of handing it back each time
 
 
 class ErrorDraws:
@@ -173,16 +173,20 @@ class ErrorDraws:
 
     def joint(self, rows: SideBySide) -> Draws:
         """Tokens/s per row and draw, in single precision: half the time to sort, and 1e-7 off."""
-        return np.concatenate([self._rates(part).astype(np.float32) for part in _chunks(rows)])
+        return np.concatenate([self._rates(part).astype(np.float32) for part in _parts(rows)])
 
     def across(self, rows: SideBySide) -> Floats:
         """Tokens/s per row over the ranges of its token inputs."""
-        return np.concatenate([across(part, self.errors) for part in _chunks(rows)])
+        return np.concatenate([across(part, self.errors) for part in _parts(rows)])
 
 
-def _chunks(rows: SideBySide) -> Iterator[SideBySide]:
-    for start in range(0, len(rows), AT_ONCE):
-        yield rows.taken(np.arange(start, min(start + AT_ONCE, len(rows))))
+def chunks(count: int) -> Iterator[slice]:
+    """Slices of ``count`` points, few enough at once for their draws."""
+    return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
+
+
+def _parts(rows: SideBySide) -> Iterator[SideBySide]:
+    return (rows.taken(np.arange(chunk.start, chunk.stop)) for chunk in chunks(len(rows)))
 
 
 class StrategyGrid(Record):
