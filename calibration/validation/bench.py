@@ -163,9 +163,9 @@ class RoundsBench(Record):
             raise InputError(why)
         for scenario in configuration.scenarios.values():
             needs, have = scenario.devices, (len(self.target_devices), len(self.draft_devices))
-            if needs.of_all("target") != have[0] or needs.draft > have[1]:
+            if needs.of_kind("target") != have[0] or needs.draft > have[1]:
                 raise InputError(
-                    f"{scenario.strategy.title} needs {needs.of_all('target')} target and {needs.draft} draft ranks, "
+                    f"{scenario.strategy.title} needs {needs.of_kind('target')} target and {needs.draft} draft ranks, "
                     f"there are {have[0]} and {have[1]}"
                 )
         return configuration
@@ -255,7 +255,7 @@ def _compare(
             RoundComparison(
                 point=point,
                 strategy=name,
-                devices=(scenario.devices.of_all("target"), scenario.devices.draft),
+                devices=(scenario.devices.of_kind("target"), scenario.devices.draft),
                 measured=interval(of_strategy.rounds_s),
                 predicted_s=float(np.mean([run.round_s.value for run in simulated])),
                 tokens_per_round=float(np.mean([run.tokens_per_round.value for run in simulated])),

@@ -41,7 +41,7 @@ class Devices(Record):
         """GPUs of all that share the draft."""
         return self.targets * self.target + self.draft
 
-    def of_all(self, kind: str) -> int:
+    def of_kind(self, kind: str) -> int:
         """GPUs of all roles of a kind (``target``, ``draft``); 0 of one that runs on a host."""
         return {"target": self.targets * self.target, "draft": self.draft}.get(kind, 0)
 
@@ -53,7 +53,7 @@ class Devices(Record):
         return f"one for {self.targets} targets, {'all that wait together' if self.together else 'one after the other'}"
 
     @property
-    def of_a_target(self) -> float:
+    def per_target(self) -> float:
         """GPUs per target, with its share of a shared draft: 4 + 1/N; a whole number where nothing is shared."""
         return self.target + self.draft if self.targets == 1 else self.total / self.targets
 

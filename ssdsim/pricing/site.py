@@ -318,7 +318,7 @@ class Site(Record):
         A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
         sent = self.outcome_bytes + self.feature_bytes(verified)
-        return _message("outcome", self._cost_of_reaching(sent), Message(sent))
+        return _message("outcome", self._cost_to_draft(sent), Message(sent))
 
     @memoized
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
@@ -326,24 +326,23 @@ class Site(Record):
 
         They are drawn from so many ``distributions``, by default one each, which go along when sampling.
         """
-        sent, told = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
-        cost = self._cost_of_reaching(sent) + self.cost_of_telling(tokens)
-        return _message("speculation", cost, Message(sent, told))
+        sent, broadcast = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
+        cost = self._cost_to_draft(sent) + self.cost_of_broadcast(tokens)
+        return _message("speculation", cost, Message(sent, broadcast))
 
-    def telling(self, tokens: int, drafting: Pass | None) -> Step:
+    def broadcast_message(self, tokens: int, drafting: Pass | None) -> Step:
         """Message to the target's other devices with what one of them drafted; empty where all of them draft."""
-        told = self.token_bytes(tokens)
-        needed = drafting is not None and drafting.tp < self.tp
-        cost = self.cost_of_telling(tokens) if needed else Cost()
-        return _message("send tokens", cost, Message(0, told if needed else 0))
+        if drafting is None or drafting.tp >= self.tp:
+            return _message("send tokens", Cost(), Message(0))
+        return _message("send tokens", self.cost_of_broadcast(tokens), Message(0, self.token_bytes(tokens)))
 
-    def cost_of_telling(self, tokens: int) -> Cost:
+    def cost_of_broadcast(self, tokens: int) -> Cost:
         """Broadcast of drafted tokens over the target's devices: a binomial tree of messages."""
         if self.tp == 1:
             return Cost()
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
 
-    def _cost_of_reaching(self, message_bytes: int) -> Cost:
+    def _cost_to_draft(self, message_bytes: int) -> Cost:
         """Cost of a message between the target's first device and a draft's own."""
         if self.network is not None:
             return self.network.cost_of(message_bytes)
@@ -393,7 +392,7 @@ class Silent(Site):
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
         return Step("communicate")
 
-    def telling(self, tokens: int, drafting: Pass | None) -> Step:
+    def broadcast_message(self, tokens: int, drafting: Pass | None) -> Step:
         return Step("communicate")
 
 

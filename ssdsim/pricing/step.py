@@ -53,10 +53,10 @@ class HostWork(Record):
 
 
 class Message(Record):
-    """Bytes from one role to another; ``told_bytes`` of them go on to the receiving role's other devices."""
+    """Bytes from one role to another; ``broadcast_bytes`` of them go on to the receiving role's other devices."""
 
     sent_bytes: int
-    told_bytes: int = 0
+    broadcast_bytes: int = 0
 
 
 Pmf = tuple[float, ...]
@@ -259,7 +259,7 @@ class Step(Record):
         pieces = tuple(replace(piece, cost=piece.cost * factor) for piece in self.pieces)
         return replace(self, pieces=pieces, by_rows=self.by_rows and self.by_rows.scaled(factor))
 
-    def of_pieces_called(self, name: str) -> Step:
+    def with_piece_name(self, name: str) -> Step:
         return replace(self, pieces=tuple(replace(piece, name=name) for piece in self.pieces))
 
     @property

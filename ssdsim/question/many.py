@@ -217,7 +217,7 @@ def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages,
     """The round of all rows; batch and devices are columns with ``axes`` behind the rows."""
     return Round(
         batch=rows.batch[:, *axes],
-        gpus=rows.devices(lambda devices: devices.of_a_target).astype(float)[:, *axes],
+        gpus=rows.devices(lambda devices: devices.per_target).astype(float)[:, *axes],
         seconds=seconds,
         averages=averages,
         targets=rows.devices(lambda devices: devices.targets)[:, *axes],

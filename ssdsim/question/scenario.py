@@ -83,7 +83,7 @@ class Scenario(Displayable, Record):
     @property
     def gpus(self) -> float:
         """The GPUs of a target, with its part of a draft's that it shares."""
-        return self.devices.of_a_target
+        return self.devices.per_target
 
     @property
     def seconds(self) -> Mapping[str, float]:

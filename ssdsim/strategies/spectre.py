@@ -92,7 +92,7 @@ class Spectre(Strategy):
         branch = site.options["spectre_branch"]
         if branch != PEARLS:
             verify = verify.warning(f"SPECTRE at batch {site.batch}: {branch} (--spectre-ratio)")
-        inline = Step("fallback", speculate(site, drafter, k, beside=False)).of_pieces_called("inline step")
+        inline = Step("fallback", speculate(site, drafter, k, beside=False)).with_piece_name("inline step")
         return {
             "verify": verify,
             "sample": site.sampling_step(),

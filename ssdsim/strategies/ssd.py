@@ -199,7 +199,7 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
 def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
     if site.options["backup"] == "fast":
         return Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
-    return Step("fallback", speculate(site, drafter, k, beside=False)).of_pieces_called("fallback step")
+    return Step("fallback", speculate(site, drafter, k, beside=False)).with_piece_name("fallback step")
 
 
 def _shared(settings: Settings) -> float | None:

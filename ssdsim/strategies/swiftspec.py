@@ -166,7 +166,7 @@ class SwiftSpec(Cached):
     def _steps(self, site: Site, drafter: Drafter, passes: int) -> Mapping[str, Step]:
         width, nodes = site.options["swift_width"], site.options["swift_nodes"]
         draft = Step("draft", expand(site, drafter, (width,) * passes, beside=False))
-        again = Step("fallback", draft.pieces if _waits(site.options) else ()).of_pieces_called("regrow step")
+        again = Step("fallback", draft.pieces if _waits(site.options) else ()).with_piece_name("regrow step")
         verify = site.verify_step("verify", nodes, masked=nodes > 2)
         root, _ = beside_each_other(site, site.verify_step("verify root", 1), draft)
         messages = site.outcome_message(), site.speculation_message(nodes)

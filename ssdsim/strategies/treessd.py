@@ -19,7 +19,7 @@ from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, Cached
 from ssdsim.strategies.protocols.hits import TREES
 from ssdsim.strategies.protocols.trees import AXES, OPTIONS, RoundTime, drafted, mean_model, settle_tree, tree_tokens
 from ssdsim.tokens.trees.drafted import Drafted, RankModel, StaticTree
-from ssdsim.tokens.trees.ghosts import FanOuts, hits_by_accepted, likeliest_fan_outs
+from ssdsim.tokens.trees.outcome_cache import FanOuts, hits_by_accepted, likeliest_fan_outs
 
 
 class TreeSSD(Cached):
@@ -96,7 +96,7 @@ def _passes(site: Site, drafter: Drafter, tree: Drafted) -> tuple[Step, Step, St
     devices = site.options["draft_gpus"]
     branches = branches_per_device(site.options["budget"], devices)
     prespeculate = Step("draft", preexpand(site, drafter, tree.rows, tree.nodes, branches), devices)
-    again = Step("fallback", expand(site, drafter, tree.rows, beside=False)).of_pieces_called("fallback step")
+    again = Step("fallback", expand(site, drafter, tree.rows, beside=False)).with_piece_name("fallback step")
     return verify, site.override("t_p", prespeculate), site.override("t_b", again, "fallback step")
 
 

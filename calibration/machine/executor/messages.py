@@ -68,7 +68,7 @@ class Mail:
         self._device = messages_lie_on(device)
         self._tags = {name: tag for tag, name in enumerate(messages)}
         self._sent, self._received = (
-            {name: self._buffer(message.sent_bytes, message.told_bytes) for name, message in messages.items()}
+            {name: self._buffer(message.sent_bytes, message.broadcast_bytes) for name, message in messages.items()}
             for _ in range(2)
         )
         self._under_way: dict[str, dist.Work] = {}
@@ -93,12 +93,12 @@ class Mail:
             other, group, tag = self._route.other, self._route.back, self._tags[name]
             synchronised(lambda: dist.recv(message, other, group=group, tag=tag), self._device)()
         if self._route.own is not None:
-            self._broadcast(message[: max(self._messages[name].told_bytes, head_bytes(self._batch))])
+            self._broadcast(message[: max(self._messages[name].broadcast_bytes, head_bytes(self._batch))])
         return read(message, self._batch)
 
     def tell(self, name: str) -> None:
         """Broadcast the part of a message that the role's other ranks need, if any."""
-        told = self._messages[name].told_bytes
+        told = self._messages[name].broadcast_bytes
         if told and self._route.own is not None:
             self._broadcast(self._sent[name][:told])
 

@@ -103,7 +103,7 @@ class RankPlan(Record):
 
     def ranks(self, role: str) -> int:
         """Ranks of a role; a role without a device runs on a core of its own."""
-        return max(1, self.devices.of_all(kind_of(role)) // len(alike(role, self.programs)))
+        return max(1, self.devices.of_kind(kind_of(role)) // len(alike(role, self.programs)))
 
     @property
     def messages(self) -> dict[str, Message]:

@@ -90,7 +90,7 @@ class EventRun:
 
     def _of_role(self, role: str, sharing: int) -> SimDevice:
         """The device of a role; of several alike (``target 1``, ``target 2``) each has its share of the devices."""
-        gpus = self.scenario.devices.of_all(kind_of(role)) // sharing
+        gpus = self.scenario.devices.of_kind(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
     def _device(self, role: str, tracks: list[str]) -> SimDevice:

@@ -113,7 +113,7 @@ def test_a_colocated_draft_sits_on_the_first_target_rank_or_on_all(draft_tp: int
     assert site is not None
     forward = forward_pass(site.draft, batch=2, context=32, tp=draft_tp, dtype="bfloat16")
     drafting = Pass("draft step", "draft", forward, draft_tp, site.profile)
-    steps = {"draft": Step("draft", (site.piece(drafting, 3),)), "speculation": site.telling(3, drafting)}
+    steps = {"draft": Step("draft", (site.piece(drafting, 3),)), "speculation": site.broadcast_message(3, drafting)}
     placed = scenario.with_steps({**scenario.steps, **steps})
     first, other, *idle = run(quartet, placed)
     assert idle == [None, None]

@@ -16,7 +16,7 @@ from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.tokens.trees.drafted import grown
-from ssdsim.tokens.trees.ghosts import hits_by_accepted, likeliest_fan_outs
+from ssdsim.tokens.trees.outcome_cache import hits_by_accepted, likeliest_fan_outs
 from ssdsim.tokens.trees.shape import Rates, Tree
 from tests.ssdsim.tokens.test_trees import SHIPPED, alike, falling
 
