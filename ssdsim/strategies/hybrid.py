@@ -1,37 +1,27 @@
 """Look-up first: what was said before is verified where it is found, and a model or a head drafts where it is not."""
 
 from __future__ import annotations
+
 from collections import ChainMap
-from collections.abc import Generator
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from typing import Any
+
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
+from ssdsim.base.kinds import OneOf, Whole
 from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import speculate
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import Occupancy
+from ssdsim.pricing.drafter import Drafter, speculate
+from ssdsim.pricing.occupancy import Devices, DoesNotFit, Occupancy
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor
-from ssdsim.rounds.actor import Program
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.kernel import tokens_of
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.round import States
-from ssdsim.strategies.drafters.lookup import NGram
-from ssdsim.strategies.drafters.lookup import Suffix
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.kernel import Tokens, tokens_of
+from ssdsim.rounds.round import Seconds, States
+from ssdsim.strategies.drafters.lookup import NGram, Suffix
 from ssdsim.strategies.protocols.alternate import beside_target
 from ssdsim.strategies.protocols.axes import LookaheadAxis
-from ssdsim.strategies.protocols.hits import FOUND_NOTHING
-from ssdsim.strategies.protocols.hits import acceptance_share
-from ssdsim.strategies.protocols.hits import now_and_then
-from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.strategies.protocols.strategy import own_lookahead
-from typing import Any
+from ssdsim.strategies.protocols.hits import FOUND_NOTHING, acceptance_share, now_and_then
+from ssdsim.strategies.protocols.strategy import Strategy, own_lookahead
 
 LOOK_UPS = {each.name: each for each in (NGram(), Suffix())}
 

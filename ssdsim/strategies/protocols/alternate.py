@@ -1,33 +1,25 @@
 """Shared by strategies in which a draft and a target take turns, or step together and meet at the end of each step."""
 
 from __future__ import annotations
+
 from abc import abstractmethod
-from collections.abc import Generator
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from functools import partial
+from typing import Any
+
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.kinds import OneOf
 from ssdsim.base.option import machine_choice
 from ssdsim.pricing.contention import beside_each_other
 from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.pricing.occupancy import Occupancy
-from ssdsim.pricing.occupancy import target_alone
-from ssdsim.pricing.occupancy import target_on
+from ssdsim.pricing.occupancy import Devices, Occupancy, target_alone, target_on
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import Step
-from ssdsim.rounds.actor import Actor
-from ssdsim.rounds.actor import Program
-from ssdsim.rounds.round import Seconds
-from ssdsim.rounds.round import States
+from ssdsim.pricing.step import Piece, Step
+from ssdsim.rounds.actor import Actor, Program
+from ssdsim.rounds.round import Seconds, States
 from ssdsim.strategies.protocols.axes import WordAxis
-from ssdsim.strategies.protocols.shared import alternating
-from ssdsim.strategies.protocols.shared import sharing_of
-from ssdsim.strategies.protocols.strategy import Service
-from ssdsim.strategies.protocols.strategy import Strategy
-from ssdsim.strategies.protocols.strategy import late
-from typing import Any
+from ssdsim.strategies.protocols.shared import alternating, sharing_of
+from ssdsim.strategies.protocols.strategy import Service, Strategy, late
 
 PLACES = WordAxis(
     option="sd_draft",
