@@ -23,7 +23,7 @@ from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Roofline
-from ssdsim.hardware.link import LinkModel
+from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 from ssdsim.transformer.operations import DTYPE_BYTES, CollectiveKind, sent_around
 

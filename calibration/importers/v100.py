@@ -30,7 +30,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.collectives import CollectiveModel, Regime
 from ssdsim.hardware.elementwise import ElementwiseModel
-from ssdsim.hardware.link import LinkModel
+from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import Device, HardwareProfile, Provenance
 
 _TABLE, _ONE_SIZE = "allreduce_8xV100-SXM2-16GB_hcm", "allreduce_8xV100-SXM2-16GB_OCI"

@@ -23,7 +23,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.collectives import CollectiveModel
 from ssdsim.hardware.elementwise import ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
-from ssdsim.hardware.link import LinkModel
+from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import Provenance
 
 SOURCE = "vidur"

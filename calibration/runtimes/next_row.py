@@ -18,7 +18,7 @@ from ssdsim.hardware.runtime_card import NUMBERS, Runtime
 from ssdsim.question.configuration import configure
 from ssdsim.readers.price import options_of
 from ssdsim.readers.row import Row
-from ssdsim.transformer.sharing import legal_tensor_parallel
+from ssdsim.transformer.shard import legal_tensor_parallel
 
 PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
 """How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""

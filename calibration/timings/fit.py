@@ -20,11 +20,10 @@ from scipy.optimize import least_squares
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.collectives import CollectiveModel, Regime
-from ssdsim.hardware.convolution import ConvolutionModel
-from ssdsim.hardware.elementwise import ElementwiseModel
+from ssdsim.hardware.elementwise import ConvolutionModel, ElementwiseModel
 from ssdsim.hardware.gemm import GemmModel
 from ssdsim.hardware.laws import Directions, Domain, FitReport, LatencyBandwidthModel, ModelOfVariables
-from ssdsim.hardware.link import LinkModel
+from ssdsim.hardware.links import LinkModel
 
 Model = TypeVar("Model", bound=GemmModel | ModelOfVariables | CollectiveModel | LatencyBandwidthModel)
 

@@ -15,7 +15,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel, AttentionModel, GroupLaw
 from ssdsim.hardware.laws import FitReport
-from ssdsim.hardware.prefill_attention import PrefillAttentionModel
+from ssdsim.hardware.prefill import PrefillAttentionModel
 
 _ATTENTION_KNOTS = {"kv": 20, "context": 8, "batch": 8, "blocks": 8, "group": 6}
 ATTENTION_SHAPE = ("batch", "queries", "context", "heads", "kv_heads", "head_dim")

@@ -13,7 +13,7 @@ from calibration.timings.fit import FEWEST_ROWS, hold_out, report, significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.latent import LatentCosts, LatentModel
-from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceCosts, PrefillRecurrenceModel
+from ssdsim.hardware.prefill import PrefillRecurrenceCosts, PrefillRecurrenceModel
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 
 Rows = Mapping[str, Array]

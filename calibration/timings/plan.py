@@ -28,7 +28,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
-from ssdsim.transformer.sharing import legal_tensor_parallel
+from ssdsim.transformer.shard import legal_tensor_parallel
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them

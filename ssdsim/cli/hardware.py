@@ -16,11 +16,10 @@ from ssdsim.cli.options import CommandGroup, echo_json, json_option
 from ssdsim.cli.tables import Table
 from ssdsim.cli.values import OfKind, OutputFile, completing
 from ssdsim.hardware.catalog import HARDWARE, find_hardware, hardware_names
-from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
-from ssdsim.hardware.what_if import scale
+from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
 _ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)

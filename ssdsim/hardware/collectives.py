@@ -11,7 +11,7 @@ from msgspec import Meta
 from ssdsim.base.checks import FloatOrArray
 from ssdsim.base.records import Card, NotNegative, Positive, Seconds
 from ssdsim.hardware.laws import Directions, LatencyBandwidth, Scaling, TimingModel
-from ssdsim.hardware.rings import ring_rate
+from ssdsim.hardware.links import ring_rate
 from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
 

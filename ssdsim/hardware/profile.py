@@ -1,6 +1,7 @@
 """Hardware profiles: a device, the fitted timings of its operations, and where each came from."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence, Set
 from functools import cached_property
 from itertools import permutations
 from os.path import exists
@@ -18,19 +19,23 @@ from ssdsim.base.record import replace
 from ssdsim.base.records import Card, Count, LogSd, Positive
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
-from ssdsim.hardware.convolution import ConvolutionLaw, ConvolutionModel
-from ssdsim.hardware.elementwise import ElementwiseLaw, ElementwiseModel
+from ssdsim.hardware.elementwise import ConvolutionLaw, ConvolutionModel, ElementwiseLaw, ElementwiseModel
 from ssdsim.hardware.experts import ExpertsLaw, ExpertsModel
 from ssdsim.hardware.gemm import GemmLaw, GemmModel
 from ssdsim.hardware.latent import LatentLaw, LatentModel
 from ssdsim.hardware.laws import FixedCosts, Interference, TimingModel
-from ssdsim.hardware.link import LinkModel
-from ssdsim.hardware.prefill_attention import PrefillAttentionLaw, PrefillAttentionModel
-from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceLaw, PrefillRecurrenceModel
+from ssdsim.hardware.links import LinkModel
+from ssdsim.hardware.prefill import (
+    PrefillAttentionLaw,
+    PrefillAttentionModel,
+    PrefillRecurrenceLaw,
+    PrefillRecurrenceModel,
+)
 from ssdsim.hardware.recurrence import RecurrenceLaw, RecurrenceModel
 from ssdsim.hardware.timing import Law, ProvenanceKind, Timing, missing_timings, timed
 from ssdsim.transformer.operations import (
     FOUR_BITS,
+    QUANTISED_BYTES,
     Attention,
     Collective,
     CollectiveKind,
@@ -138,7 +143,7 @@ class HardwareProfile(Displayable, Card):
     ``attention_masked``, ``attention_windowed``), by both (``latent``), by dtype (``prefill_attention``), by rule
     (``recurrence``, ``prefill_recurrence``) or by kind and number of ranks (``collectives``); each names its entry of
     ``sources``. Where pairs of devices differ, a datasheet's collectives take the bandwidth of the rings that links
-    make (:mod:`ssdsim.hardware.rings`). ``link`` is between any two devices, or, where ``links`` has one for each
+    make (:mod:`ssdsim.hardware.links`). ``link`` is between any two devices, or, where ``links`` has one for each
     number of NVLinks, between those that the device's ``nvlinks`` does not tell apart. ``spread`` is the relative
     standard deviation of a timing from run to run. What lies between kernels is a runtime's; ``fixed`` is read from
     profiles of before.
@@ -323,3 +328,38 @@ def load_profile(path: str | Path) -> HardwareProfile:
     if not exists(path):
         raise InputError(f"{path}: no such hardware profile")
     return as_record(HardwareProfile, read_json(path, "hardware profile"), path, "profile")
+
+
+def provenance_summary(
+    profile: HardwareProfile,
+    dtypes: set[str],
+    ranks: int,
+    experts: bool = False,
+    windows: bool = False,
+    exchanges: bool = False,
+    rules: Set[Rule] = frozenset(),
+) -> str:
+    """The timings that a placement reads, by the kind of their provenance, with held-out median errors.
+
+    ``dtypes`` are of weights, activations and caches; timings in a quantised one are told by its name. ``experts``
+    and ``windows``: a model has some; ``exchanges``: all-to-alls bring tokens to their experts; ``rules``: of models'
+    recurrent layers.
+    """
+    unread = {"prefill_attention", "prefill_recurrence"}  # by passes that decode
+    some = {"experts": experts, "attention_windowed": windows, "all_to_all": exchanges, "convolution": bool(rules)}
+    unread |= {name for name, there in some.items() if not there}
+    by_kind: dict[str, list[str]] = defaultdict(list)
+    origins: dict[str, set[str]] = defaultdict(set)
+    for name, model in profile.models().items():
+        what, _, variant = name.partition(":")
+        if what in unread:
+            continue
+        if variant and variant not in {*dtypes, *rules, str(ranks)}:
+            continue
+        source = profile.sources[model.source]
+        error = f" {model.report.median_error:.1%}" if model.report else ""
+        called = what if variant not in QUANTISED_BYTES else f"{what} {variant}"
+        by_kind[source.kind].append(f"{called}{error}")
+        origins[source.kind].add(f"{source.source} {source.commit}".strip())
+    parts = [f"{kind} from {', '.join(sorted(origins[kind]))}: {', '.join(by_kind[kind])}" for kind in by_kind]
+    return "; ".join(parts) + " (held-out medians)"

@@ -12,7 +12,7 @@ from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, field, replace
 from ssdsim.base.settings import GIVEN, Settings
-from ssdsim.hardware.provenance import summary
+from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
@@ -121,7 +121,7 @@ class Configuration(Displayable, Record):
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
         read = (site.has_experts, site.has_windows, site.data_parallel, site.rules)
-        said = {name: summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
+        said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]
 
     @property

@@ -8,8 +8,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.vocabularies import draft_in_family, one_vocabulary, other_vocabulary, siblings
+from ssdsim.hardware.catalog import draft_in_family, find_transformer, one_vocabulary, other_vocabulary, siblings
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS

@@ -17,7 +17,7 @@ from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.passes import spaced
 from ssdsim.serving.policy import Policy, Variant
 from ssdsim.serving.workload import Workload
-from ssdsim.transformer.mixed import Chunk
+from ssdsim.transformer.prefill import Chunk
 
 _NODES = spaced(1, 1.25, 4)
 

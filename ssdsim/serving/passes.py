@@ -25,7 +25,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.serving.rounds import added_s, alone_s
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.mixed import Chunk, mixed_pass
+from ssdsim.transformer.prefill import Chunk, mixed_pass
 
 _EXACT = 32
 _MOST = 2_000_000

@@ -19,7 +19,7 @@ from ssdsim.serving.flat_tables import FlatTables
 from ssdsim.serving.journal import ROUND, Requests, Run
 from ssdsim.serving.policy import BELOW_ONE, Policy, Variant
 from ssdsim.serving.workload import Workload
-from ssdsim.transformer.mixed import Chunk
+from ssdsim.transformer.prefill import Chunk
 
 _DRAWN = 1 << 15  # uniform numbers, at least, at a time
 _LOGGED, _LOGGED_COMPILED = 1 << 11, 1 << 17  # rounds at a time

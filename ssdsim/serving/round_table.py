@@ -18,7 +18,7 @@ from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Estimate, Round, Stationary
 from ssdsim.serving.passes import PromptTable, PromptTables, draft_place, pairs, spaced, target_place
 from ssdsim.serving.rounds import add_prompts, prompts_alone_s
-from ssdsim.transformer.mixed import Chunk
+from ssdsim.transformer.prefill import Chunk
 
 _APART = 1.3
 _BATCHES = spaced(1, 1.05, 32)

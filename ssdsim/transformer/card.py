@@ -10,8 +10,17 @@ from msgspec.structs import asdict
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
 from ssdsim.base.records import Card
-from ssdsim.transformer.block_loops import loop_parameters
-from ssdsim.transformer.layers import LARGEST, Experts, Head, Latent, Recurrent, Size, SlidingWindow, Some
+from ssdsim.transformer.layers import (
+    LARGEST,
+    Experts,
+    Head,
+    Latent,
+    Recurrent,
+    Size,
+    SlidingWindow,
+    Some,
+    loop_parameters,
+)
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, WEIGHT_BYTES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, DType, Format, KvDType, Precision
 

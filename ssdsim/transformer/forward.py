@@ -12,8 +12,7 @@ from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
-from ssdsim.transformer.shard import Block, Shard
-from ssdsim.transformer.sharing import check_expert_parallel, check_tensor_parallel
+from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
 
 Op = TypeVar("Op", bound=Operation)
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ssdsim.base.errors import InputError
-from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer, Weights
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.layers import Head, SlidingWindow
+from ssdsim.transformer.layers import Head, Loop, SlidingWindow
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import Block

@@ -12,9 +12,8 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.config_values import ConfigValues
 from ssdsim.transformer.families import FAMILIES, TELL_TALES, WITH_A_TEXT_PART
 from ssdsim.transformer.heads import EAGLE3_FEATURES
-from ssdsim.transformer.modules import modules_of, mtp_places
 from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.quantisation import quantised
+from ssdsim.transformer.quantisation import modules_of, mtp_places, quantised
 
 _DEFAULT_CONTEXT = 4096
 _OUTSIDE = ("torch_dtype", "dtype", "quantization_config", "tie_word_embeddings", "_name_or_path")

@@ -22,7 +22,7 @@ from ssdsim.base.intervals import Interval
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.provenance import summary
+from ssdsim.hardware.profile import provenance_summary
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import DEFAULTS
@@ -332,7 +332,7 @@ def _provenance(request: SearchRequest) -> list[dict[str, str]]:
     exchanges = options["attention"] == DATA_PARALLEL
     rules = {card.recurrent.rule for card in cards if card.recurrent}
     read = (any(card.experts for card in cards), any(card.window for card in cards), exchanges, rules)
-    return [{"profile": name, "summary": summary(p, dtypes, most, *read)} for name, p in profiles.items()]
+    return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 
 TITLE = "Tokens/s per user and per GPU by batch; P that no other strategy is better"

@@ -22,7 +22,7 @@ from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, Sea
 from ssdsim.tokens.acceptance_models import load_acceptance
 from ssdsim.tokens.accepted import is_forced
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.sharing import check_tensor_parallel, legal_expert_parallel
+from ssdsim.transformer.shard import check_tensor_parallel, legal_expert_parallel
 
 Rank = Literal["user", "gpu", "cost"]
 RANKS = ("user", "gpu", "cost")

@@ -25,7 +25,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import PLACED, SearchAxis, Values
-from ssdsim.transformer.sharing import legal_expert_parallel
+from ssdsim.transformer.shard import legal_expert_parallel
 
 T = TypeVar("T")
 Case = tuple[Shape, int]  # a shape and the sequences of one target

@@ -7,8 +7,7 @@ from functools import partial
 from ssdsim.base.kinds import Flag, Name, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
-from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name
-from ssdsim.hardware.vocabularies import DRAFT
+from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS

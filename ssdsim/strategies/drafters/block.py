@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ssdsim.strategies.protocols.drafts import HeadDrafter, OnePass
-from ssdsim.transformer.block_loops import Loop
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.heads import block_head
+from ssdsim.transformer.layers import Loop
 
 
 class BlockDrafter(OnePass, HeadDrafter):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ssdsim.hardware.vocabularies import draft_for
+from ssdsim.hardware.catalog import draft_for
 from ssdsim.pricing.drafter import Draft
 from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site

@@ -10,7 +10,7 @@ from ssdsim.base.record import Record
 from ssdsim.tokens.pair_choice import fan_outs_known, positions_known
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
-from ssdsim.transformer.sharing import MOST_DEVICES, legal_expert_parallel
+from ssdsim.transformer.shard import MOST_DEVICES, legal_expert_parallel
 
 Values = tuple[Any, ...] | None
 """What may be chosen; None: anything that the option takes."""

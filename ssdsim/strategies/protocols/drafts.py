@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer, plain_name
-from ssdsim.hardware.vocabularies import siblings
+from ssdsim.hardware.catalog import find_transformer, plain_name, siblings
 from ssdsim.pricing.drafter import Draft, Drafter, passes_over
 from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.convolution import ConvolutionModel
+from ssdsim.hardware.elementwise import ConvolutionModel
 from ssdsim.hardware.laws import HYPOTHETICAL
-from ssdsim.hardware.prefill_recurrence import PrefillRecurrenceCosts, PrefillRecurrenceModel
-from ssdsim.hardware.profile import HardwareProfile, Provenance
-from ssdsim.hardware.provenance import summary
+from ssdsim.hardware.prefill import PrefillRecurrenceCosts, PrefillRecurrenceModel
+from ssdsim.hardware.profile import HardwareProfile, Provenance, provenance_summary
 from ssdsim.hardware.recurrence import RecurrenceCosts, RecurrenceModel
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
@@ -128,7 +127,7 @@ def test_prompts_and_convolutions_have_laws_everywhere() -> None:
 
 def test_what_recurrent_layers_rest_on_is_said_of_models_that_have_them() -> None:
     profile = find_hardware("h100-sxm")
-    assert "recurrence" not in (plain := summary(profile, {"bfloat16"}, 1))
+    assert "recurrence" not in (plain := provenance_summary(profile, {"bfloat16"}, 1))
     assert "convolution" not in plain
-    hybrid = summary(profile, {"bfloat16"}, 1, rules={"gated-delta"})
+    hybrid = provenance_summary(profile, {"bfloat16"}, 1, rules={"gated-delta"})
     assert "recurrence 1.1%, convolution 6.0%" in hybrid

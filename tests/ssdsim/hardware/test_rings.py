@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
+from ssdsim.hardware.links import rings
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.rings import rings
-from ssdsim.hardware.what_if import scale
+from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 from ssdsim.question.configuration import configure
 from ssdsim.transformer.operations import Collective
 

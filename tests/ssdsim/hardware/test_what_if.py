@@ -10,9 +10,8 @@ import pytest
 from ssdsim.answers.predict import predict
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.from_datasheet import Datasheet, from_datasheet
 from ssdsim.hardware.profile import load_profile
-from ssdsim.hardware.what_if import scale
+from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure
 from ssdsim.transformer.forward import forward_pass

@@ -8,8 +8,7 @@ from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Host
 from ssdsim.pricing.passes import Model, cost_of_pass, cost_of_step, units, units_of_step
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.mixed import Chunk, mixed_pass
-from ssdsim.transformer.prefill import prefill_pass
+from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
 
 TARGET = find_transformer("gpt-oss-120b")
 DECODING = forward_pass(TARGET, batch=4, queries=2, context=512, tp=2)

@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from ssdsim import InputError, configure, export, predict
 from ssdsim.answers.grid import evaluate
 from ssdsim.cli.main import cli
-from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.hardware.vocabularies import draft_in_family, may_share, one_vocabulary
+from ssdsim.hardware.catalog import draft_in_family, find_transformer, may_share, one_vocabulary, transformer_names
 
 CARDS = [find_transformer(name) for name in transformer_names()]
 QWEN = {"target": "qwen3-32b", "tp": 2, "hardware": "h200-sxm"}

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from ssdsim import predict
 from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.far import far_from_rows
-from ssdsim.hardware.runtime_card import CardErrors, Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Runtime, far_from_rows
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 from ssdsim.hardware.training_domain import STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, distance, steps
 

@@ -10,8 +10,7 @@ from ssdsim.pricing.passes import Model, cost_of_mixed_pass, cost_of_pass
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.passes import Place, PromptTable
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.mixed import Chunk, mixed_pass
-from ssdsim.transformer.prefill import prefill_pass
+from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
 from tests.ssdsim.serving.sample_runs import policy, requests
 
 

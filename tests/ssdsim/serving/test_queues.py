@@ -11,7 +11,7 @@ from ssdsim.serving.closed_form import Sharing
 from ssdsim.serving.journal import Run
 from ssdsim.serving.metrics import is_saturated, mean
 from ssdsim.serving.replica import simulate
-from ssdsim.transformer.mixed import Chunk
+from ssdsim.transformer.prefill import Chunk
 from tests.ssdsim.serving.checks import one_forced_miss_a_request
 from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policy, requests, shared
 

@@ -14,7 +14,7 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import mtp_head
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
-from ssdsim.transformer.sharing import legal_tensor_parallel
+from ssdsim.transformer.shard import legal_tensor_parallel
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {

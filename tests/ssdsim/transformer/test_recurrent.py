@@ -13,11 +13,10 @@ from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head, mtp_head
-from ssdsim.transformer.mixed import Chunk, mixed_pass
 from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
-from ssdsim.transformer.prefill import prefill_pass
+from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
-from ssdsim.transformer.sharing import legal_tensor_parallel
+from ssdsim.transformer.shard import legal_tensor_parallel
 
 B = 10**9
 MB = 10**6

@@ -1,12 +1,29 @@
-"""The rings that a collective runs over, where the devices of a node are linked in pairs and pairs differ."""
-
-from __future__ import annotations
+"""Links: the timing model of a message between two devices, and the rings that a collective runs over."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, ClassVar, Self
 
-from ssdsim.hardware.link import LinkModel
+from ssdsim.base.records import Seconds
+from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling
+
+
+class LinkModel(LatencyBandwidthModel):
+    """A message from one device to another: ``latency_s + bytes / bandwidth`` (Hockney)."""
+
+    dimensions: ClassVar[tuple[str, ...]] = ("message_bytes",)
+
+    latency_s: Seconds
+
+    @property
+    def fixed_s(self) -> float:
+        return self.latency_s
+
+    def scaled(self, scaling: Scaling, *keys: Any) -> Self:
+        """The link as it is: a device has the one that it is said to have."""
+        return self.unfitted()
+
 
 RING_SHARE = 0.9
 """Of the rate of copies over the same links, what rings reach: eight V100s 129-135 of 6 x 24.2 GB/s (nccl-tests)."""
