@@ -1,24 +1,16 @@
 """Devices and memory that a strategy occupies at a site, and whether it fits there."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
+
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.pricing.site import Site
-from ssdsim.pricing.site import memoized
-from ssdsim.transformer.cache_memory import CacheMemory
-from ssdsim.transformer.cache_memory import Caching
-from ssdsim.transformer.cache_memory import PLAIN
-from ssdsim.transformer.cache_memory import in_pages
-from ssdsim.transformer.cache_memory import paged_bytes
-from ssdsim.transformer.cache_memory import state_bytes
+from ssdsim.pricing.site import Site, memoized
+from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
 

@@ -1,38 +1,23 @@
 """A smaller transformer as draft, which may itself be drafted for: by n-grams, by a smaller model, or by both."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import partial
-from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Name
-from ssdsim.base.kinds import SHARE
-from ssdsim.base.kinds import Whole
-from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Needs
-from ssdsim.base.option import Option
-from ssdsim.base.option import choice
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.hardware.catalog import draft_for
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.catalog import one_vocabulary
-from ssdsim.hardware.catalog import other_vocabulary
-from ssdsim.pricing.drafter import Draft
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import passes_over
-from ssdsim.pricing.occupancy import Demand
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import draft_on
-from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import Repeats
-from ssdsim.pricing.step import rounds_until
-from ssdsim.transformer.card import Transformer
-from typing import Any
+
 import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds import SHARE, Name, Whole
+from ssdsim.base.kinds_of_lists import ListOf
+from ssdsim.base.option import Needs, Option, choice
+from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import draft_for, find_transformer, one_vocabulary, other_vocabulary
+from ssdsim.pricing.drafter import Draft, Drafter, passes_over
+from ssdsim.pricing.occupancy import Demand, DoesNotFit, draft_on
+from ssdsim.pricing.site import Site
+from ssdsim.pricing.step import Pass, Piece, Repeats, rounds_until
+from ssdsim.transformer.card import Transformer
 
 NGRAMS = "ngram"
 """The word in the place of a model's name: n-grams of the context, looked up in no time."""
