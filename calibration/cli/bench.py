@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from calibration.cli.render_bench import print_settings, say_what_comes, setting_json
+from calibration.cli.row_options import by_column, row_options
 from ssdsim.base.errors import InputError
+from ssdsim.base.plain import plain
 from ssdsim.base.record import replace
-from ssdsim.cli.console import echo, print_each
-from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.measured_files import by_column, row_options
-from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option
-from ssdsim.cli.progress import shown
+from ssdsim.cli.console import console, echo, print_each
+from ssdsim.cli.options import Verb, json_option, output_option, quiet_option, rare_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import WHOLES, OutputFile
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from calibration.bench.load import LoadPoint
     from calibration.bench.plan import PlannedServer
     from calibration.bench.run import BenchJob, BenchResult
+    from calibration.bench.server import Server
+    from ssdsim.readers.row import Repeated
 
 _COLUMNS = ("hardware", "model", "tp", "dtype", "kv_dtype", "k", "acceptance_length", "draft", "drafter")
 _PASSED_ON = ("requests", "repeats", "seed", "timeout")
@@ -136,7 +140,7 @@ def _points(asked: dict[str, Any], concurrencies: Sequence[int], inputs: Sequenc
 def _measured(work: BenchJob, output: Path, quiet: bool) -> BenchResult:
     from calibration.bench.run import measure
 
-    with shown("bench", "points", quiet, kept=f"{output} has what is measured; run again to resume") as progress:
+    with progress_bar("bench", "points", quiet, kept=f"{output} has what is measured; run again to resume") as progress:
         return measure(work, output, (lambda *_: None) if quiet else say_what_comes, progress)
 
 
@@ -198,3 +202,61 @@ def _launched(
     assert measured is not None
     measured.new = new
     return measured
+
+
+def say_what_comes(work: BenchJob, server: Server, points: Sequence[LoadPoint]) -> None:
+    """Say what will be asked for, before it is."""
+    requests, outputs, inputs = work.asked_tokens(points)
+    prompts = "your prompts" if work.prompts else f"about {inputs:,} tokens of prompts"
+    who = " ".join(filter(None, (server.engine or "a server", server.version)))
+    echo(
+        f"{who}, {server.served}: {len(points)} points in at most {requests:,} requests for {outputs:,} tokens, with "
+        f"{prompts}; never more than {work.most} at once",
+        stderr=True,
+    )
+
+
+def print_settings(settings: Sequence[Repeated]) -> None:
+    """A row a setting: its mean over repeats, how far they lie apart, and what else was seen."""
+    from ssdsim.readers.row import noise_of
+
+    out = console()
+    numbers = ("batch", "in", "out", "repeats", "TPOT ms", "95 % from", "to", "noise")
+    seen = ("TTFT ms", "ITL ms", "tok/s", "tokens", "undrafted")
+    table = TextTable(("model", "drafts"), (*numbers, *seen), joined=("to",), names=3, pad_edge=True)
+    for each in settings:
+        table.add_row(*_cells(each))
+    out.print(table)
+    noise = noise_of(settings)
+    if noise is not None:
+        echo(f"A repeat is off by {noise:.1%} (standard deviation): no fit to these rows can be trusted further.")
+
+
+def _cells(each: Repeated) -> list[str]:
+    row, bounds, noise = each.rows[0], each.bounds, each.noise
+
+    def mean(name: str, digits: int) -> str:
+        values = [value for own in each.rows if (value := getattr(own, name)) is not None]
+        return f"{sum(values) / len(values):.{digits}f}" if values else "-"
+
+    drafts = "-" if row.k is None else f"{row.draft or row.drafter} K {row.k}"
+    lengths = (mean("input_tokens", 0), mean("output_tokens", 0), str(len(each.rows)))
+    low, high = (f"{bound:.4g}" for bound in bounds) if bounds else ("-", "-")
+    shares = [own.found for own in each.rows if own.found is not None]
+    undrafted = f"{1.0 - sum(shares) / len(shares):.0%}" if shares else "-"
+    speeds = (f"{each.mean:.4g}", low, high, "-" if noise is None else f"{noise:.1%}")
+    beside = (mean("ttft_ms", 1), mean("itl_ms", 2), mean("output_tokens_per_s", 1), mean("acceptance_length", 2))
+    return [row.model, drafts, str(row.batch), *lengths, *speeds, *beside, undrafted]
+
+
+def setting_json(each: Repeated) -> dict[str, Any]:
+    """The setting, with the mean of its repeats."""
+    low, high = each.bounds or (None, None)
+    return {
+        **{name: value for name, value in plain(each.rows[0]).items() if name not in ("value", "repeat")},
+        "repeats": len(each.rows),
+        "mean": each.mean,
+        "low": low,
+        "high": high,
+        "noise": each.noise,
+    }

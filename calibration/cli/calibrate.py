@@ -1,4 +1,4 @@
-"""``ssdsim calibrate``."""
+"""``ssdsim calibrate``, and its plan with ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import asdict
 
-from calibration.cli.dry_run import show_dry_run
 from calibration.machine.drivers import seen_gpus
 from calibration.timings.answer import CalibrationOptions, calibrate, check_torch
+from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option_record import pop_record
 from ssdsim.cli.console import console, echo
 from ssdsim.cli.hardware import print_profile
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json, record_options
-from ssdsim.cli.progress import shown
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import Verb, common_options, output_option, record_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile, completing
 from ssdsim.hardware.catalog import MACHINES, find_hardware, full_hardware_name, hardware_names
-
-_SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from calibration.timings.checks import PassCheck
     from calibration.timings.dry_run import DryRun
     from ssdsim.hardware.profile import HardwareProfile
+
+_SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
 
 
 @click.command("calibrate", cls=Verb, example="ssdsim calibrate --gpus 0-4 --target llama-3.1-8b -o mine.json")
@@ -70,7 +70,7 @@ def command(
     check_torch()
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    done = calibrate(output, minutes=minutes, seed=seed, told=partial(shown, quiet=quiet), **given)
+    done = calibrate(output, minutes=minutes, seed=seed, told=partial(progress_bar, quiet=quiet), **given)
     for doubt in done.doubts:
         echo(f"warning: {doubt}", stderr=True)
     if as_json:
@@ -141,9 +141,44 @@ def alone_under_torchrun() -> None:
         sys.exit(0)
 
 
-def _checks(checks: Sequence[PassCheck]) -> Table:
-    table = Table(("model", "pass"), ("measured ms", "predicted ms", "error"), names=2, pad_edge=True)
+def _checks(checks: Sequence[PassCheck]) -> TextTable:
+    table = TextTable(("model", "pass"), ("measured ms", "predicted ms", "error"), names=2, pad_edge=True)
     for check in checks:
         seconds = (f"{1e3 * check.measured_s:.3f}", f"{1e3 * check.predicted_s:.3f}")
         table.add_row(check.role, check.name, *seconds, f"{check.error:+.1%}")
+    return table
+
+
+def show_dry_run(dry_run: DryRun, machine: HardwareProfile, minutes: float, as_json: bool) -> None:
+    """Show who holds and does what, points, visits, minutes and memory; all of them fit."""
+    if as_json:
+        ranks = [asdict(rank) | {"fits": rank.fits} for rank in dry_run.ranks]
+        whole = {"schema": 1, "machine": machine.name, "strategies": dry_run.strategies, "minutes": dry_run.minutes}
+        echo_json(whole | {"ranks": ranks, "benchmarks": dry_run.benchmarks})
+        return
+    out, device = console(), machine.device
+    out.print(f"{machine.name}: {device.count} x {device.name}, {device.topology}", style="bold")
+    out.print(_ranks(dry_run))
+    out.print(_work(dry_run))
+    points, visits = (sum(getattr(each, name) for each in dry_run.benchmarks) for name in ("points", "visits"))
+    titles = ", ".join(strategies.ALL.named(name).title for name in dry_run.strategies)
+    out.print(
+        f"{points} points for {titles}, {visits} visits, about {dry_run.minutes:.0f} minutes; --minutes {minutes:g}"
+    )
+    if dry_run.minutes > minutes:
+        out.print("Longer than --minutes: every point is visited once before any is again; run again to resume")
+
+
+def _ranks(dry_run: DryRun) -> TextTable:
+    table = TextTable(("device", "role", "to the draft"), ("needs GiB", "has GiB"), names=2, pad_edge=True)
+    for rank in dry_run.ranks:
+        sizes = (f"{each / 2**30:.1f}" for each in (rank.needs_bytes, rank.has_bytes))
+        table.add_row(rank.device, rank.role, rank.to_draft, *sizes)
+    return table
+
+
+def _work(dry_run: DryRun) -> TextTable:
+    table = TextTable(("timing", "who"), ("points", "visits", "in the fit", "minutes"), pad_edge=True)
+    for each in dry_run.benchmarks:
+        table.add_row(each.name, each.who, str(each.points), str(each.visits), str(each.fitted), f"{each.minutes:.1f}")
     return table

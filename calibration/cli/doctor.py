@@ -18,7 +18,8 @@ from ssdsim import __version__
 from ssdsim.base import extras
 from ssdsim.base.bundled import models_folder
 from ssdsim.cli.console import echo
-from ssdsim.cli.options import Verb, echo_json, json_option
+from ssdsim.cli.options import Verb, json_option
+from ssdsim.cli.output import echo_json
 from ssdsim.hardware.catalog import hardware_names, transformer_names
 
 _DEPENDENCIES = tuple("numpy scipy simpy pandas pyarrow plotly msgspec click rich httpx2".split())

@@ -9,8 +9,9 @@ import click
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console
 from ssdsim.cli.hardware import command
-from ssdsim.cli.options import echo_json, json_option
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import json_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import completing
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 
@@ -34,7 +35,7 @@ def check_hardware(name: str, vidur_mlp: Path, dtype: str, as_json: bool) -> Non
         echo_json({"schema": 1, "bands": bands})
         return
     headers = ("tokens", "GEMMs", "median bias", "median error", "measured - predicted")
-    table = Table((), headers, pad_edge=True)
+    table = TextTable((), headers, pad_edge=True)
     for band in bands:
         tokens = f"{band.smallest}-{band.largest}"
         extra = f"{1e6 * band.extra_s:+.1f} us"

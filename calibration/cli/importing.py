@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
-from calibration.cli.import_acceptance import command as acceptance
 from ssdsim.base.errors import InputError
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.progress import shown
+from ssdsim.cli.console import console, print_each, print_labelled, print_warnings
+from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile, completing
-from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.hardware.catalog import find_hardware, hardware_names
 from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
+from ssdsim.readers.acceptance.counts import ImportOptions
+from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
+from ssdsim.tokens.pair_file import Findings, Pair
 
 if TYPE_CHECKING:
     from calibration.timings.decoding_speeds import DecodingSpeed
@@ -29,9 +35,6 @@ _COMMIT = click.option("--commit", default="", help="of the source repository, f
 @click.group("import", cls=CommandGroup)
 def command() -> None:
     """Fit a hardware profile to another tool's measurements, or keep what an engine logged of its speculation."""
-
-
-command.add_command(acceptance)
 
 
 @command.command("aiconfigurator", example="ssdsim import aiconfigurator h100_sxm --link send_recv.csv -o h100.json")
@@ -52,7 +55,7 @@ def aiconfigurator(
     from calibration.timings.decoding_speeds import fit_decoding_speeds
 
     speeds = [_speed(text, ar_context) for text in ar]
-    with shown("import", "", quiet=False):
+    with progress_bar("import", "", quiet=False):
         profile = import_aiconfigurator(folder, name or output.stem, **found)
         runtime = fit_decoding_speeds(profile, speeds, ar_source, output.stem) if speeds else None
     if runtime is not None:
@@ -79,7 +82,7 @@ def deepbench(table: Path, name: str | None, commit: str, output: Path) -> None:
     """DeepBench's V100 workbook (.xlsx) or its GEMMs as CSV; the rest of the V100 from its datasheet."""
     from calibration.importers.deepbench import import_deepbench
 
-    with shown("import", "", quiet=False):
+    with progress_bar("import", "", quiet=False):
         profile = import_deepbench(table, name=name or output.stem, commit=commit)
     _save(profile, output)
 
@@ -95,7 +98,7 @@ def v100(deepbench: Path, folder: Path, name: str | None, memory: str, commit: s
     """DeepBench's GEMMs and a folder of public V100 measurements: links, all-reduces, streaming, launches."""
     from calibration.importers.v100 import import_v100
 
-    with shown("import", "", quiet=False):
+    with progress_bar("import", "", quiet=False):
         profile = import_v100(deepbench, folder, name or output.stem, int(memory), commit)
     _save(profile, output)
 
@@ -136,7 +139,7 @@ def vidur(
     # the fastest link that datasheets of NVLink devices name; it only settles whether sizes are bytes or elements
     peak = 450e9
     if mlp:
-        with shown("import", "", quiet=False):
+        with progress_bar("import", "", quiet=False):
             update["gemm"] = {**profile.gemm, DTYPE: import_gemms(mlp)}
             update["elementwise"] = import_elementwise(mlp)
     if all_reduce:
@@ -157,7 +160,7 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     """Text, CSV or JSON of nccl-tests and rccl-tests, of any version and launcher, on top of a profile."""
     from calibration.importers.nccl_tests import read_nccl_tests, unlike, with_nccl_tests
 
-    with shown("import", "", quiet=False):
+    with progress_bar("import", "", quiet=False):
         timings = [timed for file in files for timed in read_nccl_tests(file, operation, ranks)]
     under = find_hardware(base)
     profile = with_nccl_tests(under, timings, "nccl-tests")  # which refuses before anything is said
@@ -175,7 +178,7 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
     """A plain CSV (op, dtype, seconds, m, n, k, ...), on top of a profile."""
     from calibration.importers.plain_csv import with_plain_csv
 
-    with shown("import", "", quiet=False):
+    with progress_bar("import", "", quiet=False):
         profile = with_plain_csv(find_hardware(base), file, "csv")
     _save(profile.model_copy(update={"name": output.stem}), output)
 
@@ -184,3 +187,95 @@ def _save(profile: HardwareProfile, output: Path) -> None:
     from ssdsim.cli.hardware import keep_profile
 
     keep_profile(profile, output)
+
+
+_ASKED, _NAMED = ("k", "model", "sampled", "since_start", "adaptive"), ("target", "draft", "temperature")
+
+
+@command.command("acceptance", example="ssdsim import acceptance vllm.log --k 3 -o pair.json")
+@click.argument("engine")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@output_option("-o", "--output", type=OutputFile(), required=True, help="the pair (JSON)")
+@click.option("--target", help="the target's id or card, where no file says it")
+@click.option("--draft", help="the draft's id or card, where no file says it")
+@click.option("--temperature", type=click.FloatRange(0.0, 100.0), help="of the sampling; engines do not log it")
+@click.option("--k", type=click.IntRange(1, 1000), help="tokens drafted a round: where no file says it, or to cut to")
+@click.option("--set", "named", multiple=True, metavar="NAME=FILE[,FILE]", help="files of a set of requests")
+@click.option("--served", "model", help="the served model whose counters to read, where there are several")
+@click.option("--since-start", is_flag=True, help="one snapshot of counters is enough: the server did nothing else")
+@click.option("--sampled", is_flag=True, help="windows of the last seconds (gauges, log lines) cover the work")
+@click.option("--adaptive", is_flag=True, help="rounds drafted different numbers of tokens: keep no rate by position")
+@json_option
+@quiet_option
+def acceptance(
+    engine: str, files: tuple[Path, ...], output: Path, named: tuple[str, ...], as_json: bool, quiet: bool, **said: Any
+) -> None:
+    """Import what an ENGINE (vllm, sglang, aiperf, ssd, trtllm, llama-cpp, transformers) logged of its speculation.
+
+    Several FILES are several sets of requests, each called by its file's name; snapshots of counters are one set.
+    """
+    asked, models = ImportOptions(*(said[each] for each in _ASKED)), PairLabels(*(said[each] for each in _NAMED))
+    with progress_bar("import", "", quiet):
+        pair = import_acceptance(engine, files, _named_sets(named), asked, models, date.today().isoformat())
+    pair.save(output)
+    if as_json:
+        echo_json(pair)
+        return
+    print_pair(pair, console(), quiet)
+    click.echo(f"written to {output}", err=True)
+
+
+def _named_sets(named: Iterable[str]) -> dict[str, list[Path]]:
+    sets: dict[str, list[Path]] = {}
+    for each in named:
+        name, equals, files = each.partition("=")
+        if not name or not equals or not files:
+            raise InputError(f"--set '{each}' is not NAME=FILE such as code=code.jsonl")
+        if name in sets:
+            raise InputError(f"--set {name} is there twice")
+        sets[name] = [Path(file) for file in files.split(",")]
+    return sets
+
+
+def print_pair(pair: Pair, out: Console, quiet: bool) -> None:
+    """Acceptance and lengths, of all requests and of each set, and what must be said of them."""
+    whole = pair.by_temperature[0]
+    temperature = "not said" if whole.temperature is None else f"{whole.temperature:g}"
+    models = f"{pair.target.id or 'a target'} + {pair.draft.id or 'a draft'}"
+    out.print(f"{models}, {pair.how}, temperature {temperature}", style="bold")
+    out.print(_table({"all": whole, **whole.sets}))
+    if whole.cache is not None and whole.cache.p_hit is not None:
+        print_labelled(out, "Hits     ", f"{whole.cache.p_hit:.2f} of the outcomes were cached", "dim")
+    if quiet:
+        return
+    for note in pair.provenance.notes:
+        print_labelled(out, "Note     ", note, "dim")
+    print_each("warning: ", pair.provenance.warnings, "yellow")
+
+
+def _table(sets: dict[str, Findings]) -> TextTable:
+    numbers = ("requests", "rounds", "undrafted", "K", "tokens", "of requests", "alpha", "95 %")
+    table = TextTable(("",), numbers, ("alpha by position",), first=("alpha", "95 %", "tokens"))
+    for name, findings in sets.items():
+        table.add_row(name, *_row(findings))
+    return table
+
+
+def _row(findings: Findings) -> list[str]:
+    length, alpha = findings.length, findings.alpha
+    bounded = alpha.low is not None and alpha.high is not None
+    return [
+        _shown(findings.count),
+        _shown(length.rounds),
+        _shown(length.undrafted),
+        _shown(length.k),
+        _shown(length.pooled, 2),
+        _shown(length.mean_of_requests, 2),
+        _shown(alpha.mean, 3),
+        f"{alpha.low:.3f}-{alpha.high:.3f}" if bounded else "",
+        " ".join("?" if rate is None else f"{rate:.2f}" for rate in findings.alpha_k or ()),
+    ]
+
+
+def _shown(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

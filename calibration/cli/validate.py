@@ -16,10 +16,10 @@ from calibration.cli.calibrate import alone_under_torchrun
 from calibration.validation.run import Real, validate
 from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import CommandGroup, Verb, common_options, echo_json, record_options
-from ssdsim.cli.progress import shown
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import CommandGroup, Verb, common_options, output_option, record_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, Output, OutputFile
 from ssdsim.rounds.round import part_title
 
@@ -84,7 +84,7 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
     """
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    validated = validate(output, trace=trace, told=partial(shown, quiet=quiet), **given)
+    validated = validate(output, trace=trace, told=partial(progress_bar, quiet=quiet), **given)
     for warning in () if quiet else validated.warnings:
         echo(f"validate: {warning}", stderr=True)
     errors = validated.errors
@@ -98,9 +98,9 @@ def run(max_error: float | None, trace: Path | None, output: Path, as_json: bool
     sys.exit(1 if max_error is not None and errors.max() > max_error else 0)
 
 
-def _table(compared: Sequence[Sequence[RoundComparison]]) -> Table:
+def _table(compared: Sequence[Sequence[RoundComparison]]) -> TextTable:
     headers = ("b", "K", "F", "p_hit", "backup", "", "measured ms", "predicted ms", "error", "most off")
-    table = Table((), headers, names=6, first=("error",), pad_edge=True)
+    table = TextTable((), headers, names=6, first=("error",), pad_edge=True)
     for comparisons in compared:
         for c in comparisons:
             p, half = c.point, (c.measured.high - c.measured.low) / 2.0

@@ -15,10 +15,10 @@ from calibration.validation.tokens.run import RealPair, ValidatedPair, validate_
 from ssdsim import strategies as known
 from ssdsim.base.kinds import Percent
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, echo_json, json_option, quiet_option, record_options
-from ssdsim.cli.progress import shown
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import Verb, json_option, output_option, quiet_option, record_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, Output
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def command(
     """Run a measured pair's models greedily on --prompts, one request at a time, and compare; PAIR is its pair.json."""
     alone_under_torchrun()
     given = {name: value for name, value in options.items() if value is not None}
-    validated_pair = validate_pair(pair, prompts, output=output, told=partial(shown, quiet=quiet), **given)
+    validated_pair = validate_pair(pair, prompts, output=output, told=partial(progress_bar, quiet=quiet), **given)
     if as_json:
         echo_json(validated_pair.as_json())
     else:
@@ -63,9 +63,9 @@ def _print(answer: ValidatedPair) -> None:
     echo(f"{same} of {of} answers are AR's own; {ties} part at a near tie, {bugs} by a bug")
 
 
-def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
+def _table(token_comparisons: Sequence[TokenComparison]) -> TextTable:
     headers = ("", "tok/s", "lowest", "highest", "predicted before", "beside", "median error", "worst")
-    table = Table((), headers, pad_edge=True)
+    table = TextTable((), headers, pad_edge=True)
     for each in token_comparisons:
         table.add_row(
             _title(each),
@@ -78,9 +78,9 @@ def _table(token_comparisons: Sequence[TokenComparison]) -> Table:
     return table
 
 
-def _rates(token_comparisons: Sequence[TokenComparison]) -> Table:
+def _rates(token_comparisons: Sequence[TokenComparison]) -> TextTable:
     headers = ("", "tokens/round", "by the pair", "acceptance", "by the pair", "hits", "by the pair")
-    table = Table((), headers, pad_edge=True)
+    table = TextTable((), headers, pad_edge=True)
     for each in token_comparisons:
         pairs = (*each.tokens_per_round, *each.acceptance, *each.p_hit)
         table.add_row(_title(each), *("-" if value is None else f"{value:.3f}" for value in pairs))

@@ -1,4 +1,4 @@
-"""``ssdsim validate paper``: the printed comparison with published results."""
+"""``ssdsim validate paper``: published results beside predictions."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 from msgspec.structs import asdict
 from rich.console import Console
 
-from calibration.cli.validate_trees import headed, print_trees, trees_json
-from calibration.validation.paper import FamilyReplay, PublishedSpeeds, SweepReplay
+from calibration.validation.drafted import PublishedRows
+from calibration.validation.paper import FamilyReplay, PublishedSpeeds, PublishedTrees, SweepReplay
 from calibration.validation.replay import HARDWARE, MAX_ERROR, PaperReplay, RowsReplay, TreesReplay, validate_paper
 from ssdsim.base.kinds import Percent
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console
-from ssdsim.cli.options import Verb, common_options, echo_json
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import Verb, common_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind
 
 
@@ -66,7 +67,7 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
     out.print(f"fitted to the SSD rows (K {paper.ssd_k}): two numbers for all of them, {extra}")
     numbers = ("alpha", "SD tok/s", "SSD tok/s", "predicted", "error", "SSD/SD", "predicted")
     first = ("SSD tok/s", "alpha")
-    table = Table(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
+    table = TextTable(("data set",), numbers, joined=("predicted", "error"), first=first, pad_edge=True)
     rows = zip(family.datasets, family.sd_tokens_per_s, family.ssd_tokens_per_s, strict=True)
     for i, (name, sd, ssd) in enumerate(rows):
         predicted = float(replay.ssd_tokens_per_s[i])
@@ -87,9 +88,9 @@ def _print_family(out: Console, replay: FamilyReplay, paper: PublishedSpeeds) ->
     )
 
 
-def _sweep_table(sweeps: Sequence[SweepReplay]) -> Table:
+def _sweep_table(sweeps: Sequence[SweepReplay]) -> TextTable:
     numbers = ("alpha", "ms a round", "ms a step", "mean error", "worst", "best K", "predicted")
-    table = Table(("engine", "method"), numbers, joined=("worst", "predicted"), names=2, pad_edge=True)
+    table = TextTable(("engine", "method"), numbers, joined=("worst", "predicted"), names=2, pad_edge=True)
     for replay in sweeps:
         errors, (seen, predicted) = np.abs(replay.errors), replay.best_k
         table.add_row(
@@ -151,10 +152,58 @@ def _print_rows(rows_replay: RowsReplay) -> None:
         if replay.fitted:
             out.print(f"fitted: {replay.fitted}")
         joined = ("predicted", "error")
-        table = Table(("",), ("published", *joined), joined=joined, first=(replay.unit,), pad_edge=True)
+        table = TextTable(("",), ("published", *joined), joined=joined, first=(replay.unit,), pad_edge=True)
         rows = zip(replay.labels, replay.published, replay.predicted, replay.errors, replay.judged, strict=True)
         for label, seen, predicted, error, judged in rows:
             mark = " judged" if judged and replay.fitted else ""
             table.add_row(label + mark, f"{seen:.2f}", f"{predicted:.2f}", f"{error:+.1%}")
         out.print(table)
         out.print(f"worst error {replay.worst:.1%} ({replay.unit}; should be within {replay.within:.0%})")
+
+
+def print_trees(trees_replay: TreesReplay) -> None:
+    """Print the speed-ups of each table, and the demo's tree."""
+    out, paper, demo = console(), trees_replay.paper, trees_replay.demo
+    out.print(f"{paper.citation}\n{paper.setting}", style="dim")
+    out.print(f"\na draft step is {paper.draft_step_s / paper.ar_s:.4f} of a decoding step, as published")
+    for replay in trees_replay.trees:
+        rows = replay.rows
+        out.print(f"\ntrees of {rows.nodes} nodes, temperature {rows.temperature:g}", style="bold")
+        out.print(f"fitted, one number for all rows: a verification takes {replay.verify:.3f} decoding steps")
+        joined, first = ("predicted", "error"), ("speed-up", "tokens")
+        numbers = ("levels", "tokens", "speed-up", *joined)
+        table = TextTable(("data set",), numbers, joined=joined, first=first, pad_edge=True)
+        for i, (name, levels, tokens, seen) in enumerate(
+            zip(rows.datasets, rows.levels, rows.tokens, rows.speedups, strict=True)
+        ):
+            predicted = f"{replay.speedups[i]:.2f}x"
+            table.add_row(name, str(levels), f"{tokens:.2f}", f"{seen:.2f}x", predicted, f"{replay.errors[i]:+.1%}")
+        out.print(table)
+    if demo is not None and paper.demo is not None:
+        out.print("\nthe repository's demo, nothing fitted", style="bold")
+        out.print(
+            f"best tree {demo.nodes} nodes on {demo.levels} levels (shipped: {paper.demo.shipped_nodes} on "
+            f"{paper.demo.shipped_levels}), {demo.tokens:.4f} tokens, {demo.time_per_token:.4f} a token, "
+            f"{demo.speedup:.4f}x"
+        )
+    out.print(f"\nSpeed-ups: worst error {trees_replay.worst:.1%}.")
+
+
+def headed(paper: PublishedSpeeds | PublishedRows | PublishedTrees) -> dict[str, object]:
+    """The first keys of the JSON of every paper."""
+    return {"schema": 1, "paper": paper.name, "citation": paper.citation}
+
+
+def trees_json(trees_replay: TreesReplay) -> dict[str, object]:
+    """The object of ``--json``."""
+    trees = [
+        {
+            **picked(replay.rows, "nodes", "temperature", "datasets"),
+            **picked(replay, "speedups", "errors"),
+            "fitted": picked(replay, "verify"),
+        }
+        for replay in trees_replay.trees
+    ]
+    demo = trees_replay.demo
+    tree = None if demo is None else picked(demo, "nodes", "levels", "tokens", "time_per_token", "speedup")
+    return {**headed(trees_replay.paper), "trees": trees, "demo": tree, "worst_error": trees_replay.worst}

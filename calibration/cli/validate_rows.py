@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from calibration.cli.row_options import FILLED, by_column, row_options
 from calibration.validation.measured import (
     Checked,
     LikelierCache,
@@ -23,10 +24,9 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Name, Percent
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.measured_files import FILLED, by_column, row_options
-from ssdsim.cli.options import Verb, common_options, echo_json
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import Verb, common_options, output_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, Output
 from ssdsim.runs.layout import CONFIG, MEASURED
 
@@ -104,12 +104,12 @@ def _hint(caches: Sequence[LikelierCache]) -> None:
         )
 
 
-def _rows_table(checked: Sequence[Checked]) -> Table:
+def _rows_table(checked: Sequence[Checked]) -> TextTable:
     several = len({*runtimes_of(checked)}) > 1
     named = ("runtime",) if several else ()
     words, numbers = (*named, "model", "hardware"), ("TP", "batch", "K", "measured", "predicted", "95 % from", "to")
     how: dict[str, Any] = {"names": 4 + len(named), "first": ("error",), "pad_edge": True}
-    table = Table(words, numbers, ("unit",), joined=("to",), **how)
+    table = TextTable(words, numbers, ("unit",), joined=("to",), **how)
     table.add_column("error")
     table.add_column("held", words=True)
     for one in checked:
@@ -122,8 +122,8 @@ def _rows_table(checked: Sequence[Checked]) -> Table:
     return table
 
 
-def _summaries_table(summaries: Sequence[RowsSummary]) -> Table:
-    table = Table(("by", ""), ("rows", "mean error", "bias", "intervals that hold"), names=2, pad_edge=True)
+def _summaries_table(summaries: Sequence[RowsSummary]) -> TextTable:
+    table = TextTable(("by", ""), ("rows", "mean error", "bias", "intervals that hold"), names=2, pad_edge=True)
     for one in summaries:
         errors = (f"{one.error:.1%}", f"{one.bias:+.1%}", f"{one.coverage:.0%}")
         table.add_row(one.axis or "all", one.value, str(one.rows), *errors)

@@ -10,10 +10,9 @@ import click
 
 from ssdsim.answers.workers import Workers
 from ssdsim.cli.console import echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, record_options
-from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import shown
+from ssdsim.cli.options import Verb, common_options, given_of_grid, grid_options, output_option, record_options
+from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.values import OutputFile
 
 
@@ -32,7 +31,7 @@ def command(output: Path, opened: bool, as_json: bool, seed: int, quiet: bool, *
     """
     from ssdsim.reports.explorer.build import explore
 
-    with shown("explore", "parts", quiet) as progress:
+    with progress_bar("explore", "parts", quiet) as progress:
         page = explore(seed=seed, progress=progress, **given_of_grid(options))
     page.save(output)
     if opened:

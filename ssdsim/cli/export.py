@@ -12,13 +12,11 @@ from ssdsim.advise.export.export import FORMATS, export
 from ssdsim.base.files import write_whole
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
-from ssdsim.cli.console import echo, print_each
-from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
-from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import shown
+from ssdsim.cli.console import echo, print_each, print_warnings
+from ssdsim.cli.options import Verb, chosen_options, common_options, output_option, rare_option
+from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.values import OfKind, OutputFile
-from ssdsim.cli.warning_lines import print_warnings
 from ssdsim.serving.batching import OfKTable
 
 
@@ -53,7 +51,7 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     and ranges: 1,2,4 or 1:8. What an engine cannot do is said on stderr, and the nearest that it can is exported. Exits
     with 1 if nothing fits.
     """
-    with shown("export", "", quiet):
+    with progress_bar("export", "", quiet):
         exported = export(format_, seed=seed, **options)
     if output is not None and exported.text:
         write_whole(output, exported.text)

@@ -34,16 +34,6 @@ class ListedOption(click.Option):
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def output_option(*declared: str, **how: Any) -> Decorator:
-    """Add an option that says what is written, and where."""
-    return click.option(*declared, **{"cls": ListedOption, "heading": Section.OUTPUT, **how})
-
-
-def rare_option(*declared: str, **how: Any) -> Decorator:
-    """Add an option that only ``--help-all`` shows."""
-    return click.option(*declared, **{"cls": ListedOption, "prominence": 0, **how})
-
-
 def help_all_option(options: Iterable[click.Parameter]) -> list[click.Option]:
     """``--help-all``, which shows every option and ends, where the first page leaves some out."""
 

@@ -37,7 +37,7 @@ VERBS = {
     "hardware": ("calibration.cli.hardware", "List and show hardware profiles."),
     "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
     "bench": ("calibration.cli.bench", "Measure a running server: rows for fit runtime and validate."),
-    "fit": ("calibration.cli.fitting", "Fit a runtime to your engine's own benchmarks."),
+    "fit": ("calibration.cli.fit", "Fit a runtime to your engine's own benchmarks."),
     "import": ("calibration.cli.importing", "Make a profile of another tool's timings, a pair of an engine's log."),
     "doctor": ("calibration.cli.doctor", "What this machine and this installation can do."),
 }

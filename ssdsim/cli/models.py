@@ -7,8 +7,9 @@ from typing import Any
 import click
 
 from ssdsim.cli.console import console, echo
-from ssdsim.cli.options import CommandGroup, echo_json, json_option
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import CommandGroup, json_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import completing
 from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer, transformer_names
 from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
@@ -30,7 +31,7 @@ def list_models(as_json: bool) -> None:
         echo_json({"schema": 1, "transformers": [_shown(card) for card in cards]})
         return
     numbers = ("parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary")
-    table = Table(("name",), numbers, ("dtype",), pad_edge=True)
+    table = TextTable(("name",), numbers, ("dtype",), pad_edge=True)
     for card in cards:
         table.add_row(
             card.name,
@@ -56,7 +57,7 @@ def list_drafters(as_json: bool) -> None:
         echo_json({"schema": 1, "drafters": cards})
         return
     words, numbers = ("name", "--drafter", "target", "sets"), ("K", "tokens")
-    table = Table(words, numbers, first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
+    table = TextTable(words, numbers, first=("sets", "K", "tokens", "--drafter"), pad_edge=True)
     for card in cards:
         for number, known in enumerate(card.acceptance):
             names = (card.name, card.drafter, card.target or "any") if number == 0 else ("", "", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
@@ -16,15 +15,12 @@ from ssdsim.base.errors import closest
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
 from ssdsim.base.option import Option, Section
 from ssdsim.base.option_record import OptionRecord, options_of
-from ssdsim.base.plain import plain
-from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, output_option, rare_option, write_options
-from ssdsim.cli.output import print_out
+from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, write_options
+from ssdsim.cli.output import VERBOSE
 from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
 from ssdsim.question.options import ALL, heading, ranged
 
 _OUTPUT = Section.OUTPUT
-VERBOSE = f"{__name__}.verbose"
-"""The place where a call keeps that it is asked for every warning."""
 _SLIP = 0.8  # names as much alike as this differ by a slip of the keys
 OptionRecords = Callable[[], Iterable[Option]]
 OptionFactory = Callable[[Option], click.Option]
@@ -97,6 +93,16 @@ class CommandGroup(click.Group):
         rows = [(name, command.get_short_help_str(limit=1000)) for name, command in sorted(self.commands.items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+def output_option(*declared: str, **how: Any) -> Decorator:
+    """Add an option that says what is written, and where."""
+    return click.option(*declared, **{"cls": ListedOption, "heading": Section.OUTPUT, **how})
+
+
+def rare_option(*declared: str, **how: Any) -> Decorator:
+    """Add an option that only ``--help-all`` shows."""
+    return click.option(*declared, **{"cls": ListedOption, "prominence": 0, **how})
 
 
 def dynamic_options(records: OptionRecords, factory: OptionFactory) -> Decorator:
@@ -246,11 +252,6 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return output_option("--json", "as_json", is_flag=True, help="one JSON object on stdout")(command)
-
-
-def echo_json(value: Any) -> None:
-    """A record, or a mapping of records, as :func:`ssdsim.base.plain.plain` has it."""
-    print_out(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def complaint(error: click.NoSuchOption) -> str:

@@ -1,10 +1,17 @@
-"""Plain output to stdout, and its end where nobody reads it."""
+"""Plain output to stdout, JSON among it, and its end where nobody reads it."""
 
 from __future__ import annotations
 
+import json
 import sys
+from typing import Any
 
 import click
+
+from ssdsim.base.plain import plain
+
+VERBOSE = f"{__name__}.verbose"
+"""The key of click's ``ctx.meta`` under which a call keeps that it is asked for every warning."""
 
 
 class ReaderLeftError(Exception):
@@ -17,6 +24,11 @@ def print_out(text: str) -> None:
         click.echo(text)
     except BrokenPipeError:
         raise ReaderLeftError from None
+
+
+def echo_json(value: Any) -> None:
+    """Print a record, or a mapping of records, as :func:`ssdsim.base.plain.plain` has it."""
+    print_out(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def flush() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from ssdsim.answers.predict import PredictEngine, predict
-from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
-from ssdsim.cli.progress import shown
+from ssdsim.cli.options import Verb, common_options, rare_option, scenario_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
 
 
 @click.command("predict", cls=Verb, example="ssdsim predict --model qwen3-32b --hardware h100-sxm -b 16 --p-hit 0.85")
@@ -21,13 +21,13 @@ def command(engine: PredictEngine, as_json: bool, seed: int, quiet: bool, **opti
 
     Times are priced on a hardware profile, or are unit-free with --t-sd, --t-p and --t-b.
     """
-    with shown("predict", "rounds", quiet) as progress:
+    with progress_bar("predict", "rounds", quiet) as progress:
         prediction = predict(seed=seed, engine=engine, progress=progress, **options)
     if as_json:
         from ssdsim.answers.predict import as_json as prediction_json
 
         echo_json(prediction_json(prediction))
         return
-    from ssdsim.cli.render import print_prediction
+    from ssdsim.cli.render_prediction import print_prediction
 
     print_prediction(prediction, quiet)

@@ -20,7 +20,7 @@ _DRAWN_EVERY_S = 0.1
 
 
 @contextmanager
-def shown(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Progress]:
+def progress_bar(verb: str, what: str, quiet: bool, kept: str = "nothing is kept") -> Iterator[Progress]:
     """A function of (done, total) that shows it on stderr: ``sweep 40/100 points``, and how long it still takes.
 
     A terminal shows that there is work, and for how long, where nobody calls it. A pipe or a file gets nothing. An
@@ -102,7 +102,7 @@ def kept_in(folder: Path | None, what: str) -> str:
     return f"{folder} keeps each {what} that is done" if folder else f"-o FOLDER would keep each {what} that is done"
 
 
-def told(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """A time as people say it: ``40 s``, ``3 min``, ``2.5 h``."""
     if seconds < 100.0:
         return f"{seconds:.0f} s"

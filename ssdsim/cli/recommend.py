@@ -16,9 +16,9 @@ from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
 from ssdsim.base.option import Option
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, chosen_options, common_options, dynamic_options, echo_json, listed, several_of
-from ssdsim.cli.progress import shown
+from ssdsim.cli.options import Verb, chosen_options, common_options, dynamic_options, listed, output_option, several_of
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 from ssdsim.runs.answer_folders import keep_recommendation
@@ -111,11 +111,11 @@ def command(
     what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """
-    with shown("recommend", "steps", quiet) as progress:
+    with progress_bar("recommend", "steps", quiet) as progress:
         recommendation, plan = recommended_with_launch_plan(progress, rate, slo, seed=seed, **options)
     answer = recommendation_json(recommendation, plan) if as_json or output is not None else {}
     if output is not None:
-        with shown("recommend", "", quiet):
+        with progress_bar("recommend", "", quiet):
             _keep(output, recommendation, plan, answer, seed)
     if as_json:
         echo_json(answer)

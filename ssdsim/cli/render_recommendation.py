@@ -18,10 +18,9 @@ from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
-from ssdsim.cli.render import title_of
-from ssdsim.cli.tables import Table
-from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins, print_warnings
+from ssdsim.cli.render_prediction import title_of
+from ssdsim.cli.tables import TextTable
 from ssdsim.question.engines import UNNAMED
 from ssdsim.question.question import effective
 from ssdsim.serving.options import Slo
@@ -184,8 +183,8 @@ def _question(request: SearchRequest) -> str:
     return f"{models}, context {v['context']}, {accepted}{hits}, temperature {v['temperature']:g}{floor}"
 
 
-def _table(*columns: str) -> Table:
-    table = Table()
+def _table(*columns: str) -> TextTable:
+    table = TextTable()
     for column in columns:
         words = column in ("best", "runner-up", "settings", "deployment", "what", "change")
         table.add_column(column, words=words, joined=column in ("settings", "/user", "/GPU", "margin", "P"))
@@ -240,7 +239,7 @@ def _print_equal(recommendation: Recommendation, about: BatchAnswer, out: Consol
     title = strategies.ALL.named(recommendation.request.subject).title
     _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
     lead = f"{title} is"
-    table = Table((), ("GPUs",))
+    table = TextTable((), ("GPUs",))
     for header in (title, "settings", "/user", "best rival", "/user", lead, "95 %", f"P({title} faster)"):
         words = header in (title, "settings", "best rival")
         table.add_column(header, words=words, joined=header not in (title, "best rival"))
@@ -329,7 +328,7 @@ def _print_swings(recommendation: Recommendation, about: BatchAnswer, out: Conso
     subject, closest = about.equal.subject, about.equal.closest
     text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
     _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
-    table = Table(("what", "is a", "over", "lowest", "highest"), names=2)
+    table = TextTable(("what", "is a", "over", "lowest", "highest"), names=2)
     for each in recommendation.swings:
         standing = "measured rate" if each.standing == "measured" else each.standing
         table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")

@@ -9,10 +9,9 @@ import click
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import echo
-from ssdsim.cli.help_page import output_option
-from ssdsim.cli.options import Verb, common_options, echo_json
-from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import shown
+from ssdsim.cli.options import Verb, common_options, output_option
+from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.values import OutputFile
 from ssdsim.runs.layout import REPORT
 
@@ -66,7 +65,7 @@ def _page(run_folder: Path, path: Path, as_json: bool, seed: int, quiet: bool) -
 
     if path.suffix.lower() not in ("", ".html", ".htm"):
         raise InputError(f"{path}: a report is a page (.html); one figure of it is written by --figure NAME")
-    with shown("report", "", quiet):
+    with progress_bar("report", "", quiet):
         made = report(run_folder, seed)
     made.save(path)
     if as_json:

@@ -11,10 +11,10 @@ from rich.text import Text
 from ssdsim.answers.roofline import BOUNDS, accepted_options, roofline, summarise
 from ssdsim.answers.roofline import as_json as roofline_json
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.cli.console import console
-from ssdsim.cli.options import Verb, chosen_options, echo_json, json_option, quiet_option
-from ssdsim.cli.tables import Cell, Table
-from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.cli.console import console, print_warnings
+from ssdsim.cli.options import Verb, chosen_options, json_option, quiet_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import Cell, TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +68,7 @@ def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:
         said += f"; routed experts are {summary['expert_bytes_share']:.1%} of its bytes"
     out.print(Text.assemble((summary["pass"], "bold"), f"{times} on {device}: {said}"))
     numbers = ("runs", "GFLOP", "MB", "FLOP/B", "us", "TFLOP/s", "TB/s", "of roof")
-    table = Table(("operation", "shape"), numbers, ("bound",), first=("us", "of roof", "bound", "of pass"))
+    table = TextTable(("operation", "shape"), numbers, ("bound",), first=("us", "of roof", "bound", "of pass"))
     table.add_column("of pass")
     for _, row in operations.iterrows():
         table.add_row(*_cells(row), style="dim" if row["share_of_pass"] < 0.01 else "")

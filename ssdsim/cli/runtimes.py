@@ -10,8 +10,9 @@ from msgspec.structs import asdict
 from ssdsim import strategies
 from ssdsim.base.plain import picked
 from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.options import CommandGroup, echo_json, json_option
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import CommandGroup, json_option
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import completing
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names
@@ -33,7 +34,7 @@ def list_runtimes(as_json: bool) -> None:
         echo_json({"schema": 1, "runtimes": listed})
         return
     numbers = ("rows", "error in fit", "left out")
-    table = Table(("name", "engine", "versions"), numbers, ("from",), pad_edge=True)
+    table = TextTable(("name", "engine", "versions"), numbers, ("from",), pad_edge=True)
     for card in cards:
         known = card.evidence
         errors = [share(error) for error in (known.error, known.left_out_error)]
@@ -59,7 +60,7 @@ def print_runtime(card: Runtime) -> None:
     out.print(f"{card.name}: {card.engine}{f' {card.versions}' if card.versions else ''}", style="bold")
     if card.about:
         print_labelled(out, "", card.about)
-    table = Table(("",), ("value",), ("about",), pad_edge=True)
+    table = TextTable(("",), ("value",), ("about",), pad_edge=True)
     held = {**card.numbers, **asdict(card.errors)}
     for name, number in (NUMBERS | ERRORS).items():
         table.add_row(name, shown(name, held[name]), number.about)

@@ -17,11 +17,11 @@ from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.cli.console import console, print_labelled, print_origins
-from ssdsim.cli.help_page import output_option, rare_option
-from ssdsim.cli.options import Verb, common_options, echo_json, scenario_options
-from ssdsim.cli.progress import shown
-from ssdsim.cli.render import print_shared, title_of
-from ssdsim.cli.tables import Table
+from ssdsim.cli.options import Verb, common_options, output_option, rare_option, scenario_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.render_prediction import print_shared, title_of
+from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.shared.tokens import MOST_OUTPUT_TOKENS
@@ -80,7 +80,7 @@ def command(
     limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
     runs = {}
-    with shown("simulate", "runs" if tokens else "rounds", quiet) as progress:
+    with progress_bar("simulate", "runs" if tokens else "rounds", quiet) as progress:
         heard = InTurn(progress, len(scenarios))
         for at, (name, scenario) in enumerate(scenarios.items()):
             how: dict[str, Any] = {"seed": seed, "progress": heard.of(at)}
@@ -151,11 +151,11 @@ def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> No
     print_origins(out, (), None, inputs_text(configuration.inputs))
 
 
-def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> Table:
+def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> TextTable:
     rate = "tokens/s" if unit == "ms" else f"tokens/{unit}"
     quantiles = [f"round p{q} {unit}" for q in (50, 90, 99)]
     numbers = ("rounds", rate, "95 %", f"TPOT {unit}", *quantiles, f"gap p99 {unit}", "in bursts")
-    table = Table(("",), numbers, first=(rate, "95 %", f"TPOT {unit}"))
+    table = TextTable(("",), numbers, first=(rate, "95 %", f"TPOT {unit}"))
     for run in runs.values():
         rates = run.tokens_per_second
         table.add_row(

@@ -22,14 +22,20 @@ from ssdsim.base.option import Group, number
 from ssdsim.base.option_record import pop_record
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
-from ssdsim.cli.console import console
-from ssdsim.cli.help_page import rare_option
-from ssdsim.cli.options import Verb, common_options, echo_json, given_of_grid, grid_options, kept_option, record_options
-from ssdsim.cli.output import print_out
-from ssdsim.cli.progress import kept_in, shown
-from ssdsim.cli.render import title_of
-from ssdsim.cli.tables import Table
-from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.cli.console import console, print_warnings
+from ssdsim.cli.options import (
+    Verb,
+    common_options,
+    given_of_grid,
+    grid_options,
+    kept_option,
+    rare_option,
+    record_options,
+)
+from ssdsim.cli.output import echo_json, print_out
+from ssdsim.cli.progress import kept_in, progress_bar
+from ssdsim.cli.render_prediction import title_of
+from ssdsim.cli.tables import TextTable
 from ssdsim.question.options import members
 from ssdsim.question.question import subject_among
 from ssdsim.runs.sweep_folder import SweepResults
@@ -71,7 +77,7 @@ def command(
     how = {name: options.pop(name) for name in ("engine", "precision", "draws", "seed")}
     plan = plan_of(preset, given_of_grid(options), **how)
     _check_shown(plan, sort, top, as_json)
-    with shown("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
+    with progress_bar("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
         results = swept(plan, output, replace(workers, progress=progress))
     if as_json:
         echo_json(_json(plan, results))
@@ -120,7 +126,7 @@ def _print(plan: GridPlan, results: SweepResults, sort: str | None, top: int) ->
     out.print(f"{len(results)} points: {axes}", style="bold")
     possible = results.possible
     names = [f"{name}_tokens_per_second" for name in contest.names]
-    columns = contest.held({name: results.numbers(name, possible) for name in names})
+    columns = contest.with_ratios({name: results.numbers(name, possible) for name in names})
     sorts = columns[sort] if sort in columns else results.numbers(sort, possible)
     best = np.argsort(sorts if _less_is_better(sort) else -sorts, kind="stable")[:top]
     if best.size:
@@ -152,7 +158,7 @@ class _Sides(Record):
     def sort(self) -> str:
         return f"{self.subject}_over_{self.rivals[0]}" if self.rivals else f"{self.subject}_tokens_per_second"
 
-    def held(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+    def with_ratios(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Columns, or a row, with the subject's tokens/s over each rival's."""
         return {**columns, **over([(self.subject, rival) for rival in self.rivals], columns)}
 
@@ -194,15 +200,15 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
     return shown
 
 
-def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> Table:
+def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> TextTable:
     shown = _shown(plan, contest)
     if sort not in {*(column for _, column, _ in shown), *plan.grid}:
         shown.append((sort, sort, lambda row: f"{row[sort]:.4g}"))
     ratios = [header for header, column, _ in shown if "_over_" in column]
     rates = [header for header, column, _ in shown if column.endswith("_tokens_per_second")]
     headers, first = [*plan.grid, *(each[0] for each in shown)], (sort, *ratios[:1], *reversed(rates), *ratios[1:])
-    table = Table((), headers, names=len(plan.grid), first=first)
-    for row in map(contest.held, best):
+    table = TextTable((), headers, names=len(plan.grid), first=first)
+    for row in map(contest.with_ratios, best):
         table.add_row(*(number(row[name]) for name in plan.grid), *(cell(row) for _, _, cell in shown))
     return table
 

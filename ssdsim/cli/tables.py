@@ -17,7 +17,7 @@ _LEFT_OUT = "left out: "
 _GAP = 2  # blanks that rich puts between two columns
 
 
-class Column(Record, eq=False):
+class TableColumn(Record, eq=False):
     """A column, of ``words`` at the left or of numbers at the right.
 
     ``joined`` columns are read with those before them (/user, /GPU of one deployment) and stay beside them if they can.
@@ -29,10 +29,10 @@ class Column(Record, eq=False):
     cells: list[Cell] = field(default_factory=list)
 
 
-_Fits = Callable[[Sequence[Column]], bool]
+_Fits = Callable[[Sequence[TableColumn]], bool]
 
 
-class Table:
+class TextTable:
     """Columns and rows to print by ``console.print``.
 
     Headers are those of columns of ``words``, of ``numbers``, and of words again, ``then``. The first ``names`` columns
@@ -57,12 +57,12 @@ class Table:
     ) -> None:
         self.names, self.first, self.pad_edge, self.turned = names, tuple(first), pad_edge, turned
         headers = ((words, True), (numbers, False), (then, True))
-        self.columns = [Column(each, left, each in joined) for some, left in headers for each in some]
+        self.columns = [TableColumn(each, left, each in joined) for some, left in headers for each in some]
         self._styles: list[str] = []
 
     def add_column(self, header: str, *, words: bool = False, joined: bool = False) -> None:
         """Add a column right of those so far."""
-        self.columns.append(Column(header, words, joined))
+        self.columns.append(TableColumn(header, words, joined))
 
     def add_row(self, *cells: Cell, style: str = "") -> None:
         """Add a row: a cell for each column; those that are left out at the end stay empty."""
@@ -71,16 +71,16 @@ class Table:
         self._styles.append(style)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths: dict[Column, int] = {}
+        widths: dict[TableColumn, int] = {}
 
-        def width(column: Column) -> int:
+        def width(column: TableColumn) -> int:
             if column not in widths:
                 widths[column] = max(
                     console.measure(cell, options=options).maximum for cell in (column.header, *column.cells)
                 )
             return widths[column]
 
-        def fits(columns: Sequence[Column]) -> bool:
+        def fits(columns: Sequence[TableColumn]) -> bool:
             needed = sum(map(width, columns)) + _GAP * (len(columns) - 1) + 2 * self.pad_edge
             return needed <= options.max_width
 
@@ -100,17 +100,17 @@ class Table:
                     yield ""
                 yield self._drawn(block, None if fits(block) else max(block, key=width), self._styles)
 
-    def _turned(self) -> list[Column] | None:
+    def _turned(self) -> list[TableColumn] | None:
         """A row for each column; None where no one name says what a row is about, or there are too many."""
         if self.names != 1 or not self._styles or len(self._styles) > _FEW:
             return None
         name, *others = self.columns
-        turned = [Column(name.header, words=True, cells=[column.header.strip() for column in others])]
+        turned = [TableColumn(name.header, words=True, cells=[column.header.strip() for column in others])]
         for row, title in enumerate(name.cells):
-            turned.append(Column(str(title), cells=[column.cells[row] for column in others]))
+            turned.append(TableColumn(str(title), cells=[column.cells[row] for column in others]))
         return turned
 
-    def _kept(self, fits: _Fits) -> list[Column]:
+    def _kept(self, fits: _Fits) -> list[TableColumn]:
         """The names, and the most important columns for which there is room, in their order."""
         kept = self.columns[: self.names]
         for run in self._ranked():
@@ -119,12 +119,12 @@ class Table:
                     kept = [*kept, column]
         return [column for column in self.columns if column in kept]
 
-    def _ranked(self) -> list[list[Column]]:
+    def _ranked(self) -> list[list[TableColumn]]:
         """Runs of columns that are read together, in the order of their importance."""
         rank = {header: i for i, header in enumerate(self.first)}
         return sorted(_runs(self.columns[self.names :]), key=lambda run: rank.get(run[0].header, len(rank)))
 
-    def _blocks(self, fits: _Fits) -> Iterator[list[Column]]:
+    def _blocks(self, fits: _Fits) -> Iterator[list[TableColumn]]:
         """The columns of each block."""
         names, runs = self._parted(fits)
         block = [*names]
@@ -140,15 +140,15 @@ class Table:
                 block.append(column)
         yield block
 
-    def _parted(self, fits: _Fits) -> tuple[list[Column], list[list[Column]]]:
+    def _parted(self, fits: _Fits) -> tuple[list[TableColumn], list[list[TableColumn]]]:
         """The columns that begin every block, and the runs of the others in the order of their importance."""
         names, runs = self.columns[: self.names], self._ranked()
         if fits([*names, *names]) and all(fits([*names, column]) for run in runs for column in run):
             return names, runs
-        numbers = Column("#", cells=[str(row) for row in range(1, len(self._styles) + 1)])
+        numbers = TableColumn("#", cells=[str(row) for row in range(1, len(self._styles) + 1)])
         return [numbers], [*([name] for name in names), *runs]
 
-    def _drawn(self, block: Sequence[Column], folded: Column | None, styles: Sequence[str]) -> table.Table:
+    def _drawn(self, block: Sequence[TableColumn], folded: TableColumn | None, styles: Sequence[str]) -> table.Table:
         """One block; a column that is too wide for a line of its own is ``folded``, which cuts nothing."""
         drawn = table.Table(box=None, pad_edge=self.pad_edge, header_style="dim")
         for column in block:
@@ -159,9 +159,9 @@ class Table:
         return drawn
 
 
-def _runs(columns: Sequence[Column]) -> list[list[Column]]:
+def _runs(columns: Sequence[TableColumn]) -> list[list[TableColumn]]:
     """Columns that are read together, together."""
-    runs: list[list[Column]] = []
+    runs: list[list[TableColumn]] = []
     for column in columns:
         if column.joined and runs:
             runs[-1].append(column)

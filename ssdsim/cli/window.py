@@ -9,11 +9,11 @@ import click
 
 from ssdsim.answers.window import AXES, accepted_options, sentence, window
 from ssdsim.answers.window import as_json as window_json
-from ssdsim.cli.console import console, print_labelled
-from ssdsim.cli.options import Verb, chosen_options, common_options, echo_json
-from ssdsim.cli.progress import shown
-from ssdsim.cli.tables import Table
-from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.cli.console import console, print_labelled, print_warnings
+from ssdsim.cli.options import Verb, chosen_options, common_options
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import progress_bar
+from ssdsim.cli.tables import TextTable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
 
     Every option down to --k takes a list or an inclusive range: 1,2,4 or 1:8 or 1:64:8.
     """
-    with shown("window", "", quiet):
+    with progress_bar("window", "", quiet):
         frame = window(seed=seed, **options)
     if as_json:
         echo_json(window_json(frame))
@@ -80,9 +80,9 @@ def _label(name: str) -> str:
     return {"b": "batch", "tp": "TP", "k": "K", "draft_hardware": "draft on"}.get(name, name)
 
 
-def _table(frame: pd.DataFrame, varying: list[str]) -> Table:
+def _table(frame: pd.DataFrame, varying: list[str]) -> TextTable:
     passes, outcomes = ("passes", "95 %", "passes/K"), ("outcomes", "F", "ended by")
-    table = Table(names=len(varying), first=(*passes, *outcomes))
+    table = TextTable(names=len(varying), first=(*passes, *outcomes))
     for name in varying:
         table.add_column(_label(name), words=frame[name].dtype == object)
     for column in ("verify ms", "draft ms", *passes, "window ms", "T_p ms", *outcomes):

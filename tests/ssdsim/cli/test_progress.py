@@ -49,7 +49,7 @@ def test_a_pipe_hears_nothing_of_long_work() -> None:
 
 @pytest.mark.parametrize(("seconds", "said"), [(4.4, "4 s"), (99.0, "99 s"), (180.0, "3 min"), (9000.0, "2.5 h")])
 def test_a_time_as_people_say_it(seconds: float, said: str) -> None:
-    assert progress.told(seconds) == said
+    assert progress.duration_text(seconds) == said
 
 
 def test_recommend_says_how_far_it_is() -> None:
@@ -64,7 +64,7 @@ def test_a_terminal_shows_long_work_that_tells_nothing(monkeypatch: pytest.Monke
     monkeypatch.setattr(progress, "_BAR_AFTER_S", 0.001)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
-    with progress.shown("report", "", quiet=False):
+    with progress.progress_bar("report", "", quiet=False):
         until = monotonic() + 20.0
         while "report" not in terminal.getvalue() and monotonic() < until:
             sleep(0.01)
@@ -76,7 +76,7 @@ def test_a_bar_waits_for_what_the_work_imports(monkeypatch: pytest.MonkeyPatch) 
     terminal = StringIO()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(console, "console", lambda stderr: Console(file=terminal, force_terminal=True, width=80))
-    with progress.shown("report", "", quiet=False):
+    with progress.progress_bar("report", "", quiet=False):
         with monkeypatch.context() as half_loaded:
             half_loaded.setitem(sys.modules, "rich.progress", ModuleType("rich.progress"))
             signal.raise_signal(signal.SIGALRM)
@@ -88,9 +88,9 @@ def test_a_bar_waits_for_what_the_work_imports(monkeypatch: pytest.MonkeyPatch) 
 def test_a_bar_around_another_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(progress, "_BAR_AFTER_S", 1000.0)
-    with progress.shown("sweep", "points", quiet=False):
+    with progress.progress_bar("sweep", "points", quiet=False):
         draws = signal.getsignal(signal.SIGALRM)
-        with progress.shown("report", "", quiet=False):
+        with progress.progress_bar("report", "", quiet=False):
             assert signal.getsignal(signal.SIGALRM) != draws
         assert signal.getsignal(signal.SIGALRM) == draws
         assert signal.getitimer(signal.ITIMER_REAL)[0] > 0.0
@@ -102,7 +102,7 @@ def test_short_work_shows_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatc
     out = StringIO()
     monkeypatch.setattr("sys.stderr.isatty", lambda: terminal)
     monkeypatch.setattr(console, "console", lambda stderr: Console(file=out, force_terminal=terminal))
-    with progress.shown("report", "steps", quiet=False) as far:
+    with progress.progress_bar("report", "steps", quiet=False) as far:
         far(1, 2)
     assert out.getvalue() == ""
 

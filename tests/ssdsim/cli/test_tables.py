@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from ssdsim.cli.tables import Table
+from ssdsim.cli.tables import TextTable
 
 WIDEST = 24  # of a cell below, with its number; a terminal of twice as many holds it beside a row's number
 
 
-def lines_of(table: Table, width: int) -> list[str]:
+def lines_of(table: TextTable, width: int) -> list[str]:
     out = Console(file=io.StringIO(), width=width, highlight=False)
     out.print(table)
     assert isinstance(out.file, io.StringIO)
@@ -21,12 +21,12 @@ def lines_of(table: Table, width: int) -> list[str]:
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> Table:
+def tables(draw: st.DrawFn) -> TextTable:
     """Every cell names its row and column, and its length."""
     columns, rows = draw(st.integers(1, 10)), draw(st.integers(1, 8))
     headers = [f"H{column}" for column in range(columns)]
     first = draw(st.lists(st.sampled_from(headers), unique=True))
-    table = Table(names=draw(st.integers(0, min(3, columns))), first=first, pad_edge=draw(st.booleans()))
+    table = TextTable(names=draw(st.integers(0, min(3, columns))), first=first, pad_edge=draw(st.booleans()))
     for header in headers:
         table.add_column(header, words=draw(st.booleans()), joined=draw(st.booleans()))
     lengths = [draw(st.integers(0, WIDEST - len("<0.0>"))) for _ in headers]
@@ -36,7 +36,7 @@ def tables(draw: st.DrawFn) -> Table:
 
 
 @given(table=tables(), width=st.integers(2 * WIDEST, 200))
-def test_every_column_is_printed_whole_or_is_said_to_be_left_out(table: Table, width: int) -> None:
+def test_every_column_is_printed_whole_or_is_said_to_be_left_out(table: TextTable, width: int) -> None:
     lines = lines_of(table, width)
     text = " ".join(" ".join(lines).split())  # a broken line may end with a blank
     assert "…" not in text
@@ -50,14 +50,14 @@ def test_every_column_is_printed_whole_or_is_said_to_be_left_out(table: Table, w
 
 
 @given(table=tables())
-def test_a_table_with_room_is_one_block_in_the_order_of_its_columns(table: Table) -> None:
+def test_a_table_with_room_is_one_block_in_the_order_of_its_columns(table: TextTable) -> None:
     header, *rows = lines_of(table, 10 * (WIDEST + 2) + 2)
     assert header.split() == [column.header for column in table.columns]
     assert [row.split() for row in rows] == [list(row) for row in zip(*(c.cells for c in table.columns), strict=True)]
 
 
-def deployments() -> Table:
-    table = Table(first=("P",))
+def deployments() -> TextTable:
+    table = TextTable(first=("P",))
     for header in ("batch", "best", "/user", "runner-up", "/user", "P"):
         table.add_column(header, words=header in ("best", "runner-up"), joined=header == "/user")
     table.add_row("16", "SSD TP 4 + 1", "158.7", "SD TP 4", "137.1", "0.98")
@@ -86,7 +86,7 @@ def test_a_narrow_table_of_many_rows_has_what_matters_most_and_says_what_it_leav
 
 
 def test_rows_whose_names_take_most_of_a_line_are_numbered() -> None:
-    table = Table(names=3)
+    table = TextTable(names=3)
     for header in ("target", "draft", "K", "SSD/SD"):
         table.add_column(header)
     table.add_row("llama-3.1-70b", "llama-3.2-1b", "6", "1.16x")
@@ -103,7 +103,7 @@ def test_rows_whose_names_take_most_of_a_line_are_numbered() -> None:
 
 
 def test_a_cell_wider_than_the_terminal_is_folded_not_cut() -> None:
-    table = Table()
+    table = TextTable()
     table.add_column("profile", words=True)
     table.add_column("GPUs")
     table.add_row("a-folder/and-one-below/a-profile.json", "8")

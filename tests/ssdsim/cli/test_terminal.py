@@ -31,7 +31,7 @@ from ssdsim.base.intervals import Measured
 from ssdsim.cli import hardware, models
 from ssdsim.cli.main import cli
 from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.tables import Table
+from ssdsim.cli.tables import TextTable
 from ssdsim.readers.row import write_rows
 from tests.calibration.importers.test_importer_more import write_layers
 from tests.ssdsim.readers.engines import measured, served
@@ -159,7 +159,7 @@ def test_no_number_and_no_name_is_cut(verb: str, width: int) -> None:
     assert_nothing_is_lost(in_terminal(VERBS[verb], width), wide, width)
 
 
-def printed(table: Table, width: int) -> str:
+def printed(table: TextTable, width: int) -> str:
     out = Console(file=io.StringIO(), width=width, highlight=False)
     out.print(table)
     assert isinstance(out.file, io.StringIO)

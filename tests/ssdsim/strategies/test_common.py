@@ -179,7 +179,7 @@ def test_its_options_are_records_of_which_no_other_has_another(name: str) -> Non
 
 @EACH
 def test_json_and_table_show_it(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from ssdsim.cli.render import print_prediction
+    from ssdsim.cli.render_prediction import print_prediction
 
     title = ALL.named(name).title
     prediction = predict(strategies=tuple(dict.fromkeys(("ar", name))), subject=name, t_sd=0.3)

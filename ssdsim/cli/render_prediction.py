@@ -13,9 +13,8 @@ from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.predict import Prediction
 from ssdsim.answers.verdict import called_together
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins
-from ssdsim.cli.tables import Table
-from ssdsim.cli.warning_lines import print_warnings
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins, print_warnings
+from ssdsim.cli.tables import TextTable
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.engines import Engine
 from ssdsim.rounds.round import PARTS, Estimate, part_title
@@ -61,10 +60,10 @@ def title_of(name: str) -> str:
     return strategies.ALL.named(name).title
 
 
-def _table(prediction: Prediction) -> Table:
+def _table(prediction: Prediction) -> TextTable:
     told = prediction.display
     aside = {column.headed(prediction.unit == "s") for column in TITLED[1:]}
-    table = Table(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
+    table = TextTable(("",), told.header[1:], first=[header for header in told.header[1:] if header not in aside])
     for row in told.rows:
         table.add_row(*row)
     return table
