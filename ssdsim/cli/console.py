@@ -102,10 +102,8 @@ def _of_kind(alike: list[str]) -> str:
 
 
 def _beyond(profile: str, operations: list[str], share: float | None) -> str:
-    """``2 operations (attention, gemm), 3 % of the passes' time, are beyond what was timed``."""
+    """``3 % of pass time (attention, gemm) is extrapolated beyond measured shapes``."""
     families = ", ".join(dict.fromkeys(each.partition(":")[0] for each in operations))
-    several = len(operations) > 1
-    what = f"{len(operations)} operation{'s' if several else ''} ({families})"
     percent = "under 1 %" if share is None or share < 0.01 else f"{share:.0%}".replace("%", " %")
-    part = "" if share is None else f", {percent} of the passes' time,"
-    return f"{profile}: {what}{part} {'are' if several else 'is'} beyond what was timed (--verbose)"
+    what = f"time of {families}" if share is None else f"{percent} of pass time ({families})"
+    return f"{profile}: {what} is extrapolated beyond measured shapes (--verbose)"

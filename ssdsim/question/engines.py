@@ -14,7 +14,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.question.question import subject_among
 from ssdsim.strategies import drafters
 
-UNNAMED = "no engine is named: all strategies are ranked, whichever engine has them; --runtime ranks what one runs"
+UNNAMED = "strategies of all engines are compared; --runtime NAME keeps to what that engine runs"
 
 
 class Engine(Record):
@@ -75,8 +75,12 @@ def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> I
     engine = Engine.of(options)
     for name, sharing in targets.items():
         lacking = engine.lacks(name) or engine.lacks_devices(0, sharing)
-        if lacking is not None:
-            yield f"{strategies.ALL.named(name).title}, {lacking}, is priced as if it had it"
+        if lacking is None:
+            continue
+        title = strategies.ALL.named(name).title
+        not_there = lacking == f"which {engine.called} does not have"
+        said = f"{engine.called} does not implement {title}" if not_there else f"{title}, {lacking}"
+        yield f"{said}; this prices it as if it did"
 
 
 def titles(names: Sequence[str], joined: str = "and") -> str:

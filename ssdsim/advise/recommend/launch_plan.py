@@ -33,7 +33,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 ATTAINMENT = 0.9  # of requests that must keep an SLO
 _REQUESTS = 600  # of a run that searches for that rate
-NO_ENGINE = "no engine is named: --runtime vllm, sglang, trtllm or ssd-engine prints what to paste"
+NO_ENGINE = "add --runtime vllm|sglang|trtllm|ssd-engine for the launch command"
 
 
 class Command(Record):

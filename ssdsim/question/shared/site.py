@@ -1,16 +1,28 @@
 """Options of the site: models, devices, formats and the engine that passes are priced on."""
 
 from __future__ import annotations
-
 from functools import partial
-
-from ssdsim.base.kinds import Flag, Name, Number, OneOf, Whole
+from ssdsim.base.kinds import Flag
+from ssdsim.base.kinds import Name
+from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.kinds import Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
-from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name
+from ssdsim.base.option import Excludes
+from ssdsim.base.option import Group
+from ssdsim.base.option import Needs
+from ssdsim.base.option import Option
+from ssdsim.base.option import Section
+from ssdsim.base.option import choice
+from ssdsim.base.option import machine_choice
+from ssdsim.hardware.catalog import DRAFT
+from ssdsim.hardware.catalog import full_hardware_name
+from ssdsim.hardware.catalog import full_transformer_name
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
+from ssdsim.transformer.precision import FORMATS
+from ssdsim.transformer.precision import KV_DTYPES
+from ssdsim.transformer.precision import SPELLINGS
 from ssdsim.transformer.recurrences import KEEPINGS
 
 _hardware = partial(Option, groups=(Group.HARDWARE,))
@@ -134,7 +146,7 @@ SITE = (
         name="placement",
         section=Section.MACHINE,
         kind=ListOf(Whole(0)),
-        about="devices of the target's node for its ranks, then the draft, where pairs are linked unlike: 0,2,3,1,4",
+        about="device numbers, target ranks first, then the draft (0,2,3,1,4); matters where pairs differ in links",
         axis="placement",
         default_note="in the node's order",
     ),
@@ -184,7 +196,7 @@ SITE = (
     _of_models(
         name="states",
         kind=OneOf(KEEPINGS),
-        about="of recurrent layers while tokens are verified: each token's state, copies, or inputs to be replayed",
+        about="how recurrent state is rolled back after a rejection: each (one per token), copied, or replayed",
         axis="recurrent states kept",
         default_note="the runtime's",
     ),

@@ -28,7 +28,7 @@ ACCEPTANCE = (
     _acceptance(
         name="alpha_concentration",
         kind=Number(),
-        about="requests differ: their rates are Beta with mean --alpha and this a + b (by position: of all rounds)",
+        about="spread of acceptance between requests: Beta, mean --alpha, a + b = this (by position: of all rounds)",
         axis="concentration of acceptance rates (a + b)",
         groups=(Group.ACCEPTANCE,),
     ),

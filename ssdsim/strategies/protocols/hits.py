@@ -79,7 +79,7 @@ LAWS = (
         about="guesses a position beyond which hit rates rise no more",
         axis="fan-out up to which hits are known",
         groups=(Group.CACHE_SHAPE,),
-        default_note="the largest that --pair saw, else none",
+        default_note="largest fan-out measured in --pair; else no limit",
     ),
 )
 """How often a draft's guesses of a token are right."""

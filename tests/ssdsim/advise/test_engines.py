@@ -103,10 +103,10 @@ def test_serving_ranks_what_the_engine_runs() -> None:
 
 
 def test_a_prediction_says_that_the_engine_has_no_such_strategy() -> None:
-    said = "SSD, which vLLM does not have, is priced as if it had it"
+    said = "vLLM does not implement SSD; this prices it as if it did"
     assert said in configure(runtime="vllm").warnings
-    assert not any("does not have" in w for w in configure(runtime="vllm", strategies="ar,sd").warnings)
-    assert not any("does not have" in w for w in configure().warnings)
+    assert not any("does not implement" in w for w in configure(runtime="vllm", strategies="ar,sd").warnings)
+    assert not any("does not implement" in w for w in configure().warnings)
 
 
 def test_dialects_can_say_what_their_engines_run() -> None:

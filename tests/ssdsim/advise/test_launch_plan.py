@@ -73,7 +73,7 @@ def test_without_an_engine_the_line_says_which_there_are() -> None:
     assert plan is not None
     assert plan.command is None
     lines = shown("--gpus", "5")
-    assert any(line.startswith("Command  no engine is named: --runtime vllm, sglang") for line in lines[:10])
+    assert any(line.startswith("Command  add --runtime vllm|sglang") for line in lines[:10])
 
 
 def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
