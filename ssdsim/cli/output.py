@@ -8,8 +8,6 @@ from typing import Any
 
 import click
 
-from ssdsim.base.plain import plain
-
 VERBOSE = f"{__name__}.verbose"
 """The key of click's ``ctx.meta`` under which a call keeps that it is asked for every warning."""
 
@@ -28,6 +26,8 @@ def print_out(text: str) -> None:
 
 def echo_json(value: Any) -> None:
     """Print a record, or a mapping of records, as :func:`ssdsim.base.plain.plain` has it."""
+    from ssdsim.base.plain import plain  # here: it loads numpy, which starts threads unless main said before how many
+
     print_out(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
