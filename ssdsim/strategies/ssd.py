@@ -1,51 +1,37 @@
 """Speculative speculative decoding (Algorithm 1): the draft pre-speculates while the target verifies."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import SHARE
-from ssdsim.base.option import Excludes
-from ssdsim.base.option import Group
-from ssdsim.base.option import Option
-from ssdsim.base.option import Section
-from ssdsim.base.option import searched_choice
+from ssdsim.base.kinds import SHARE, Number, OneOf
+from ssdsim.base.option import Excludes, Group, Option, Section, searched_choice
 from ssdsim.base.record import replace
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter
-from ssdsim.pricing.drafter import prespeculation
-from ssdsim.pricing.drafter import speculate
-from ssdsim.pricing.drafter import window_budget
+from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.pricing.drafter import Drafter, prespeculation, speculate, window_budget
 from ssdsim.pricing.occupancy import check_place
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.kernel import tokens_of
-from ssdsim.rounds.kernel import tokens_of_each
-from ssdsim.strategies.protocols.axes import LOOKAHEAD
-from ssdsim.strategies.protocols.axes import WordAxis
-from ssdsim.strategies.protocols.cached import Cached
-from ssdsim.strategies.protocols.cached import DRAFT_DEVICES
-from ssdsim.strategies.protocols.cached import DRAFT_GPUS
-from ssdsim.strategies.protocols.cached import OUTCOMES
+from ssdsim.rounds.kernel import Kernel, Tokens, tokens_of, tokens_of_each
+from ssdsim.strategies.protocols.axes import LOOKAHEAD, WordAxis
+from ssdsim.strategies.protocols.cached import DRAFT_DEVICES, DRAFT_GPUS, OUTCOMES, Cached
 from ssdsim.strategies.protocols.hits import CHAINS
-from ssdsim.strategies.protocols.shared import SHARED_DRAFT_OPTIONS
-from ssdsim.strategies.protocols.shared import TARGETS_AXIS
-from ssdsim.strategies.protocols.shared import cannot_share
-from ssdsim.strategies.protocols.shared import check_shared
-from ssdsim.strategies.protocols.shared import drafting_at
-from ssdsim.strategies.protocols.shared import in_each_way
-from ssdsim.strategies.protocols.shared import sharing_of
+from ssdsim.strategies.protocols.shared import (
+    SHARED_DRAFT_OPTIONS,
+    TARGETS_AXIS,
+    cannot_share,
+    check_shared,
+    drafting_at,
+    in_each_way,
+    sharing_of,
+)
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.caching import hits_given_accepted
-from typing import Any
-import numpy as np
 
 Backup = tuple[Array, Array]
 """P(k accepted) of the fast backup's tokens, and the hit rate by k after them."""

@@ -1,28 +1,16 @@
 """Options of the site: models, devices, formats and the engine that passes are priced on."""
 
 from __future__ import annotations
+
 from functools import partial
-from ssdsim.base.kinds import Flag
-from ssdsim.base.kinds import Name
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
+
+from ssdsim.base.kinds import Flag, Name, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option import Excludes
-from ssdsim.base.option import Group
-from ssdsim.base.option import Needs
-from ssdsim.base.option import Option
-from ssdsim.base.option import Section
-from ssdsim.base.option import choice
-from ssdsim.base.option import machine_choice
-from ssdsim.hardware.catalog import DRAFT
-from ssdsim.hardware.catalog import full_hardware_name
-from ssdsim.hardware.catalog import full_transformer_name
+from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
+from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.precision import FORMATS
-from ssdsim.transformer.precision import KV_DTYPES
-from ssdsim.transformer.precision import SPELLINGS
+from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
 from ssdsim.transformer.recurrences import KEEPINGS
 
 _hardware = partial(Option, groups=(Group.HARDWARE,))
