@@ -1,20 +1,28 @@
 """A draft whose devices serve several targets, each with a batch of its own: the option, and who does what when."""
 
 from __future__ import annotations
-
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
-from ssdsim.base.kinds import OneOf, Whole
-from ssdsim.base.option import Needs, Option, choice
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import Needs
+from ssdsim.base.option import Option
+from ssdsim.base.option import choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.rounds.actor import Actor, Program, Stoppable
-from ssdsim.strategies.protocols.axes import Scope, SearchAxis, Values
+from ssdsim.rounds.actor import Actor
+from ssdsim.rounds.actor import Program
+from ssdsim.rounds.actor import Stoppable
+from ssdsim.strategies.protocols.axes import Scope
+from ssdsim.strategies.protocols.axes import SearchAxis
+from ssdsim.strategies.protocols.axes import Values
+from typing import Any
 
 MOST_TARGETS = 256
 
@@ -46,9 +54,7 @@ SHARED_DRAFT_OPTIONS = (TARGETS, SERVICE_ORDER)
 
 
 class TargetsAxis(SearchAxis, kw_only=True):
-    """The number of targets that share a draft: searched where somebody says which, since no released engine does
-    it.
-    """
+    """Numbers of targets that share a draft: searched on request only, since no released engine shares one."""
 
     def concerns(self, scope: Scope) -> bool:
         return False

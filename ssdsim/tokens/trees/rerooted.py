@@ -71,9 +71,11 @@ class Places:
 
 
 class Rerooting:
-    """``passes`` of the draft a verification, each over the ``width`` likeliest nodes without children yet, whose
-    ``ranks`` say how likely each of their guesses is; ``verified`` nodes at most, the likeliest, root included. Nothing
-    grows below a depth of twice as many: it would be verified no sooner than after two more rounds.
+    """A tree that the draft grows beside a verification, and re-roots at its outcome.
+
+    The draft makes ``passes`` a verification, each over the ``width`` likeliest nodes without children; their guesses
+    are right with the rates ``ranks``. The target verifies the ``verified`` likeliest nodes, root included. Nothing
+    grows below twice that depth: it would be verified no sooner than after two more rounds.
     """
 
     def __init__(self, ranks: Sequence[float], width: int, passes: int, verified: int) -> None:
@@ -132,8 +134,9 @@ class Rerooting:
 
 
 def chain_of_trees(how: Rerooting, lost: Growing, most: int) -> dict[Growing | None, Sequence[Outcome]] | None:
-    """The outcomes from each tree that is reached, from the start on and from what follows a loss (None), which is
-    ``lost``; None where there are more than ``most``.
+    """Outcomes from each tree that the chain reaches; None where it reaches more than ``most``.
+
+    The key None is the start and every loss, after which the chain goes on from the tree ``lost``.
     """
     chain: dict[Growing | None, Sequence[Outcome]] = {}
     open_: list[Growing | None] = [None]
