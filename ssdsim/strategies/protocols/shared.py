@@ -1,28 +1,20 @@
 """A draft whose devices serve several targets, each with a batch of its own: the option, and who does what when."""
 
 from __future__ import annotations
+
 from collections import deque
-from collections.abc import Generator
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import partial
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Needs
-from ssdsim.base.option import Option
-from ssdsim.base.option import choice
+from typing import Any
+
+from ssdsim.base.kinds import OneOf, Whole
+from ssdsim.base.option import Needs, Option, choice
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.rounds.actor import Actor
-from ssdsim.rounds.actor import Program
-from ssdsim.rounds.actor import Stoppable
-from ssdsim.strategies.protocols.axes import Scope
-from ssdsim.strategies.protocols.axes import SearchAxis
-from ssdsim.strategies.protocols.axes import Values
-from typing import Any
+from ssdsim.rounds.actor import Actor, Program, Stoppable
+from ssdsim.strategies.protocols.axes import Scope, SearchAxis, Values
 
 MOST_TARGETS = 256
 
