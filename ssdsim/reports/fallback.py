@@ -23,7 +23,7 @@ _LINES = {"jit": ("#00875f", "solid"), "fast": ("#e69f00", "dash")}
 _MEANING = {"jit": "draft just in time", "fast": "fast backup"}
 _LEFT_OUT = "batch and backup"
 
-ByBackup = Mapping[str, Mapping[int, PointRates]]
+_ByBackup = Mapping[str, Mapping[int, PointRates]]
 
 
 def fallback(study: Study) -> list[Figure | LeftOut]:
@@ -51,7 +51,7 @@ def _has_the_choice(scenario: Scenario) -> bool:
     return {own["backup"] for own in scenario.strategy.alternatives(undecided)} >= set(_LINES)
 
 
-def _rates(study: Study) -> tuple[ByBackup, str]:
+def _rates(study: Study) -> tuple[_ByBackup, str]:
     """Rates by fallback and batch, and why no larger batch fits."""
     rates: dict[str, dict[int, PointRates]] = {backup: {} for backup in _LINES}
     of = {backup: study.rates([study.with_backup(backup, b=batch) for batch in _BATCHES]) for backup in _LINES}
@@ -64,7 +64,7 @@ def _rates(study: Study) -> tuple[ByBackup, str]:
     return rates, ""
 
 
-def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
+def _possible(rates: _ByBackup, name: str, rival: str) -> tuple[_ByBackup, str]:
     """Rates up to the largest batch at which both strategies fit, and why no larger one does."""
     for batch in rates["jit"]:
         for rate in (rates[backup][batch] for backup in _LINES):
@@ -74,7 +74,7 @@ def _possible(rates: ByBackup, name: str, rival: str) -> tuple[ByBackup, str]:
     return rates, ""
 
 
-def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, several: bool) -> Figure:
+def _figure(study: Study, key: str, name: str, rates: _ByBackup, bounded: bool, several: bool) -> Figure:
     rival = rivals(name, study.names)[0]
     table = _table(rates, name, rival)
     crossing, largest = _crossing(rates, name), max(rates["jit"])
@@ -97,7 +97,7 @@ def _figure(study: Study, key: str, name: str, rates: ByBackup, bounded: bool, s
     )
 
 
-def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
+def _table(rates: _ByBackup, name: str, rival: str) -> pd.DataFrame:
     rows = []
     for batch in rates["jit"]:
         estimate = rates["jit"][batch].sides[name].scenario.estimate
@@ -109,7 +109,7 @@ def _table(rates: ByBackup, name: str, rival: str) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(axis="columns", how="all")
 
 
-def _crossing(rates: ByBackup, name: str) -> float:
+def _crossing(rates: _ByBackup, name: str) -> float:
     """The first batch shown at which the fast backup is not slower."""
     shown = list(rates["jit"])
 

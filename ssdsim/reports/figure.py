@@ -81,13 +81,7 @@ def numbered(key: str, number: int) -> str:
 
 def rounded(values: Iterable[float]) -> list[float | None]:
     """Numbers to :data:`DIGITS` significant digits; what is not finite is a gap."""
-    return [round_off(float(value)) for value in values]
-
-
-def round_off(value: float) -> float | None:
-    if not math.isfinite(value):
-        return None
-    return float(f"{value:.{DIGITS}g}")
+    return [float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None for value in map(float, values)]
 
 
 def enumerated(words: Sequence[str]) -> str:

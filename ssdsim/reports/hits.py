@@ -43,7 +43,7 @@ def mean_kernel(tokens: Tokens) -> Kernel:
     return Kernel(tokens.states, np.tensordot(tokens.weights / tokens.weights.sum(), tokens.p, 1))
 
 
-def primary_hit_rate(scenario: Scenario) -> float:
+def _primary_hit_rate(scenario: Scenario) -> float:
     """P(the outcome is cached | the primary speculated), the state in which a sequence starts."""
     kernel = mean_kernel(scenario.tokens)
     misses = kernel.states.index(str(scenario.strategy.miss_state))
@@ -79,7 +79,7 @@ def _hit_rates(study: Study, name: str) -> pd.DataFrame:
     rows: dict[int, dict[str, float]] = {fan_out: {"F": fan_out} for fan_out in _FAN_OUTS}
     for (fan_out, policy), rates in zip(cases, found, strict=True):
         if not isinstance(rates, InputError):  # geometric needs a power law
-            rows[fan_out][policy] = primary_hit_rate(rates.sides[name].scenario)
+            rows[fan_out][policy] = _primary_hit_rate(rates.sides[name].scenario)
     return pd.DataFrame(rows.values())
 
 
@@ -120,7 +120,7 @@ def _this_run(scenario: Scenario, name: str, colour: str, size: int) -> go.Scatt
     assert guesses is not None
     hover = f"{name}, {scenario.settings['fan_out_policy']} %{{y:.1%}}<extra>F = %{{x:.3g}}</extra>"
     marker = {"symbol": "star", "size": size, "line": {"width": 1, "color": "#000000"}}
-    at, rate = float(np.mean(guesses)), primary_hit_rate(scenario)
+    at, rate = float(np.mean(guesses)), _primary_hit_rate(scenario)
     return curve([at], [rate], name, colour, hover, mode="markers", marker=marker)
 
 
@@ -181,7 +181,7 @@ def _hits_by_batch(study: Study) -> list[dict[str, float]]:
             scenario = rates.sides[name].scenario
             title = scenario.strategy.title
             together = scenario.estimate.p_all_hit
-            row[f"{title}: one hits"] = primary_hit_rate(scenario)
+            row[f"{title}: one hits"] = _primary_hit_rate(scenario)
             row[f"{title}: all hit"] = nan if together is None else together
         rows.append(row)
     return rows

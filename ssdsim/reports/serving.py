@@ -136,7 +136,7 @@ def _over_rate(answer: Answer, rows: pd.DataFrame, metric: str) -> Figure:
         about="The median request, and dotted one in a hundred. Where a strategy is saturated, of this finite run.",
         plot=plot,
         table=rows[columns],
-        provenance=predicted_with(answer),
+        provenance=_predicted_with(answer),
         interval="Bars: 95 % of a run of as many requests; grey: 95 % of the crossing from what is not known.",
     )
 
@@ -154,7 +154,7 @@ def _closed(answer: Answer, rows: pd.DataFrame) -> Figure:
         about="Processor sharing; a line ends where its strategy is saturated.",
         plot=plot,
         table=rows[["rate", "strategy", "gpus", "closed tpot_ms"]],
-        provenance=predicted_with(answer),
+        provenance=_predicted_with(answer),
         interval="Grey: 95 % of the crossing from what is not known.",
     )
 
@@ -174,7 +174,7 @@ def _goodput(answer: Answer, rows: pd.DataFrame) -> Figure:
         about=f"Requests a second that keep {slo}. Dashed: the capacity of each strategy, where it was searched.",
         plot=plot,
         table=rows[["rate", "strategy", "goodput", "attainment"]],
-        provenance=predicted_with(answer),
+        provenance=_predicted_with(answer),
         interval="No interval: the attainment's is in the answer (--json).",
     )
 
@@ -195,7 +195,7 @@ def _fixed_k(answer: Answer) -> Figure:
         about="The same requests each time. K 0 for good is decoding without a draft. What is saturated has no mark.",
         plot=plot,
         table=rows,
-        provenance=predicted_with(answer),
+        provenance=_predicted_with(answer),
         interval="Bars: 95 % of a run of as many requests; none of the closed form.",
     )
 
@@ -235,7 +235,7 @@ def _minute(answer: Answer) -> Figure:
         about="Every step is a round." + (f" Of the rounds: {', '.join(said)}." if said else ""),
         plot=plot,
         table=pd.DataFrame(minute),
-        provenance=predicted_with(answer),
+        provenance=_predicted_with(answer),
         interval="No interval: one run.",
     )
 
@@ -248,7 +248,7 @@ def _labels(answer: Answer) -> Sequence[str]:
     return [labels.get(number, "") for number in range(max(labels, default=-1) + 1)]
 
 
-def predicted_with(answer: Answer) -> str:
+def _predicted_with(answer: Answer) -> str:
     """The profiles and the runtime behind a prediction, in words."""
     profiles = "; ".join(f"{each['profile']}: {each['summary']}" for each in answer["provenance"])
     return f"Predicted. {profiles}. Runtime {answer['runtime']}."

@@ -17,7 +17,7 @@ from ssdsim.reports.study import Ratio, Study, ratios
 from ssdsim.reports.style import band, curve, doubling_ticks, interval, new_plot, title_of, upper_panel
 from ssdsim.tokens.caching import backup_in_proportion
 
-SECTION = "Speedups"
+_SECTION = "Speedups"
 KEY = "speedup"
 # along which options a chart is drawn where the grid does not say
 _ALONG: dict[str, Sequence[Any]] = {
@@ -90,7 +90,7 @@ def _chart(study: Study, axis: str, values: Sequence[Any]) -> Figure:
     fixed = study.setting(axis, *(["f"] if replaces else []))
     return Figure(
         key=f"{KEY}-{axis}",
-        section=SECTION,
+        section=_SECTION,
         title=_title(axis, table, drawn[0]),
         about=f"At {fixed}.{_note(study, axis)}",
         plot=_plot(axis, values, table, drawn),

@@ -84,7 +84,7 @@ def _thinned(axes: Mapping[str, Sequence[Any]], base: Mapping[str, Any]) -> tupl
 def grid_json(study: Study) -> Mapping[str, Any] | None:
     """The axes in order, and by ratio its thousandths at every point; :data:`NONE` where there is none.
 
-    Points are in row-major order of the axes, as :func:`packed_thousandths`. None where there are no results, or only
+    Points are in row-major order of the axes, as :func:`_packed_thousandths`. None where there are no results, or only
     one axis, which its chart shows already.
     """
     folder, drawn = study.folder, ratios(study)
@@ -104,13 +104,13 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
     for ratio in drawn:
         speedups = np.full(folder.points, np.nan)
         speedups[places[there].astype(np.intp)] = (rates[ratio.above] / rates[ratio.below])[there]
-        encoded[ratio.key] = packed_thousandths(speedups)
+        encoded[ratio.key] = _packed_thousandths(speedups)
     base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
     titles = {name: ALL[name].axis for name in keys}
     return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, "ratios": encoded}
 
 
-def packed_thousandths(speedups: Array) -> str:
+def _packed_thousandths(speedups: Array) -> str:
     """Differences between neighbouring thousandths, in 16 bits that wrap around; base64 of gzip.
 
     Neighbours are alike, so differences take half of the space.

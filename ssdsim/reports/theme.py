@@ -13,9 +13,9 @@ import plotly.graph_objects as go
 
 from ssdsim.base.record import Record
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 WIDTH_MM = {1: 85.0, 2: 178.0}
-DOTS_PER_INCH = 300
+_DOTS_PER_INCH = 300
 _TYPE_POINTS = 8.0
 _SHRUNK = 2 / 3
 """A figure is laid out larger and shrunk as a whole, so that lines and markers of a screen become those of print."""
@@ -55,7 +55,7 @@ class Theme(Record):
 
     def template(self) -> dict[str, Any]:
         """The template of plots, with a transparent ground."""
-        return template(self.ink, self.grid, self.card, size=12, family=FONT)
+        return template(self.ink, self.grid, self.card, size=12, family=_FONT)
 
 
 LIGHT = Theme("light", "#f6f6f4", "#ffffff", "#1b1d20", "#5c6066", "#dcdcd8", "#e4e4e0")
@@ -107,7 +107,7 @@ def height_for_print(plot: go.Figure, columns: int) -> int:
 
 def image_options(kind: str) -> dict[str, Any]:
     """The options that plotly's exporters take beside the figure."""
-    return {"format": kind, "scale": _SHRUNK * (DOTS_PER_INCH / _PIXELS_PER_INCH if kind == "png" else 1.0)}
+    return {"format": kind, "scale": _SHRUNK * (_DOTS_PER_INCH / _PIXELS_PER_INCH if kind == "png" else 1.0)}
 
 
 def for_pages() -> dict[str, Any]:

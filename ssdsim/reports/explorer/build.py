@@ -22,7 +22,7 @@ from ssdsim.reports.explorer.space import is_list_of, plain_value, side_axis
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Axes
 
-RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
+_RANDOM_PLACES = 1000  # at which interpolation is held against exact answers
 
 
 class Explorer(Record):
@@ -72,7 +72,7 @@ def explore(
     InputError : a mistake in the options, no strategy has room where the page opens, a grid of too many points, or a
         cluster that cannot be reached.
     """
-    found = explorer_grid(seed, Workers(jobs, cluster, progress), checked=RANDOM_PLACES, **options)
+    found = explorer_grid(seed, Workers(jobs, cluster, progress), checked=_RANDOM_PLACES, **options)
     bases = [configure(**_start(found, side)) for side in _sides(found)]
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))

@@ -84,7 +84,7 @@ def _renumbered(part: Contests, known: Sequence[SentenceCase]) -> NDArray[np.int
     return numbers[part.cases]
 
 
-def rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+def _rival_sets(rivals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """Sets of rivals that may be switched on together: every set of a few, else all of them or one."""
     if len(rivals) > _SWITCHED:
         return (tuple(rivals), *((rival,) for rival in rivals))
@@ -99,7 +99,7 @@ def contests(space: Space, sides: Mapping[str, StrategyGrid], names: Sequence[st
     axes = [space.axis(name) for name in names]
     rows = {name: side.rows(axes) for name, side in sides.items()}
     numbers = {rival: _Numbers.of(sides, rows, space.subject, rival) for rival in space.rivals}
-    sets = rival_sets(space.rivals)
+    sets = _rival_sets(space.rivals)
     found = _Cases(space.subject, sides, rows, numbers)
     cases, best = [], []
     for each in sets:

@@ -39,7 +39,7 @@ from ssdsim.reports.explorer.strategy_grid import (
 from ssdsim.reports.explorer.table import GridTable, chosen_nodes
 
 MOST_POINTS = 1_000_000
-MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
+_MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
 _NODES = {"alpha": 8, "hit_c": 6, "hit_r": 3}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
 _END_NODES = {"alpha": 5}  # intervals bend less
@@ -206,7 +206,7 @@ def _points(space: Space, name: str) -> int:
 
 def most_points(options: Mapping[str, Any]) -> int:
     """The number of points per strategy that a page can hold."""
-    return MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
+    return _MOST_OF_PAIR if options.get("pair") is not None else MOST_POINTS
 
 
 def limits(space: Space) -> list[str]:
@@ -215,7 +215,7 @@ def limits(space: Space) -> list[str]:
     if most_points(space.fixed) < MOST_POINTS:
         said.append(
             "A measured pair has rounds of its own at each point for every rate that may be off. So a page with --pair "
-            f"has at most {MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
+            f"has at most {_MOST_OF_PAIR:,} points of a strategy: --b, --k, --f and --context choose them."
         )
     if beyond_default(space) and any(axis.continuous for axis in space.axes):
         said.append(

@@ -180,9 +180,9 @@ def _question(space: Space) -> dict[str, Any]:
         ],
         "alone": stands_alone(space.subject),
         "fixedStrategies": "strategies" in space.fixed,
-        "fixed": [(name, option_words({name: value})) for name, value in space.fixed.items() if name != "strategies"],
+        "fixed": [(name, _option_words({name: value})) for name, value in space.fixed.items() if name != "strategies"],
         "supposed": {
-            name: {"value": value, "words": option_words({name: value})} for name, value in space.assumed.items()
+            name: {"value": value, "words": _option_words({name: value})} for name, value in space.assumed.items()
         },
         "budgets": _budgets(space),
         "sides": side_axis(space),
@@ -267,10 +267,10 @@ class _PackedNumbers:
         return base64.b64encode(gzip.compress(rounded.astype("<u4").tobytes(), 7, mtime=0)).decode()
 
 
-def option_words(options: Mapping[str, Any]) -> list[str]:
+def _option_words(options: Mapping[str, Any]) -> list[str]:
     """The words of ``options``, quoted for a shell.
 
-    >>> " ".join(option_words({"b": 4, "fl": [4, 3], "extrapolate": True, "pair": "my pair.json"}))
+    >>> " ".join(_option_words({"b": 4, "fl": [4, 3], "extrapolate": True, "pair": "my pair.json"}))
     "--b 4 --fl 4,3 --extrapolate --pair 'my pair.json'"
     """
     found = []
@@ -289,7 +289,7 @@ def grid_words(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) ->
     """
     between = {name: "/" if ALL[name].kind.depth else "," for name in grid}
     lists = {name: between[name].join(map(spelled_value, values)) for name, values in grid.items()}
-    return option_words({**options, **lists})
+    return _option_words({**options, **lists})
 
 
 def spelled_value(value: Any) -> str:

@@ -50,8 +50,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
     "t_sd": (0.05, 0.6),
 }
 """What is interpolated, and between which ends."""
-ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
-MOST_CONTINUOUS = 5
+_ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
+_MOST_CONTINUOUS = 5
 SIDES = ("hardware", "runtime")  # of which two stand side by side
 
 
@@ -167,9 +167,9 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
         if axis.name in said and axis.name not in read:
             raise InputError(f"{spelled(axis.name)} has no effect with --strategies {','.join(found.names)}")
     continuous = [axis.name for axis in found.axes if axis.continuous]
-    if len(continuous) > MOST_CONTINUOUS:
+    if len(continuous) > _MOST_CONTINUOUS:
         named = ", ".join(map(spelled, continuous))
-        raise InputError(f"at most {MOST_CONTINUOUS} options are interpolated, these are {len(continuous)}: {named}")
+        raise InputError(f"at most {_MOST_CONTINUOUS} options are interpolated, these are {len(continuous)}: {named}")
     return replace(found, axes=tuple(_with_best(axis, found.read) for axis in found.axes if axis.name in read))
 
 
@@ -257,7 +257,7 @@ def _is_varied(name: str, said: Mapping[str, Any]) -> bool:
     """Say whether the page varies an option: numbers and words, not rates by position or measured ones."""
     if name not in said:
         measured = name in RANGES and "pair" in said
-        return name not in ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)
+        return name not in _ONLY_GIVEN and not measured and not (name == "f" and "p_hit" in said)
     return isinstance(said[name], int | float) if name in RANGES else said[name] != "window"
 
 
