@@ -38,7 +38,7 @@ class Timed(NamedTuple):
 
 
 def _card(name: str, **shape: object) -> Transformer:
-    return Transformer.model_validate({"name": name, "source": "its config", "max_context": 1 << 17, **shape})
+    return Transformer(**{"name": name, "source": "its config", "max_context": 1 << 17, **shape})
 
 
 def _decoder(dtype: str) -> Transformer:

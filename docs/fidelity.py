@@ -78,7 +78,7 @@ SHAREGPT = {"ShareGPT (mean 233)": 233.0, "ShareGPT (mean 221)": 221.0, "MT-Benc
 
 # vLLM and SGLang read small messages in one shot up to 512 KiB on four GPUs; TensorRT-LLM does so for larger ones.
 _OWN = Kernels(overlap=0.5, streaming_attention=True, one_shot_bytes=1 << 19)
-_TRTLLM = _OWN.model_copy(update={"one_shot_bytes": 1 << 21})
+_TRTLLM = _OWN.changed(one_shot_bytes=1 << 21)
 # Ranks wait for each other there, and the profile's all-reduce is a later engine's.
 _EAGER = Kernels(communication=2.7, streaming_attention=True)
 # No scheduler and no gaps: torch.compile's own kernels, whose products of one token are not cuBLAS's.
@@ -222,7 +222,7 @@ GROUPS = (
 """Engines that serve; their rounds are in docs/fidelity_rounds.py."""
 
 _UNTOLD = CardErrors(draft_step_log_sd=0.7, per_round_log_sd=0.9, round_log_sd=0.05)
-_LIKE_SSD = _base(_COMPILED, Host(per_draft_step_s=3e-4)).model_copy(update={"errors": _UNTOLD})
+_LIKE_SSD = _base(_COMPILED, Host(per_draft_step_s=3e-4)).changed(errors=_UNTOLD)
 ALONE = Group("compiled", "gpt-fast", "2023-12", _later, _LIKE_SSD, ("gemm", "communication"), _GPT_FAST)
 """Its rounds were published with one speed, without its acceptance: a draft's step is the SSD paper's engine's."""
 
@@ -282,7 +282,7 @@ def fitted(group: Group, rows: Sequence[Row]) -> Generations:
 
 def with_law_of(bundled: Runtime, card: Runtime) -> Runtime:
     """A card with the errors of a bundled one, which docs/fidelity_widths.py fits."""
-    return card.model_copy(update={"errors": bundled.errors, "away": bundled.away})
+    return card.changed(errors=bundled.errors, away=bundled.away)
 
 
 def cells(outcome: Outcome) -> str:
@@ -393,7 +393,7 @@ def main(folder: Path, write_cards: bool) -> None:
         for result in results:
             group, card = result.group, with_other_fits(result.fit.card)
             about = _ABOUT_COMPILED if group.published else ABOUT
-            card = card.model_copy(update={"versions": group.versions, "about": about})
+            card = card.changed(versions=group.versions, about=about)
             save_runtime(card, models_folder() / "runtimes" / f"{group.card}.toml")
 
 
@@ -405,22 +405,18 @@ def with_other_fits(card: Runtime) -> Runtime:
     """
     if card.name == ALONE.card:
         note = "a draft's step: as ssd-engine's; of what its rounds cost besides nothing is known"
-        return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": note})})
+        return card.changed(evidence=card.evidence.changed(note=note))
     before = find_runtime(card.name)
-    evidence = card.evidence.model_copy(update={"note": before.evidence.note})
-    return card.with_numbers(
-        {name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}
-    ).model_copy(
-        update={
-            "head_step_s": before.head_step_s,
-            "own_lm_head_step_s": before.own_lm_head_step_s,
-            "wander": (*card.wander, *_of_experts(before.wander)),
-            "four_bits": _elsewhere(card, before.four_bits),
-            "evidence": evidence,
-            "errors": before.errors,
-            "away": before.away,
-            "covered": (*card.covered, *(each for each in before.covered if each.experts)),
-        }
+    evidence = card.evidence.changed(note=before.evidence.note)
+    return card.with_numbers({name: before.numbers[name] for name in (*EXPERTS, "experts_16_bit", *OF_ROUNDS)}).changed(
+        head_step_s=before.head_step_s,
+        own_lm_head_step_s=before.own_lm_head_step_s,
+        wander=(*card.wander, *_of_experts(before.wander)),
+        four_bits=_elsewhere(card, before.four_bits),
+        evidence=evidence,
+        errors=before.errors,
+        away=before.away,
+        covered=(*card.covered, *(each for each in before.covered if each.experts)),
     )
 
 
@@ -433,7 +429,7 @@ def _elsewhere(card: Runtime, before: Fp4Overrides | None) -> Fp4Overrides | Non
     numbers = {**dense.numbers, **experts}
     wander = (*dense.wander, *_of_experts(before.wander))
     in_order = {name: numbers[name] for name in NUMBERS if name in numbers}
-    return dense.model_copy(update={"numbers": in_order, "wander": wander})
+    return dense.changed(numbers=in_order, wander=wander)
 
 
 def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
@@ -443,7 +439,7 @@ def _of_experts(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, flo
 def _with_errors(card: Runtime, out: Outcome) -> Runtime:
     """The left-out error in the card is that of this script, which chooses the cache's dtype anew each time."""
     error = significant(float(np.abs(out.errors).mean()))
-    return card.model_copy(update={"evidence": card.evidence.model_copy(update={"left_out_error": error})})
+    return card.changed(evidence=card.evidence.changed(left_out_error=error))
 
 
 if __name__ == "__main__":

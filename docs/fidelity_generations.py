@@ -50,13 +50,13 @@ def fit_generations(
     one law of these.
     """
     earlier, later = _by_generation(rows, len(fields))
-    start = base.model_copy(update={"four_bits": None})
+    start = base.changed(four_bits=None)
     before = fit_runtime(earlier, start, name, engine, fields, source, own_errors=False) if earlier else None
     there = start if base.four_bits is None else _there(start, base.four_bits)
     if before is not None:
         ways = [way for way in before.card.wander if set(way) & set(fields)]
         there = there.with_numbers({field: before.card.numbers[field] for field in fields})
-        there = there.model_copy(update={"wander": (*there.wander, *ways)})
+        there = there.changed(wander=(*there.wander, *ways))
     after = fit_runtime(later, there, name, engine, fields, source, own_errors=False) if later else None
     home = before.card if before is not None else _with_fields_of(after, start, fields)
     other = after.card if after is not None else None if base.four_bits is None else there
@@ -64,7 +64,7 @@ def fit_generations(
     covered = tuple(dict.fromkeys(each for fit in fits for each in fit.card.covered))
     four_bits = None if other is None else _apart(home, other)
     both = {"four_bits": four_bits, "evidence": _together(fits, home), "covered": covered}
-    card = home.model_copy(update=both)
+    card = home.changed(**both)
     return Generations(card, before, after)
 
 
@@ -78,7 +78,7 @@ def _by_generation(rows: Sequence[Row], fields: int) -> tuple[Sequence[Row], Seq
 
 def _there(start: Runtime, other: Fp4Overrides) -> Runtime:
     own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
-    return start.with_numbers(other.numbers).model_copy(update=own)
+    return start.with_numbers(other.numbers).changed(**own)
 
 
 def _with_fields_of(fit: Fit | None, start: Runtime, fields: Sequence[str]) -> Runtime:
@@ -99,4 +99,4 @@ def _together(fits: Sequence[Fit], home: Runtime) -> Evidence:
     counted = {"rows": len(errors), "series": sum(fit.card.evidence.series for fit in fits)}
     sources = sorted({each for fit in fits for each in fit.card.evidence.source.split(", ")})
     known = {**counted, "error": significant(float(np.abs(errors).mean())), "source": ", ".join(sources)}
-    return home.evidence.model_copy(update=known)
+    return home.evidence.changed(**known)

@@ -118,16 +118,16 @@ def fitted(rows: Sequence[Row], base: Runtime, fields: Sequence[str] = FIELDS) -
     ways = [way for each in fit.fits for way in each.card.wander if set(way) & set(fields)]
     covered = tuple(dict.fromkeys((*base.covered, *fit.card.covered)))
     there = base.four_bits
-    there = None if there is None else there.model_copy(update={"wander": (*there.wander, *ways)})
+    there = None if there is None else there.changed(wander=(*there.wander, *ways))
     known = {"wander": (*base.wander, *ways), "four_bits": there, "covered": covered}
-    return base.with_numbers({name: fit.card.numbers[name] for name in fields}).model_copy(update=known)
+    return base.with_numbers({name: fit.card.numbers[name] for name in fields}).changed(**known)
 
 
 def with_note(card: Runtime, out: Outcome) -> Runtime:
     """The card that says on what its number of hybrid models rests, after what it says of others."""
     before, _, _ = card.evidence.note.partition(_NOTE)
     said = f"{len(out.rows)} rows, left out {np.abs(out.errors).mean():.1%} (docs/fidelity_hybrids.py)"
-    return card.model_copy(update={"evidence": card.evidence.model_copy(update={"note": f"{before}{_NOTE}{said}"})})
+    return card.changed(evidence=card.evidence.changed(note=f"{before}{_NOTE}{said}"))
 
 
 def without(card: Runtime) -> Runtime:
@@ -137,10 +137,10 @@ def without(card: Runtime) -> Runtime:
         return tuple(way for way in ways if not set(way) & set(FIELDS))
 
     there = card.four_bits
-    there = None if there is None else there.model_copy(update={"wander": closed(there.wander)})
+    there = None if there is None else there.changed(wander=closed(there.wander))
     covered = tuple(each for each in card.covered if not _is_hybrid(each))
     update = {"wander": closed(card.wander), "four_bits": there, "covered": covered}
-    return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).model_copy(update=update)
+    return card.with_numbers(dict.fromkeys(FIELDS, 0.0)).changed(**update)
 
 
 def replayed(table: pd.DataFrame) -> str:

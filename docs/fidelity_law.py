@@ -61,7 +61,7 @@ class Law(Record):
     def of(self, card: Runtime) -> Runtime:
         """The card with these errors."""
         errors = {"beside_log_sd": self.beside, "experts_log_sd": self.experts}
-        return card.model_copy(update={"errors": card.errors.model_copy(update=errors), "away": self.away})
+        return card.changed(errors=card.errors.changed(**errors), away=self.away)
 
 
 def fit_law(unseen: Unseen, weights: Array | None = None) -> Law:

@@ -112,7 +112,7 @@ def as_cards(models: Iterable[str], configs: Path, cards: Path) -> None:
     for model in set(models):
         name = model.replace("/", "--")
         card = find_transformer(configs / f"{name}_config.json")
-        (cards / f"{name}.toml").write_text(tomli_w.dumps(card.model_dump(exclude_none=True)), encoding="utf-8")
+        (cards / f"{name}.toml").write_text(tomli_w.dumps(card.as_dict(without_none=True)), encoding="utf-8")
 
 
 def steady(table: pd.DataFrame, models: Path) -> tuple[list[Row], list[Row]]:
@@ -186,10 +186,10 @@ def without_experts(card: Runtime) -> Runtime:
     if four_bits is not None:
         numbers = {name: value for name, value in four_bits.numbers.items() if name not in EXPERTS}
         known = {"numbers": numbers, "wander": _of_dense(four_bits.wander)}
-        four_bits = four_bits.model_copy(update=known) if numbers else None
+        four_bits = four_bits.changed(**known) if numbers else None
     covered = tuple(each for each in card.covered if not each.experts)
     plain = {"wander": _of_dense(card.wander), "four_bits": four_bits, "covered": covered}
-    return card.with_numbers(_NONE).model_copy(update=plain)
+    return card.with_numbers(_NONE).changed(**plain)
 
 
 def _of_dense(wander: Sequence[Mapping[str, float]]) -> tuple[Mapping[str, float], ...]:
@@ -201,7 +201,7 @@ def with_experts(dense: Runtime, fit: Generations) -> Runtime:
     numbers = {name: fit.card.numbers[name] for name in EXPERTS}
     covered = tuple(dict.fromkeys((*dense.covered, *fit.card.covered)))
     known = {"wander": fit.card.wander, "four_bits": fit.card.four_bits, "covered": covered}
-    return dense.with_numbers(numbers).model_copy(update=known)
+    return dense.with_numbers(numbers).changed(**known)
 
 
 def unseen(rows: Sequence[Row], clean: Sequence[Row], dense: Runtime, named: Callable[[Row], str]) -> Outcome | None:
@@ -301,7 +301,7 @@ def _numbers(card: Runtime) -> str:
 
 def _foot(rows: Sequence[Row], slips: set[int], outcomes: Mapping[str, Outcome], table: pd.DataFrame) -> str:
     twins = twins_of_tp_2(rows)
-    as_two = [row.model_copy(update={"tp": 2}) for row in twins]
+    as_two = [row.changed(tp=2) for row in twins]
     measured = {
         (row.batch, row.input_tokens, row.output_tokens): row.value
         for row in rows
@@ -359,13 +359,13 @@ def _balanced(rows: Sequence[Row]) -> str:
         for number, model in enumerate(sorted({row.model for row in rows})):
             card = find_transformer(model)
             assert card.experts is not None
-            balanced = card.model_copy(update={"experts": card.experts.model_copy(update={"skew": 0.0})})
+            balanced = card.changed(experts=card.experts.changed(skew=0.0))
             paths[model] = Path(folder) / f"{number}.toml"
-            paths[model].write_text(tomli_w.dumps(balanced.model_dump(exclude_none=True)), encoding="utf-8")
+            paths[model].write_text(tomli_w.dumps(balanced.as_dict(without_none=True)), encoding="utf-8")
         errors = []
         for row in rows:
             card = without_experts(find_runtime(row.engine))
-            errors.append(Outcome.of([row.model_copy(update={"model": str(paths[row.model])})], card).errors[0])
+            errors.append(Outcome.of([row.changed(model=str(paths[row.model]))], card).errors[0])
     return f"{np.abs(errors).mean():.1%}"
 
 

@@ -188,7 +188,7 @@ def corrected(row: Row, control: Row, card: Runtime) -> Row:
     of these are in AR's row, too; what is left is the round's own.
     """
     factor = work_of(control, card).cost.seconds / seconds_of(control)
-    return row.model_copy(update={"value": value_of(row, factor * seconds_of(row))})
+    return row.changed(value=value_of(row, factor * seconds_of(row)))
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _replayed(rounds: PublishedRounds, k: int, ms: float) -> Row:
 def without_rounds(card: Runtime) -> Runtime:
     """The card as targets alone gave it."""
     nothing = {"head_step_s": None, "own_lm_head_step_s": None, "launches": None}
-    return card.with_numbers(dict.fromkeys(OF_ROUNDS, 0.0)).model_copy(update=nothing)
+    return card.with_numbers(dict.fromkeys(OF_ROUNDS, 0.0)).changed(**nothing)
 
 
 def with_16_bits(card: Runtime, factor: float, sd: float) -> Runtime:
@@ -319,15 +319,15 @@ def with_16_bits(card: Runtime, factor: float, sd: float) -> Runtime:
         return (*(way for way in ways if _16_BITS not in way), {_16_BITS: sd})
 
     there = card.four_bits
-    there = None if there is None else there.model_copy(update={"wander": open_too(there.wander)})
+    there = None if there is None else there.changed(wander=open_too(there.wander))
     known = {"wander": open_too(card.wander), "four_bits": there}
-    return card.with_numbers({_16_BITS: factor}).model_copy(update=known)
+    return card.with_numbers({_16_BITS: factor}).changed(**known)
 
 
 def with_errors(card: Runtime, **log_sds: float) -> Runtime:
     """The card with how wrong its numbers of rounds may be."""
     known = {"draft_step_log_sd": _STEP_LOG_SD, "per_round_log_sd": _PER_ROUND_LOG_SD, "round_log_sd": _ROUND_LOG_SD}
-    return card.model_copy(update={"errors": card.errors.model_copy(update=known | log_sds)})
+    return card.changed(errors=card.errors.changed(**(known | log_sds)))
 
 
 def fitted(rows: Sequence[Row], bare: Runtime, fields: Sequence[str]) -> Fit:
@@ -340,7 +340,7 @@ def as_heads(fit: Fit, bare: Runtime) -> Runtime:
     numbers = {name: significant(fit.card.numbers[name]) for name in (*OF_ROUNDS, _16_BITS)}
     step_s, factor = (numbers.pop(name) for name in ("per_draft_step_s", _16_BITS))
     card = with_16_bits(bare.with_numbers(numbers), factor, _16_BITS_SD)
-    return with_errors(card.model_copy(update={"head_step_s": step_s}))
+    return with_errors(card.changed(head_step_s=step_s))
 
 
 def told(rows: Sequence[Row], bare: Runtime) -> tuple[float, Mapping[str, float]]:
@@ -396,7 +396,7 @@ def of_vllm(bare: Runtime) -> Told:
     round_s, steps = told(rows, bare)
     first, third = sorted(steps)  # EAGLE-1, EAGLE-3
     numbers = {"head_step_s": steps[first], "own_lm_head_step_s": steps[third]}
-    card = with_errors(bare.with_numbers({"per_round_s": round_s}).model_copy(update=numbers))
+    card = with_errors(bare.with_numbers({"per_round_s": round_s}).changed(**numbers))
     return Told(card, records, rows, Outcome.of(rows, card), None)
 
 
@@ -407,7 +407,7 @@ def of_trtllm(bare: Runtime) -> Told:
     round_s, steps = told(rows, bare)
     (step_s,) = steps.values()
     numbers = bare.with_numbers({"per_round_s": max(round_s, _LEAST_ROUND_S)})
-    card = with_errors(numbers.model_copy(update={"head_step_s": step_s}))
+    card = with_errors(numbers.changed(head_step_s=step_s))
     return Told(card, records, rows, Outcome.of(rows, card), None)
 
 
@@ -429,7 +429,7 @@ def finished(
         name = group.card
         if name not in own:
             card = with_errors(_in_batches(without_rounds(before[name]).with_numbers(others_s), part))
-            yield _noted(card.model_copy(update={"head_step_s": others_s["per_draft_step_s"]}), group, others)
+            yield _noted(card.changed(head_step_s=others_s["per_draft_step_s"]), group, others)
             continue
         swept_too = [s for s in swept if s.engine.split("-")[0] == name.split("-")[0] and s.launches is None]
         steps = [s.per_draft_step_s for s in swept_too]
@@ -466,11 +466,11 @@ def _noted(card: Runtime, group: Group, rows: str, besides: str = "") -> tuple[R
     known = {
         "versions": group.versions,
         "about": ABOUT,
-        "evidence": card.evidence.model_copy(update={"note": note}),
+        "evidence": card.evidence.changed(note=note),
     }
     if not any(_16_BITS in way for way in card.wander):  # no row of such experts was fitted
         card = with_16_bits(card, card.numbers[_16_BITS], PRIOR_SD[_16_BITS])
-    return card.model_copy(update=known), rows
+    return card.changed(**known), rows
 
 
 def _launching(card: Runtime, swept: Sequence[Sweep]) -> tuple[Runtime, str]:
@@ -484,19 +484,19 @@ def _launching(card: Runtime, swept: Sequence[Sweep]) -> tuple[Runtime, str]:
     steps = {"head_step_s": significant(heads.per_draft_step_s), "own_lm_head_step_s": None}
     of_sweeps = "rounds of heads, and launches of a draft model: two sweeps over K (docs/fidelity_rounds.py)"
     note = f"as {_BEFORE_0_24}; {of_sweeps}"
-    evidence = card.evidence.model_copy(update={"note": note})
-    card = card.with_numbers(numbers).model_copy(update={**named, **steps, "evidence": evidence})
+    evidence = card.evidence.changed(note=note)
+    card = card.with_numbers(numbers).changed(**named, **steps, evidence=evidence)
     return card, "two sweeps over K"
 
 
 def _overlapped(card: Runtime) -> tuple[Runtime, str]:
     """The card of SGLang's speculation v2: v1's numbers, as wrong as they may be of it."""
     note = "v1's rounds (sglang), of which v2's differ as three published pairs do: no row of v2 is fitted"
-    evidence = card.evidence.model_copy(update={"note": note})
+    evidence = card.evidence.changed(note=note)
     versions = "0.5, speculation v2 (all there is from June 2026)"
     named = {"name": _OVERLAPPED, "versions": versions, "evidence": evidence}
-    wide = card.errors.model_copy(update={"round_log_sd": significant(_v2_log_sd())})
-    return card.model_copy(update={**named, "errors": wide}), "`sglang`'s"
+    wide = card.errors.changed(round_log_sd=significant(_v2_log_sd()))
+    return card.changed(**named, errors=wide), "`sglang`'s"
 
 
 def _v2_log_sd() -> float:

@@ -214,9 +214,9 @@ def write_cards(all_rows: Sequence[Engine], law: Law) -> None:
     for name in runtime_names():
         card = find_runtime(name)
         if name in covered:
-            save_runtime(law.of(card).model_copy(update={"covered": covered[name]}), _path(name))
+            save_runtime(law.of(card).changed(covered=covered[name]), _path(name))
         elif known := card.covered or covered.get(card.engine):
-            save_runtime(card.model_copy(update={"away": law.away, "covered": known}), _path(name))
+            save_runtime(card.changed(away=law.away, covered=known), _path(name))
 
 
 def _path(name: str) -> Path:

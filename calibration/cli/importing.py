@@ -1,27 +1,36 @@
 """``ssdsim import``: other tools' measurements and engines' logs -> a hardware profile, or a pair of models."""
 
 from __future__ import annotations
-
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
 from rich.console import Console
-
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console, print_each, print_labelled, print_warnings
-from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
+from ssdsim.cli.console import console
+from ssdsim.cli.console import print_each
+from ssdsim.cli.console import print_labelled
+from ssdsim.cli.console import print_warnings
+from ssdsim.cli.options import CommandGroup
+from ssdsim.cli.options import json_option
+from ssdsim.cli.options import output_option
+from ssdsim.cli.options import quiet_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile, completing
-from ssdsim.hardware.catalog import find_hardware, hardware_names
-from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
+from ssdsim.cli.values import OutputFile
+from ssdsim.cli.values import completing
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import hardware_names
+from ssdsim.hardware.runtime_catalog import SUFFIX
+from ssdsim.hardware.runtime_catalog import save_runtime
 from ssdsim.readers.acceptance.counts import ImportOptions
-from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
-from ssdsim.tokens.pair_file import Findings, Pair
+from ssdsim.readers.acceptance.read import PairLabels
+from ssdsim.readers.acceptance.read import import_acceptance
+from ssdsim.tokens.pair_file import Findings
+from ssdsim.tokens.pair_file import Pair
+from typing import Any
+from typing import TYPE_CHECKING
+import click
 
 if TYPE_CHECKING:
     from calibration.timings.decoding_speeds import DecodingSpeed
@@ -147,7 +156,7 @@ def vidur(
         update["collectives"] = {**profile.collectives, "all_reduce": collective_models}
     if send_recv:
         update["link"] = import_link(send_recv, peak)
-    _save(profile.model_copy(update=update), output)
+    _save(profile.changed(**update), output)
 
 
 @command.command("nccl-tests", example="ssdsim import nccl-tests all_reduce.txt -o mine.json")
@@ -167,7 +176,7 @@ def nccl_tests(files: tuple[Path, ...], operation: str | None, ranks: int | None
     for timed in timings:
         click.echo(f"{timed.where}: {timed.description}", err=True)
     print_warnings([*(remark for timed in timings for remark in timed.remarks), *unlike(under, timings)], quiet=False)
-    _save(profile.model_copy(update={"name": output.stem}), output)
+    _save(profile.changed(name=output.stem), output)
 
 
 @command.command("csv", example="ssdsim import csv timings.csv -o mine.json")
@@ -180,7 +189,7 @@ def plain_csv(file: Path, base: str, output: Path) -> None:
 
     with progress_bar("import", "", quiet=False):
         profile = with_plain_csv(find_hardware(base), file, "csv")
-    _save(profile.model_copy(update={"name": output.stem}), output)
+    _save(profile.changed(name=output.stem), output)
 
 
 def _save(profile: HardwareProfile, output: Path) -> None:

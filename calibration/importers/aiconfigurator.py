@@ -143,7 +143,7 @@ def import_aiconfigurator(
     if "mla_generation_module_perf" in tables:
         blocks = latent.import_latent(tables["mla_generation_module_perf"], made, "mla_generation_module_perf")
         more["latent"] = blocks
-    return made.model_copy(update=more)
+    return made.changed(**more)
 
 
 def _fits(tables: dict[str, pd.DataFrame], card: SystemCard, device: Mapping[str, Any]) -> tuple[Fits, dict[str, str]]:

@@ -242,7 +242,7 @@ def with_nccl_tests(profile: HardwareProfile, timings: Iterable[Timings], source
             collectives.setdefault(cast(CollectiveKind, operation), {})[ranks] = model
     note = "; ".join(["out of place", *(timed.description for timed in timings)])
     sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=note)}
-    return profile.model_copy(update={"collectives": collectives, "link": link, "sources": sources})
+    return profile.changed(collectives=collectives, link=link, sources=sources)
 
 
 def unlike(profile: HardwareProfile, timings: Iterable[Timings]) -> list[str]:

@@ -67,7 +67,7 @@ def with_plain_csv(profile: HardwareProfile, path: Path, source: str) -> Hardwar
                 of_kind[round(float(ranks))] = fit_collective(sizes, seconds, source)
     sources = {**profile.sources, source: Provenance(kind="imported", source=source, note=f"plain CSV {path.name}")}
     models = {"gemm": gemm, "attention": attention, "collectives": collectives, "sources": sources, **update}
-    return profile.model_copy(update=models)
+    return profile.changed(**models)
 
 
 def _groups(rows: pd.DataFrame, by: str, *columns: str) -> Iterator[tuple[str, list[Array]]]:

@@ -63,26 +63,20 @@ def import_v100(deepbench: Path, folder: Path, name: str, memory_gib: int = 32, 
     """The profile called ``name``, of the card with ``memory_gib``."""
     base = import_deepbench(deepbench, name, commit)
     links, nvlinks = _links(folder / "p2p.csv")
-    device = base.device.model_copy(
-        update={
-            "name": f"Tesla V100-SXM2-{memory_gib}GB",
-            "memory_bytes": memory_gib * 2**30,
-            "nvlinks": nvlinks,
-        }
+    device = base.device.changed(
+        name=f"Tesla V100-SXM2-{memory_gib}GB", memory_bytes=memory_gib * 2**30, nvlinks=nvlinks
     )
     collectives = {kind: dict(of) for kind, of in base.collectives.items()}
     all_reduce, said = _all_reduce(folder)
     collectives["all_reduce"][_RANKS] = all_reduce
     elementwise = _elementwise(folder)
-    return base.model_copy(
-        update={
-            "device": Device(**device.as_dict()),
-            "collectives": collectives,
-            "link": links[1],
-            "links": links,
-            "elementwise": elementwise,
-            "sources": {**base.sources, **_sources(said)},
-        }
+    return base.changed(
+        device=Device(**device.as_dict()),
+        collectives=collectives,
+        link=links[1],
+        links=links,
+        elementwise=elementwise,
+        sources={**base.sources, **_sources(said)},
     )
 
 
@@ -217,7 +211,7 @@ def _all_reduce(folder: Path) -> tuple[CollectiveModel, str]:
         f"floor, {host:.1f} us, is not a captured pass's); errors of sources and sizes left out"
     )
     domain = {"message_bytes": (0.0, float(max(row[0] for row in large.rows)))}
-    return model.model_copy(update={"report": held_out, "domain": domain}), said
+    return model.changed(report=held_out, domain=domain), said
 
 
 def _graph_floors(path: Path) -> dict[str, float]:

@@ -34,7 +34,7 @@ def after_rejection(
         needed = table.by_needed(rounds.rejected_after(j), above, most).sum(axis=0)
         by_k.append(float(needed[: shown + 1].sum() / needed.sum()) if needed.sum() > 0 else None)
     law = of_needed(table.by_needed(rounds.rejected, above, most), resampled, fan_outs)
-    return law.model_copy(update={"by_k": tuple(by_k)})
+    return law.changed(by_k=tuple(by_k))
 
 
 def after_all(table: AnswerTable, rounds: CoupledRounds, resampled: Resampled, fan_outs: Sequence[int]) -> HitLaw:
@@ -73,7 +73,7 @@ def after_backup(chain: Chain, resampled: Resampled, fan_outs: Sequence[int], sh
     low, high = resampled.bounds(drawn)
     count = float(trials[shown - 1]) if shown <= most else float(trials[most - 1])
     law = _law(_as_needed(rates) * count, _as_needed(drawn), rates, enough, resampled.bounds, (low, high))
-    return law.model_copy(update={"trials": count})
+    return law.changed(trials=count)
 
 
 def _as_needed(rates: Floats) -> Floats:

@@ -40,9 +40,9 @@ def header_of(
 ) -> dict[str, Any]:
     """Header of a folder of records."""
     return {
-        "target": target.model_dump(mode="json"),
-        "draft": draft.model_dump(mode="json"),
-        "settings": settings.model_dump(mode="json"),
+        "target": target.as_dict(),
+        "draft": draft.as_dict(),
+        "settings": settings.as_dict(),
         "about": dict(about),
     }
 
@@ -65,13 +65,11 @@ def pair_of(
         target=target,
         draft=draft,
         how=HOW,
-        settings=settings.model_copy(
-            update={
-                "temperature": temperatures.pop() if len(temperatures) == 1 else None,
-                "k": asked.k,
-                "starts": asked.starts,
-                "saguaro_width": asked.width,
-            }
+        settings=settings.changed(
+            temperature=temperatures.pop() if len(temperatures) == 1 else None,
+            k=asked.k,
+            starts=asked.starts,
+            saguaro_width=asked.width,
         ),
         requests=len({request.id for request in requests}),
         tokens=sum(map(len, requests)),
@@ -86,18 +84,18 @@ def pair_of(
             files=about.files,
         ),
     )
-    said = pair.provenance.model_copy(update={"warnings": tuple(doubts(pair))})
-    return pair.model_copy(update={"provenance": said})
+    said = pair.provenance.changed(warnings=tuple(doubts(pair)))
+    return pair.changed(provenance=said)
 
 
 def keep_lossless(folder: RecordFolder, lossless: Lossless) -> None:
     """Keep the verdict beside the records, for whoever analyses them again."""
-    write_whole(folder.path / _LOSSLESS, lossless.model_dump_json(indent=1) + "\n")
+    write_whole(folder.path / _LOSSLESS, lossless.as_json(indent=1) + "\n")
 
 
 def keep_routing(folder: RecordFolder, routings: Mapping[Role, Routing]) -> None:
     """Keep the routing beside the records likewise."""
-    said = {role: routing.model_dump(mode="json") for role, routing in routings.items()}
+    said = {role: routing.as_dict() for role, routing in routings.items()}
     write_whole(folder.path / _ROUTING, json.dumps(said, indent=1) + "\n")
 
 

@@ -77,7 +77,7 @@ def _without_numbers(like: Runtime) -> Runtime:
         "errors": CardErrors(),
         "evidence": KERNELS.evidence,
     }
-    return like.with_numbers(numbers).model_copy(update=same)
+    return like.with_numbers(numbers).changed(**same)
 
 
 @lru_cache(maxsize=16384)
@@ -101,7 +101,7 @@ def _of_kernels(work: object, like: Runtime) -> Units:
 
     def kernels(overlap: float) -> Cost:
         own = {name: number for name, number in asdict(like.kernels).items() if name not in FIELDS}
-        alone = like.model_copy(update={"kernels": Kernels(overlap=overlap, **own)})
+        alone = like.changed(kernels=Kernels(overlap=overlap, **own))
         return cost_of_operations(work.forward.counted(), work.profile, alone)
 
     whole = kernels(0.0)

@@ -99,7 +99,7 @@ def fit_runtime(
         left_out_error=significant(float(np.abs(left_out).mean())) if left_out.size else None,
         note="" if left_out.size else "too few series to leave one out: the error is that of the rows fitted",
     )
-    card = (_with_errors(solved) if own_errors else card).model_copy(update={"evidence": evidence})
+    card = (_with_errors(solved) if own_errors else card).changed(evidence=evidence)
     solution = solved.solution
     low, high = solution.interval()
     usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING) if name not in solution.fields]
@@ -174,7 +174,7 @@ def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, n
     solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
     wander = (*_kept(base, chosen), *solution.wander())
-    card = card.model_copy(update={"wander": wander, "covered": _covered(card, base, rows)})
+    card = card.changed(wander=wander, covered=_covered(card, base, rows))
     return _Numbers(card, base, made, solution)
 
 
@@ -189,7 +189,7 @@ def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
     if not any(row.kv_dtype is None and row.dtype in QUANTISED_BYTES for row in rows):
         yield base
         return
-    yield from (base.model_copy(update={"cache_dtype": kept}) for kept in (None, "float8"))
+    yield from (base.changed(cache_dtype=kept) for kept in (None, "float8"))
 
 
 def default_fields(made: Features) -> tuple[str, ...]:
@@ -224,22 +224,22 @@ def _with_errors(solved: _Numbers) -> Runtime:
     """
     card, errors = solved.card, {"host_log_sd": 0.0}
     if all(row.k for row in solved.made.rows):
-        return card.model_copy(update={"errors": card.errors.model_copy(update=errors)})
+        return card.changed(errors=card.errors.changed(**errors))
     errors["pass_log_sd"] = 0.0
-    card = with_law(card.model_copy(update={"errors": card.errors.model_copy(update=errors)}))
+    card = with_law(card.changed(errors=card.errors.changed(**errors)))
     return scaled(card, factor_on_errors(_unseen(card, solved), card))
 
 
 def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
     """Each series by what the others say; with one series, its rows by the card itself."""
-    made, bare = solved.made, card.model_copy(update={"wander": ()})
+    made, bare = solved.made, card.changed(wander=())
     errors, told = solved.left_out
     if not errors.size:
         errors = made.predicted(solved.solution.values) / made.seconds - 1.0
         return Unseen.of(made.rows, bare, errors, solved.solution.log_sd(made))
     parts = []
     for own in without_each(list(made.series)):
-        others = bare.model_copy(update={"covered": _covered(card, solved.base, made.of(~own).rows)})
+        others = bare.changed(covered=_covered(card, solved.base, made.of(~own).rows))
         parts.append(Unseen.of(made.of(own).rows, others, errors[own], told[own]))
     return Unseen.together(parts)
 
@@ -254,7 +254,7 @@ def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     held = {field: significant(float(value)) for field, value in zip(FIELDS, values, strict=True)}
     told = {"name": name, "engine": engine, "versions": "", "since": "", "about": ""}
     of_engine = {} if engine == base.engine else {field: getattr(KERNELS, field) for field in OF_ENGINE}
-    return base.with_numbers(held).model_copy(update={**told, **of_engine})
+    return base.with_numbers(held).changed(**told, **of_engine)
 
 
 def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:

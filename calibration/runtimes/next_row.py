@@ -87,7 +87,7 @@ def candidates(rows: Sequence[Row]) -> Iterator[Row]:
     step = {"output_tokens": float(_OUTPUT), "metric": "step_ms", "value": 1.0, "series": ""}
     for template, tp, batch, context in product(like.values(), degrees, BATCHES, CONTEXTS):
         changed = {"tp": tp, "ep": 1, "batch": batch, "input_tokens": float(context)}
-        row = template.model_copy(update={**changed, **step})
+        row = template.changed(**changed, **step)
         if _has_room(row):
             yield row
 

@@ -144,7 +144,7 @@ def with_law(card: Runtime) -> Runtime:
         return card
     law = find_runtime(_LAW_OF)
     errors = {name: getattr(law.errors, name) for name in OF_LAW}
-    return card.model_copy(update={"errors": card.errors.model_copy(update=errors), "away": law.away})
+    return card.changed(errors=card.errors.changed(**errors), away=law.away)
 
 
 def scaled(card: Runtime, factor: float) -> Runtime:
@@ -156,7 +156,7 @@ def scaled(card: Runtime, factor: float) -> Runtime:
 
     times = {name: larger(getattr(errors, name)) for name in OF_LAW}
     farther = ExtrapolationError(**{way: larger(getattr(away, way)) for way in STEPS})
-    return card.model_copy(update={"errors": errors.model_copy(update=times), "away": farther})
+    return card.changed(errors=errors.changed(**times), away=farther)
 
 
 def factor_on_errors(unseen: Unseen, card: Runtime) -> float:
@@ -196,7 +196,7 @@ def independent(counts: NDArray[np.int_]) -> float:
 def _shares(row: Row, card: Runtime) -> tuple[float, float]:
     """A row's log-sd by its kernels and the card's numbers, and the share of it that multiplies no matrices."""
     alone = {"name": f"{card.name}, kernels", "errors": CardErrors(beside_log_sd=1.0), "covered": ()}
-    kernels = card.model_copy(update=alone)
+    kernels = card.changed(**alone)
     cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)
     rest = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})
     return rest.log_sd, cost.shared.get(beside, 0.0) / cost.seconds

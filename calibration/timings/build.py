@@ -84,7 +84,7 @@ def build_profile(
         spread=float(f"{np.median(spreads):.3g}") if spreads else 0.0,
         sources={_SOURCE: provenance},
     )
-    return profile.model_copy(update={"interference": _interference(rows, workload, profile)})
+    return profile.changed(interference=_interference(rows, workload, profile))
 
 
 def _beside_messages(rows: Sequence[TimedPoint]) -> str:

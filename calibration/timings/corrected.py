@@ -119,7 +119,7 @@ def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[s
         drawn, times = np.unique(rows, return_counts=True)  # a row drawn twice counts twice: a third is not there
         return _least_squares(columns[drawn], log_ratio[drawn], times * weights[drawn])
 
-    return correction.model_copy(update={"uncertainty": directions(refit, columns)})
+    return correction.changed(uncertainty=directions(refit, columns))
 
 
 def _columns(correction: Correction, values: Mapping[str, Array]) -> Array:

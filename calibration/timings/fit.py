@@ -83,8 +83,8 @@ def judged(model: Model, report: FitReport, *shapes: Array | float) -> Model:
         sum(moved**2 for moved in model.wander(*shape).values()) for shape in rows[:: 1 + len(rows) // _MOST_SHAPES]
     ]
     coefficient_sd = significant(float(np.sqrt(np.mean(variances))))
-    update = {"report": report.model_copy(update={"coefficient_sd": coefficient_sd})}
-    return cast(Model, model.model_copy(update=update))
+    update = {"report": report.changed(coefficient_sd=coefficient_sd)}
+    return cast(Model, model.changed(**update))
 
 
 def significant(value: float) -> float:
@@ -144,7 +144,7 @@ def regimes_with_uncertainty(sizes: Array, seconds: Array) -> tuple[Regime, ...]
         return _wandering(_relative_line, sizes[inside][order], seconds[inside][order])
 
     regimes = fit_regimes(sizes, seconds)
-    return tuple(regime.model_copy(update={"uncertainty": wandering(regime)}) for regime in regimes)
+    return tuple(regime.changed(uncertainty=wandering(regime)) for regime in regimes)
 
 
 def _relative_line(sizes: Array, seconds: Array) -> tuple[float, float]:

@@ -63,7 +63,7 @@ def _with_single(several: AttentionModel, single: AttentionModel) -> AttentionMo
     ends = {name: np.array([several.domain[name], single.domain[name]]) for name in several.domain}
     domain = {name: (float(of.min()), float(of.max())) for name, of in ends.items()}
     most_rows = max(several.most_rows or 1, single.most_rows or 1)
-    return several.model_copy(update={"domain": domain, "most_rows": most_rows, "single": single})
+    return several.changed(domain=domain, most_rows=most_rows, single=single)
 
 
 def _fit_attention(

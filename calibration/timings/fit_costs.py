@@ -114,7 +114,7 @@ def _recurrence_fields(
     return {
         "domain": domain_of({name: rows[name] for name in kind.dimensions}),
         "report": report(unseen["seconds"], seconds(fit(seen), unseen), int(np.sum(~held)), len(numbers[0])),
-        "costs": {name: significant(value) for name, value in costs(fit(rows)).model_dump().items()},
+        "costs": {name: significant(value) for name, value in costs(fit(rows)).as_dict().items()},
     }
 
 
@@ -154,7 +154,7 @@ def _fit_latent_costs(rows: Rows, most_bandwidth: float) -> LatentCosts:
 
     fitted = costs(_minimised(residuals, (_LATENT_START, _LATENT_LEAST, _LATENT_MOST), _LARGE_LATENT))
     least = dict(zip(LatentCosts.__struct_fields__, _LATENT_LEAST, strict=True))
-    fields = {name: significant(value) for name, value in fitted.model_dump().items()}
+    fields = {name: significant(value) for name, value in fitted.as_dict().items()}
     return LatentCosts(**{name: 0.0 if value < _NOTHING * least[name] else value for name, value in fields.items()})
 
 

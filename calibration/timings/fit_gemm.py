@@ -57,10 +57,10 @@ def fit_gemm(
         of = serving == i
         coefficients = ROOFLINE_COEFFICIENTS + 1 + len(final.correction.terms)
         held_out = report(unseen["seconds"][of], predicted[of], rows_fitted, coefficients) if of.any() else None
-        segments.append(final.model_copy(update={"report": held_out}))
+        segments.append(final.changed(report=held_out))
     coefficients = sum(ROOFLINE_COEFFICIENTS + 1 + len(fit[1].correction.terms) for fit in fits)
     total = report(unseen["seconds"], predicted, int(np.sum(~held)), coefficients)
-    model = trained.model_copy(update={"segments": tuple(segments)})
+    model = trained.changed(segments=tuple(segments))
     return judged(model, total, rows["m"], rows["n"], rows["k"])
 
 

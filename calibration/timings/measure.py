@@ -44,7 +44,7 @@ def machine_of(devices: Sequence[str], workload: CalibrationWorkload) -> dict[st
 def workload_options(workload: CalibrationWorkload) -> dict[str, Any]:
     """The workload as plain values, for the ranks and for the log."""
     sizes = {name: value for name, value in asdict(workload).items() if name not in ("target", "draft")}
-    return sizes | {"target": workload.target.model_dump(), "draft": workload.draft.model_dump()}
+    return sizes | {"target": workload.target.as_dict(), "draft": workload.draft.as_dict()}
 
 
 def measure(

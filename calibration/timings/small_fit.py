@@ -38,8 +38,8 @@ def fit_small_gemm(rows: Rows, element_bytes: int, source: str) -> GemmModel:
 
     model = fit(rows)
     report = cross_validate(rows, fit, predict, _coefficients(model))
-    segments = tuple(segment.model_copy(update={"report": report}) for segment in model.segments)
-    return judged(model.model_copy(update={"segments": segments}), report, rows["m"], rows["n"], rows["k"])
+    segments = tuple(segment.changed(report=report) for segment in model.segments)
+    return judged(model.changed(segments=segments), report, rows["m"], rows["n"], rows["k"])
 
 
 def fit_small_attention(rows: Rows, element_bytes: int, source: str) -> AnyAttention:

@@ -154,7 +154,7 @@ class RoundsBench(Record):
     def profiles_digest(self) -> str:
         """The digest of the profiles' content."""
         profiles = [find_hardware(name) for name in (self.hardware, self.draft_hardware) if name]
-        return hashlib.sha256("".join(profile.model_dump_json() for profile in profiles).encode()).hexdigest()
+        return hashlib.sha256("".join(profile.as_json() for profile in profiles).encode()).hexdigest()
 
     def configuration(self, point: GridPoint) -> Configuration:
         """The scenarios of a grid point."""

@@ -55,7 +55,7 @@ class Checked(Record):
 
     def shown(self) -> dict[str, Any]:
         """The JSON form: the row's fields that are not empty, and the prediction."""
-        row = {name: value for name, value in self.row.model_dump().items() if value not in (None, "")}
+        row = {name: value for name, value in self.row.as_dict().items() if value not in (None, "")}
         own = picked(self, "predicted", "low", "high", "error", "holds")
         return {**row, "series": self.row.series_name, "runtime": self.card.name, **own}
 
@@ -207,7 +207,7 @@ def likelier_caches(checked: Sequence[Checked]) -> list[LikelierCache]:
 def _likelier(name: str, own: Sequence[Checked]) -> LikelierCache | None:
     taken = own[0].cache
     other = next(dtype for dtype in ("float8", "bfloat16") if dtype != taken)
-    stated = [one.row.model_copy(update={"kv_dtype": other}) for one in own]
+    stated = [one.row.changed(kv_dtype=other) for one in own]
     pairs = [(one, work_of(row, one.card).cost) for one, row in zip(own, stated, strict=True)]
     error = float(np.mean([abs(cost.seconds / seconds_of(one.row) - 1.0) for one, cost in pairs]))
     as_taken = float(np.mean([abs(one.error) for one in own]))
@@ -340,5 +340,5 @@ def predict_aside(held: HoldOut, card: Runtime, seed: int = 0) -> list[Checked]:
         row = each.rows[0]
         lengths = [own.acceptance_length for own in each.rows if own.acceptance_length is not None]
         more = {"acceptance_length": float(np.mean(lengths))} if lengths else {}
-        means.append(row.model_copy(update={"value": each.mean, **more}))
+        means.append(row.changed(value=each.mean, **more))
     return check_rows(means, card, seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from copy import copy
-from types import MappingProxyType
 from typing import Annotated, Any, Self, dataclass_transform
 
 from msgspec import NODEFAULT, Meta, Raw, Struct, StructMeta, ValidationError, field, json
@@ -31,9 +30,6 @@ class _Checked(StructMeta):
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Any:
         return super().__new__(cls, name, bases, namespace, kw_only=True, **config)
-
-    def model_validate(cls, data: Any) -> Any:
-        return cls(**data)
 
     def __call__(cls, **fields: Any) -> Any:
         if (
@@ -85,18 +81,6 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
             force_setattr(copied, name, value)
         return copied
 
-    def model_copy(self, update: Mapping[str, Any] = MappingProxyType({})) -> Self:
-        """:meth:`changed`."""
-        return self.changed(**update)
-
-    def model_dump(self, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
-        """:meth:`as_dict`."""
-        return self.as_dict(exclude_none)
-
-    def model_dump_json(self, indent: int = 0, exclude_none: bool = False, **_: Any) -> str:
-        """:meth:`as_json`."""
-        return self.as_json(indent, exclude_none)
-
     def as_dict(self, without_none: bool = False) -> dict[str, Any]:
         """The fields by their keys in files, and those of cards in them."""
         return dict(_items(self, without_none))
@@ -132,10 +116,10 @@ def _dumped(value: Any, without_none: bool) -> Any:
 
 
 def _spelt(value: Any) -> Any:
-    """``value`` with large floats spelt as 1e+16."""
+    """``value`` with large floats spelt as 1e+16, and numpy's as Python's."""
     match value:
-        case float() if abs(value) >= 1e16:
-            return Raw(json.encode(float(value)).replace(b"e", b"e+"))
+        case float():
+            return Raw(json.encode(float(value)).replace(b"e", b"e+")) if abs(value) >= 1e16 else float(value)
         case dict():
             return {key: _spelt(each) for key, each in value.items()}
         case list() | tuple():

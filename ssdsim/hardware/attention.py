@@ -230,7 +230,7 @@ class AttentionModel(CorrectedRoofline, DecodeAttention):
             return None
         streaming = self.streaming and self.streaming * scaling.memory_bandwidth
         single = self.single and self.single.scaled(scaling, *keys)
-        return fields.model_copy(update={"streaming": streaming, "single": single})
+        return fields.changed(streaming=streaming, single=single)
 
     @staticmethod
     def work(values: Mapping[str, Array], element_bytes: float) -> tuple[Array, Array]:

@@ -84,19 +84,17 @@ class CollectiveModel(TimingModel):
     def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> "CollectiveModel":
         """The model with the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""
         bandwidth = rate / sent_around(kind, ranks)
-        regimes = tuple(regime.model_copy(update={"bandwidth": bandwidth}) for regime in self.regimes)
-        return self.model_copy(update={"regimes": regimes})
+        regimes = tuple(regime.changed(bandwidth=bandwidth) for regime in self.regimes)
+        return self.changed(regimes=regimes)
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
         _, ranks = keys
         faster = scaling.link_bandwidth / scaling.rings.get(ranks, 1.0)
         regimes = tuple(
-            regime.model_copy(
-                update={
-                    "latency_s": max(0.0, regime.latency_s + scaling.link_delay_s),
-                    "bandwidth": regime.bandwidth * faster,
-                    "uncertainty": (),
-                }
+            regime.changed(
+                latency_s=max(0.0, regime.latency_s + scaling.link_delay_s),
+                bandwidth=regime.bandwidth * faster,
+                uncertainty=(),
             )
             for regime in self.regimes
         )

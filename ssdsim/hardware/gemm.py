@@ -178,9 +178,7 @@ class GemmModel(TimingModel):
         if not scaling.knows(dtype):
             return None
         segments = (
-            segment.model_copy(
-                update={"roofline": segment.roofline.scaled(scaling, scaling.arithmetic[dtype]), "report": None}
-            )
+            segment.changed(roofline=segment.roofline.scaled(scaling, scaling.arithmetic[dtype]), report=None)
             for segment in self.segments
         )
         return self.unfitted(segments=tuple(segments))

@@ -150,4 +150,4 @@ class LatentLaw(Law[LatentAttention]):
         costs = SCALED[narrow, op.projections == "float8-block" and op.projections in self.profile.gemm]
         peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
         rates = {"bandwidth": costs.bandwidth * device.memory_bandwidth, "peak_flops": costs.peak_flops * peak_flops}
-        return costs.model_copy(update=rates)
+        return costs.changed(**rates)

@@ -99,7 +99,7 @@ class TimingModel(Card):
 
     def unfitted(self, **changes: Any) -> Self:
         """Copy it with ``changes``, for a device that nobody timed."""
-        return self.model_copy(update={"source": HYPOTHETICAL, "report": None, **changes})
+        return self.changed(source=HYPOTHETICAL, report=None, **changes)
 
 
 class Scaling(Record):
@@ -135,7 +135,7 @@ class Scaling(Record):
         update = {name: getattr(card, name) * self.launches for name in launches}
         update |= {name: getattr(card, name) / self.memory_bandwidth for name in streams}
         update["bandwidth"] = card.bandwidth * self.memory_bandwidth  # type: ignore[attr-defined]
-        return card.model_copy(update={**update, **others})
+        return card.changed(**update, **others)
 
 
 def check_directions(directions: Directions, coefficients: int) -> None:

@@ -166,4 +166,4 @@ class PrefillRecurrenceLaw(Law[PrefillRecurrence]):
             return model.costs
         peak_flops = device.peak_flops.get(op.dtype, min(device.peak_flops.values()))
         rates = {"bandwidth": share.bandwidth * device.memory_bandwidth, "flops_per_s": share.flops_per_s * peak_flops}
-        return share.model_copy(update=rates)
+        return share.changed(**rates)

@@ -223,8 +223,8 @@ class HardwareProfile(Displayable, Card):
         devices = (*order, *(each for each in range(device.count) if each not in order))
         if devices not in self._placed:
             rows = tuple(tuple(device.nvlinks[a][b] for b in devices) for a in devices)
-            update = {"device": device.model_copy(update={"nvlinks": rows})}
-            self._placed[devices] = self.model_copy(update=update)
+            update = {"device": device.changed(nvlinks=rows)}
+            self._placed[devices] = self.changed(**update)
         return self._placed[devices]
 
     @cached_property
@@ -310,7 +310,7 @@ class HardwareProfile(Displayable, Card):
 
     def save(self, path: Path) -> None:
         """Write the profile as JSON, atomically."""
-        write_whole(path, self.model_dump_json(by_alias=True, exclude_none=True, indent=1) + "\n")
+        write_whole(path, self.as_json(indent=1, without_none=True) + "\n")
 
 
 def _each(held: Any, *keys: Any) -> Iterator[tuple[tuple[Any, ...], TimingModel]]:

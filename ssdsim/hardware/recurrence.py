@@ -87,4 +87,4 @@ class RecurrenceLaw(Law[RecurrentStep]):
         model = known.get(op.rule) or known.get(KIN.get(op.rule, op.rule))
         if model is not None:
             return model.costs
-        return share.model_copy(update={"bandwidth": share.bandwidth * self.profile.device.memory_bandwidth})
+        return share.changed(bandwidth=share.bandwidth * self.profile.device.memory_bandwidth)

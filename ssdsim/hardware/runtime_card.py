@@ -311,7 +311,7 @@ class Runtime(Card):
 
     def keeping(self, states: StateKeeping | None) -> "Runtime":
         """The runtime where it is told to keep states in another way than it does by itself."""
-        return self if states in (None, self.states) else self.model_copy(update={"states": states})
+        return self if states in (None, self.states) else self.changed(states=states)
 
     def on(self, device: Device) -> "Runtime":
         """The runtime as it is on ``device``."""
@@ -325,10 +325,10 @@ class Runtime(Card):
     def with_numbers(self, numbers: Mapping[str, float]) -> "Runtime":
         """Copy the runtime with other numbers."""
         kernels, host = (
-            part.model_copy(update={name: numbers[name] for name in numbers if name in type(part).__struct_fields__})
+            part.changed(**{name: numbers[name] for name in numbers if name in type(part).__struct_fields__})
             for part in (self.kernels, self.host)
         )
-        return self.model_copy(update={"kernels": kernels, "host": host})
+        return self.changed(kernels=kernels, host=host)
 
     def facing(self, case: OperatingPoint) -> "Runtime":
         """The runtime with the errors that it has so far from its rows."""
@@ -359,7 +359,7 @@ def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
     if step_s is None:
         return runtime
     told = {"head_step_s": None, "own_lm_head_step_s": None}
-    return runtime.with_numbers({"per_draft_step_s": step_s}).model_copy(update=told)
+    return runtime.with_numbers({"per_draft_step_s": step_s}).changed(**told)
 
 
 @lru_cache(maxsize=4096)
@@ -371,16 +371,16 @@ def _wider(runtime: Runtime, beside_log_sd: float, whole_log_sd: float) -> Runti
         "beside_log_sd": math.hypot(errors.beside_log_sd, beside_log_sd),
         "pass_log_sd": math.hypot(errors.pass_log_sd, whole_log_sd),
     }
-    return runtime.model_copy(update={"errors": errors.model_copy(update=wider)})
+    return runtime.changed(errors=errors.changed(**wider))
 
 
 @lru_cache(maxsize=256)
 def _on(runtime: Runtime, multiplies_4_bits: bool) -> Runtime:
-    alone, other = runtime.model_copy(update={"four_bits": None}), runtime.four_bits
+    alone, other = runtime.changed(four_bits=None), runtime.four_bits
     if other is None or not multiplies_4_bits:
         return alone
     own = {"cache_dtype": other.cache_dtype, "wander": other.wander}
-    return alone.with_numbers(other.numbers).model_copy(update=own)
+    return alone.with_numbers(other.numbers).changed(**own)
 
 
 KERNELS = Runtime(

@@ -102,5 +102,5 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
     known = load_runtime(path) if isfile(path) else None
     if known is not None and (known.name, known.engine) == (runtime.name, runtime.engine):
         kept = {name: getattr(known, name) for name in (*OF_ENGINE, "since")}
-        runtime = runtime.model_copy(update=kept | {"runs": known.runs or runtime.runs})
-    write_whole(path, tomli_w.dumps(runtime.model_dump(by_alias=True, exclude_none=True)))
+        runtime = runtime.changed(**(kept | {"runs": known.runs or runtime.runs}))
+    write_whole(path, tomli_w.dumps(runtime.as_dict(without_none=True)))

@@ -46,7 +46,7 @@ def scale(
     device = _scaled_device(profile.device, scaling, link)
     source = _provenance(profile, memory_bandwidth, clock, link)
     changed = hypothetical(profile, name, scaling, device, new_link, source)
-    return as_record(HardwareProfile, changed.model_dump(by_alias=True), name, "profile")
+    return as_record(HardwareProfile, changed.as_dict(), name, "profile")
 
 
 def hypothetical(
@@ -57,9 +57,9 @@ def hypothetical(
     model = CollectiveLaw(profile).model
     over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
     rings = {} if links else {n: _given_up(profile, n) for of in over_rings.values() for n in of}
-    there = profile.model_copy(update={"link": link, "links": links, "collectives": over_rings})
+    there = profile.changed(link=link, links=links, collectives=over_rings)
     changes = {field: _scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
-    return there.model_copy(update={**changes, "name": name, "device": device, "sources": {HYPOTHETICAL: source}})
+    return there.changed(**changes, name=name, device=device, sources={HYPOTHETICAL: source})
 
 
 def _scaled(held: Any, scaling: Scaling, *keys: Any) -> Any:
@@ -96,7 +96,7 @@ def _scaled_device(old: Device, scaling: Scaling, link: str | None) -> Device:
     bandwidth = old.memory_bandwidth * scaling.memory_bandwidth
     topology = f"{link}, instead of {old.topology}" if link else old.topology
     roofs = {"memory_bandwidth": bandwidth, "peak_flops": peak_flops}
-    return old.model_copy(update={"name": f"{old.name} (hypothetical)", "topology": topology, **roofs})
+    return old.changed(name=f"{old.name} (hypothetical)", topology=topology, **roofs)
 
 
 def named_link(name: str, also: str = "") -> LinkModel:
@@ -158,8 +158,8 @@ def from_datasheet(like: HardwareProfile, sheet: Datasheet, name: str) -> Hardwa
     )
     made = hypothetical(like, name, scaling, device, new_link, source)
     fitting = {kind: {n: m for n, m in of.items() if n <= device.count} for kind, of in made.collectives.items()}
-    made = made.model_copy(update={"collectives": fitting})
-    return as_record(HardwareProfile, made.model_dump(by_alias=True), name, "profile")
+    made = made.changed(collectives=fitting)
+    return as_record(HardwareProfile, made.as_dict(), name, "profile")
 
 
 def _arithmetic(like: HardwareProfile, sheet: Datasheet) -> dict[str, float]:

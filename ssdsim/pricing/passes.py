@@ -261,7 +261,7 @@ def of_prompts(runtime: Runtime) -> Runtime:
     """The runtime of prompt passes: decoding's factors for short kernels do not apply to long ones."""
     wander = tuple({name: sd for name, sd in way.items() if name in Host.__struct_fields__} for way in runtime.wander)
     kernels = Kernels(experts_4_bit=runtime.kernels.prompt_experts_4_bit)
-    return runtime.model_copy(update={"kernels": kernels, "wander": wander})
+    return runtime.changed(kernels=kernels, wander=wander)
 
 
 @lru_cache(maxsize=256)

@@ -71,8 +71,8 @@ def routed(card: Transformer, settings: Settings, role: Literal["target", "draft
     counted = chosen and chosen.pair.routing and chosen.pair.routing.get(role)
     if not counted or counted.count != card.experts.count:
         return card
-    experts = card.experts.model_copy(update={"overlap": counted.overlap, "skew": counted.skew})
-    return card.model_copy(update={"experts": experts})
+    experts = card.experts.changed(overlap=counted.overlap, skew=counted.skew)
+    return card.changed(experts=experts)
 
 
 def pair_of(options: Mapping[str, Any]) -> str | None:

@@ -101,7 +101,7 @@ def _with_states(card: Transformer, settings: Settings) -> Transformer:
     dtype, recurrent = settings["state_dtype"], card.recurrent
     if dtype is None or recurrent is None or dtype == recurrent.state_dtype:
         return card
-    return card.model_copy(update={"recurrent": recurrent.model_copy(update={"state_dtype": dtype})})
+    return card.changed(recurrent=recurrent.changed(state_dtype=dtype))
 
 
 def _settle_states(settings: Settings, runtime: Runtime, *cards: Transformer) -> None:

@@ -183,7 +183,7 @@ def write_rows(rows: Iterable[Row], path: Path) -> None:
 
 def _cells(row: Row) -> dict[str, Any]:
     """The cells of a row, as :func:`read_rows` reads them."""
-    said = {name: value for name, value in row.model_dump().items() if value is not None}
+    said = {name: value for name, value in row.as_dict().items() if value is not None}
     return {name: " ".join(map(str, value)) if name in _LISTS else value for name, value in said.items()}
 
 
@@ -226,7 +226,7 @@ def repeated(rows: Sequence[Row]) -> list[Repeated]:
     """The rows by setting, in the order in which they first come; prompts of about a length are of one."""
     by_setting: dict[tuple[object, ...], list[list[Row]]] = {}
     for row in rows:
-        setting = tuple(value for name, value in row.model_dump().items() if name not in _SEEN)
+        setting = tuple(value for name, value in row.as_dict().items() if name not in _SEEN)
         alike = by_setting.setdefault((*setting, round(row.output_tokens)), [])
         own = next((each for each in alike if _as_long(each[0], row)), None)
         if own is None:

@@ -208,7 +208,7 @@ def _correlation(chosen: ChosenFindings) -> Figure | str:
         about="A round is only as fast as its slowest sequence, so a batch must hit together. "
         f"{_lags(chosen.findings)}",
         plot=plot,
-        table=pd.DataFrame([each.model_dump() for each in batches]),
+        table=pd.DataFrame([each.as_dict() for each in batches]),
         provenance=chosen.source,
         interval=_INTERVAL if any(each.low is not None for each in batches) else _NO_INTERVAL,
     )

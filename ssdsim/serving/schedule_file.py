@@ -69,8 +69,8 @@ class Schedule(Displayable, Card):
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
-        head = json.dumps(self.model_dump(mode="json", by_alias=True, exclude={"cells"}), indent=1)
-        cells = ",\n".join(f"  {json.dumps(cell.model_dump(mode='json'))}" for cell in self.cells)
+        head = json.dumps(self.as_dict(), indent=1)
+        cells = ",\n".join(f"  {json.dumps(cell.as_dict())}" for cell in self.cells)
         return head.removesuffix("\n}") + f',\n "cells": [\n{cells}\n ]\n}}\n'
 
     def to_csv(self) -> str:
@@ -79,7 +79,7 @@ class Schedule(Displayable, Card):
         Every setting has a column of its own, ``settings.k`` and so on; a list is JSON.
         """
         text = io.StringIO()
-        head = self.model_dump(mode="json", by_alias=True, exclude={"cells"})
+        head = self.as_dict()
         text.write(f"# {json.dumps(head)}\n")
         settings = dict.fromkeys(name for cell in self.cells for name in cell.settings)
         before = ("b", "context", "strategy")

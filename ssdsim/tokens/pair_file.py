@@ -345,7 +345,7 @@ class Pair(Card):
 
     def to_json(self) -> str:
         """One JSON object, schema 1; everything that is not known is null."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, allow_nan=False) + "\n"
+        return json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n"
 
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""

@@ -64,7 +64,7 @@ def cache_reader(target: Transformer, kind: str, window: int | None, own_lm_head
         )
     head = Head(features=2, feature_size=target.kv_heads * target.head_dim, reads="kept", own_lm_head=own_lm_head)
     made = _dense(target, kind, 1, head, target.vocab_size)
-    return made if window is None else made.model_copy(update={"window": SlidingWindow(tokens=window, layers=1)})
+    return made if window is None else made.changed(window=SlidingWindow(tokens=window, layers=1))
 
 
 @lru_cache(maxsize=256)
@@ -75,7 +75,7 @@ def mtp_head(target: Transformer) -> Transformer:
     """
     if not target.mtp_layers:
         raise InputError(f"{target.name} has no MTP layer: --drafter mtp needs a target whose card has mtp_layers")
-    experts = None if target.experts is None else target.experts.model_copy(update={"layers": 1})
+    experts = None if target.experts is None else target.experts.changed(layers=1)
     changed = {
         "name": f"mtp-{target.name}",
         **_ALONE,
@@ -85,29 +85,27 @@ def mtp_head(target: Transformer) -> Transformer:
         "head": Head(features=1, feature_size=target.hidden_size),
         "source": f"one more layer of {target.name} (DeepSeek-V3, arXiv 2412.19437)",
     }
-    return target.model_copy(update=changed)
+    return target.changed(**changed)
 
 
 def _dense(target: Transformer, kind: str, layers: int, head: Head, vocab_size: int) -> Transformer:
     """Dense layers of the target's width, heads and activations' dtype; unquantised, as heads are trained."""
-    return target.model_copy(
-        update={
-            "name": f"{kind}-{target.name}",
-            "checkpoint": "",
-            **_ALONE,
-            "layers": layers,
-            "experts": None,
-            "latent": None,
-            "attention_gate": False,
-            "residual_block": None,
-            "keys_are_values": False,
-            "vocab_size": vocab_size,
-            "intermediate_size": _dense_width(target),
-            "weights": Weights(),
-            "kv_dtype": None,
-            "head": head,
-            "source": f"the recipe of {kind} in the shape of {target.name}",
-        }
+    return target.changed(
+        name=f"{kind}-{target.name}",
+        checkpoint="",
+        **_ALONE,
+        layers=layers,
+        experts=None,
+        latent=None,
+        attention_gate=False,
+        residual_block=None,
+        keys_are_values=False,
+        vocab_size=vocab_size,
+        intermediate_size=_dense_width(target),
+        weights=Weights(),
+        kv_dtype=None,
+        head=head,
+        source=f"the recipe of {kind} in the shape of {target.name}",
     )
 
 

@@ -202,7 +202,7 @@ class Recurrent(Card):
     def shard(self, tp: int) -> "Recurrent":
         """The part of one of ``tp`` devices, which share the heads; where key heads are fewer, each has one."""
         heads = {"heads": -(-self.heads // tp), "key_heads": max(1, self.key_heads // tp)}
-        return self if tp == 1 else self.model_copy(update=heads)
+        return self if tp == 1 else self.changed(**heads)
 
     def state_bytes(self, tp: int = 1) -> int:
         """The state of one sequence in one layer, on one of ``tp`` devices."""

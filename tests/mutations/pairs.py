@@ -39,7 +39,7 @@ _WITH_RUNTIME = (
 @lru_cache
 def _pairs() -> tuple[Any, ...]:
     bundled = [json.loads(path.read_text()) for path in sorted((models_folder() / "pairs").glob("*.json"))]
-    return (*(json.loads(pair.model_dump_json(by_alias=True)) for pair in (sample.pair(), sample.rich())), *bundled)
+    return (*(json.loads(pair.as_json()) for pair in (sample.pair(), sample.rich())), *bundled)
 
 
 def pair(rng: Random) -> Input:

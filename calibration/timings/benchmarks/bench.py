@@ -23,7 +23,7 @@ class BenchmarkRank(Streams):
 
     def __init__(self, rank: int, device: torch.device, *, target: Any, draft: Any, **sizes: Any) -> None:
         self.rank = rank
-        cards = Transformer.model_validate(target), Transformer.model_validate(draft)
+        cards = Transformer(**target), Transformer(**draft)
         self.workload = CalibrationWorkload(*cards, **sizes)
         super().__init__(device, DTYPES[self.workload.dtype])
         self.ranks = dist.get_world_size()

@@ -206,10 +206,10 @@ def _tiny(card: Transformer, layers: int) -> Transformer:
     small = {"hidden_size": 64, "heads": 2, "kv_heads": 2, "head_dim": 32, "intermediate_size": 64, "layers": layers}
     if card.experts is not None:
         width = {"width": 64, "shared_width": min(card.experts.shared_width, 64), "layers": layers}
-        return card.model_copy(
-            update=small | {"vocab_size": min(card.vocab_size, 64), "experts": card.experts.model_copy(update=width)}
+        return card.changed(
+            **(small | {"vocab_size": min(card.vocab_size, 64), "experts": card.experts.changed(**width)})
         )
-    return card.model_copy(update=small | {"vocab_size": min(card.vocab_size, 64)})
+    return card.changed(**(small | {"vocab_size": min(card.vocab_size, 64)}))
 
 
 def _tiny_graph(bench: BenchmarkRank, card: Transformer) -> tuple[Graph, ForwardPass]:

@@ -341,7 +341,7 @@ def _link(contest: _Contenders, point: Mapping[str, Any]) -> BreakEven:
     made = list[HardwareProfile]()  # which are found as long as they are here
 
     def change(gigabytes: float) -> Mapping[str, Any]:
-        slower = profile.model_copy(update={"link": link.model_copy(update={"bandwidth": gigabytes * 1e9})})
+        slower = profile.changed(link=link.changed(bandwidth=gigabytes * 1e9))
         made.append(slower)
         return {"draft_hardware": called(f"{hardware}, link of {gigabytes:.6g} GB/s", slower)}
 

@@ -86,7 +86,7 @@ def import_acceptance(
     temperature = named.temperature
     if temperature is None:
         temperature = next((log.temperature for log in logs.values() if log.temperature is not None), None)
-    findings = whole.findings.model_copy(update={"cache": first.cache}) if len(logs) == 1 else whole.findings
+    findings = whole.findings.changed(cache=first.cache) if len(logs) == 1 else whole.findings
     warnings = [*dict.fromkeys(w for each in (whole, *by_name.values()) for w in each.warnings)]
     warnings += [warning for log in logs.values() for warning in log.warnings]
     paths = (*files, *(path for paths in sets.values() for path in paths))

@@ -91,7 +91,7 @@ def _windowed(card: Transformer, options: Mapping[str, Any]) -> Transformer:
     tokens = options.get("longspec_window", WINDOW)
     if card.window is None or card.window.tokens == tokens:
         return card
-    return card.model_copy(update={"window": card.window.model_copy(update={"tokens": tokens})})
+    return card.changed(window=card.window.changed(tokens=tokens))
 
 
 def _on_all(site: Site, name: str, queries: int = 1, **of: Any) -> Pass:

@@ -49,9 +49,7 @@ class SparseSelf(Drafter):
         if named is not None and card is None and named != name:
             raise InputError(f"--draft {named} is no card of the kind --drafter self")
         tokens = budget if target.window is None else min(budget, target.window.tokens)
-        made = target.model_copy(
-            update={"name": name, "window": SlidingWindow(tokens=tokens, layers=target.layers, gathered=True)}
-        )
+        made = target.changed(name=name, window=SlidingWindow(tokens=tokens, layers=target.layers, gathered=True))
         return Draft(made) if card is None else published(made, target, card, options)
 
     def speculate(self, site: Site, tokens: int, beside: bool) -> tuple[Piece, ...]:

@@ -71,7 +71,7 @@ def shaped(recipe: Transformer, card: DrafterCard) -> Transformer:
 def _shaped(
     recipe: Transformer, name: str, checkpoint: str, source: str, shape: tuple[tuple[str, int], ...]
 ) -> Transformer:
-    return recipe.model_copy(update={**dict(shape), "name": name, "checkpoint": checkpoint, "source": source})
+    return recipe.changed(**dict(shape), name=name, checkpoint=checkpoint, source=source)
 
 
 def chosen(card: DrafterCard, options: Mapping[str, Any]) -> PublishedAcceptance | None:
@@ -111,7 +111,7 @@ class HeadDrafter(Drafter):
         if copy.head is None and copy.layers != recipe.layers:
             raise InputError(f"--draft {named} is a model of {copy.layers} layers, no head (--drafter {self.name})")
         if copy.head is None:
-            copy = copy.model_copy(update={"head": recipe.head})
+            copy = copy.changed(head=recipe.head)
         assert copy.head is not None
         assert recipe.head is not None  # all recipes are heads'
         if copy.head.reads != recipe.head.reads:
@@ -119,7 +119,7 @@ class HeadDrafter(Drafter):
         if copy.head.feature_size != recipe.head.feature_size:
             sizes = f"{copy.head.feature_size} values wide, those of {target.name} are {target.hidden_size}"
             raise InputError(f"--draft {named} reads hidden states {sizes}")
-        return copy.model_copy(update={"max_context": target.max_context})  # engines run it as far as its target
+        return copy.changed(max_context=target.max_context)  # engines run it as far as its target
 
     def passes(self, site: Site) -> Callable[..., Pass]:
         """Factory of its passes beside the target."""

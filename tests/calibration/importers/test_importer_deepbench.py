@@ -123,7 +123,7 @@ def test_the_bundled_v100_profile_is_what_the_importer_makes(file: str) -> None:
         pytest.importorskip("openpyxl")
     made, bundled = import_deepbench(REAL / file), find_hardware("v100-sxm2-32gb")
     for dtype, model in made.gemm.items():
-        assert unsigned(model.model_dump()) == unsigned(bundled.gemm[dtype].model_dump())
+        assert unsigned(model.as_dict()) == unsigned(bundled.gemm[dtype].as_dict())
     assert made.gemm.keys() == bundled.gemm.keys()
     report = made.gemm["float16"].report
     assert report

@@ -40,14 +40,14 @@ class Recorded(TorchDispatchMode):
 
 def tiny_llama() -> Transformer:
     small = {"hidden_size": 64, "layers": 3, "heads": 4, "kv_heads": 2, "head_dim": 16, "intermediate_size": 96}
-    return find_transformer("llama-3.2-1b").model_copy(update={**small, "vocab_size": 128, "dtype": "float32"})
+    return find_transformer("llama-3.2-1b").changed(**small, vocab_size=128, dtype="float32")
 
 
 def tiny_mixture() -> Transformer:
     """Five experts, of which a token uses two, in every layer."""
     experts = Experts(count=5, per_token=2, width=48, layers=3)
     small = {"name": "tiny-mixture", "architecture": "qwen3_moe", "experts": experts}
-    return tiny_llama().model_copy(update=small)
+    return tiny_llama().changed(**small)
 
 
 @pytest.mark.parametrize("card", [tiny_llama(), transformer_shaped(64, 2, "float32")], ids=["llama", "shaped"])

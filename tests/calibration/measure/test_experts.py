@@ -88,7 +88,7 @@ def test_a_pair_s_count_prices_its_mixture(tmp_path: Path) -> None:
     found = counted([np.zeros((1, 9, 1), dtype=np.int64), np.zeros((1, 9, 1), dtype=np.int64)], COUNT)
     assert found is not None
     assert found.overlap == 1.0
-    routing = {"target": found.model_copy(update={"per_token": PER_TOKEN, "skew": 0.0})}
+    routing = {"target": found.changed(per_token=PER_TOKEN, skew=0.0)}
     at = AtTemperature(temperature=0.0, alpha={"mean": 0.8}, length={})  # type: ignore[arg-type]
     path, card = tmp_path / "pair.json", tmp_path / "mixture.toml"
     Pair(how="loop", by_temperature=(at,), routing=routing).save(path)  # type: ignore[arg-type]

@@ -46,7 +46,7 @@ def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
     path = tmp_path / "pair.json"
     PAIR.save(path)
     load_pair(path)
-    PAIR.model_copy(update={"how": "loop"}).save(path)
+    PAIR.changed(how="loop").save(path)
     assert load_pair(path).how == "loop"
 
 

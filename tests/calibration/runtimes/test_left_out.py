@@ -20,7 +20,7 @@ CARD = find_runtime("sglang")
 def row(batch: int, hardware: str) -> Row:
     shape = {"input_tokens": 256, "output_tokens": 128, "metric": "step_ms", "value": 1.0}
     asked = Row(model="llama-3.1-8b", hardware=hardware, batch=batch, **shape)
-    return asked.model_copy(update={"value": value_of(asked, work_of(asked, CARD).cost.seconds)})
+    return asked.changed(value=value_of(asked, work_of(asked, CARD).cost.seconds))
 
 
 def test_a_group_is_predicted_by_a_card_of_all_other_rows() -> None:

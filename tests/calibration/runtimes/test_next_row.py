@@ -76,5 +76,5 @@ def test_candidates_have_room_and_the_rows_of_a_draft_ask_for_drafts() -> None:
     assert {row.k for row in asked} == {None, 3}
     assert {row.batch for row in asked} <= set(BATCHES)
     assert len({row.input_tokens for row in asked}) == len(CONTEXTS)
-    large = [row.model_copy(update={"model": "llama-3.1-70b", "tp": 4}) for row in rows]
+    large = [row.changed(model="llama-3.1-70b", tp=4) for row in rows]
     assert 1 not in {row.tp for row in candidates(large)}  # its weights do not fit one GPU

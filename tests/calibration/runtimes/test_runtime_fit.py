@@ -33,14 +33,14 @@ def a_row(batch: int, series: str = "", factor: float = 1.0, k: int | None = Non
         k=k,
         series=series,
     )
-    return row.model_copy(update={"value": factor * value_of(row, work_of(row, HIDDEN).cost.seconds)})
+    return row.changed(value=factor * value_of(row, work_of(row, HIDDEN).cost.seconds))
 
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def start() -> Runtime:
-    return HIDDEN.model_copy(update={"name": "start"})
+    return HIDDEN.changed(name="start")
 
 
 def test_a_field_that_is_named_twice_is_fitted_once() -> None:
@@ -62,7 +62,7 @@ def test_fields_are_those_that_the_rows_pay() -> None:
     assert chosen(a_row(1), a_row(1, tp=2)) == DECODING
     assert chosen(a_row(1, k=3)) == SPECULATING
     assert chosen(a_row(1), a_row(1, k=3)) == (*alone, *SPECULATING)
-    mixture = a_row(1).model_copy(update={"model": "gpt-oss-120b"})
+    mixture = a_row(1).changed(model="gpt-oss-120b")
     of_experts = {"experts_4_bit", "per_expert_layer_s"}
     assert of_experts < set(chosen(mixture))
     assert not {"experts", "experts_nvfp4", "per_expert_prompt_s"} & set(chosen(mixture))
@@ -114,7 +114,7 @@ def test_a_card_of_one_model_knows_less_of_another() -> None:
     def half_width(fitted_to: str, asked: str) -> float:
         rows = [served(fitted_to, batch, f"{fitted_to} {tp}", tp) for batch in BATCHES for tp in (2, 4)]
         card = fit_runtime(rows, start(), "x").card
-        bare = card.model_copy(update={"errors": CardErrors()})
+        bare = card.changed(errors=CardErrors())
         drawn = work_of(served(asked, 1, tp=2), bare).cost.sample(TimingErrors(400, 0))
         return float(np.log(drawn).std())
 
@@ -124,5 +124,5 @@ def test_a_card_of_one_model_knows_less_of_another() -> None:
 
 def served(model: str, batch: int, series: str = "", tp: int = 1) -> Row:
     """A step of a model as the hidden card prices it."""
-    row = a_row(batch, series, tp=tp).model_copy(update={"model": model})
-    return row.model_copy(update={"value": value_of(row, work_of(row, HIDDEN).cost.seconds)})
+    row = a_row(batch, series, tp=tp).changed(model=model)
+    return row.changed(value=value_of(row, work_of(row, HIDDEN).cost.seconds))

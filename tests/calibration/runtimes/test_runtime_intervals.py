@@ -17,12 +17,10 @@ pytestmark = pytest.mark.long
 
 NOISE = 0.02
 FIELDS = ("gemm", "attention", "per_step_s", "per_sequence_s")
-TRUE = {**HIDDEN.kernels.model_dump(), **HIDDEN.host.model_dump()}
-START = find_runtime("ssd-engine").model_copy(
-    update={
-        "kernels": HIDDEN.kernels.model_copy(update={"gemm": 1.0, "attention": 1.0}),
-        "host": HIDDEN.host.model_copy(update={"per_step_s": 2e-3, "per_sequence_s": 0.0}),
-    }
+TRUE = {**HIDDEN.kernels.as_dict(), **HIDDEN.host.as_dict()}
+START = find_runtime("ssd-engine").changed(
+    kernels=HIDDEN.kernels.changed(gemm=1.0, attention=1.0),
+    host=HIDDEN.host.changed(per_step_s=2e-3, per_sequence_s=0.0),
 )
 """What is not fitted is right in it: the intervals speak of the fitted numbers alone."""
 
@@ -41,7 +39,7 @@ def exact(every: int = 1) -> tuple[Row, ...]:
 
 def noisy(rows: Sequence[Row], seed: int) -> list[Row]:
     off = np.exp(NOISE * np.random.default_rng(seed).standard_normal(len(rows)))
-    return [row.model_copy(update={"value": row.value * float(by)}) for row, by in zip(rows, off, strict=True)]
+    return [row.changed(value=row.value * float(by)) for row, by in zip(rows, off, strict=True)]
 
 
 def held(fit: Fit) -> dict[str, bool]:
@@ -68,7 +66,7 @@ def test_intervals_hold_the_true_numbers_in_nine_of_ten_fits(draws: int, least: 
 
 def test_a_fit_without_noise_finds_the_numbers_and_predicts_series_that_it_never_saw() -> None:
     fit = fit_runtime(exact(), START, "fitted", fields=FIELDS)
-    named = {**fit.card.kernels.model_dump(), **fit.card.host.model_dump()}
+    named = {**fit.card.kernels.as_dict(), **fit.card.host.as_dict()}
     assert {name: named[name] for name in FIELDS} == pytest.approx({name: TRUE[name] for name in FIELDS}, rel=0.02)
     assert fit.told == FIELDS
     assert fit.left_out_error is not None

@@ -62,9 +62,7 @@ def test_a_score_is_the_width_and_what_lies_outside_forty_times() -> None:
 
 def test_rows_that_are_missed_by_more_than_their_card_says_scale_its_errors_up() -> None:
     rows = [a_row(batch, series=str(batch)) for batch in (1, 2, 4, 8, 16, 32)]
-    card = find_runtime("sglang").model_copy(
-        update={"covered": covered_by(rows), "away": ExtrapolationError(gpu=0.1), "wander": ()}
-    )
+    card = find_runtime("sglang").changed(covered=covered_by(rows), away=ExtrapolationError(gpu=0.1), wander=())
     near = factor_on_errors(Unseen.of(rows, card, np.full(len(rows), 0.01)), card)
     far = factor_on_errors(Unseen.of(rows, card, np.full(len(rows), 0.5)), card)
     assert far > 1.5 > near
@@ -75,7 +73,7 @@ def test_rows_that_are_missed_by_more_than_their_card_says_scale_its_errors_up()
 
 def test_what_is_known_of_a_row_is_what_its_cost_says_to_first_order() -> None:
     row = a_row(8)
-    card = find_runtime("kernels").model_copy(update={"covered": covered_by([row])})
+    card = find_runtime("kernels").changed(covered=covered_by([row]))
     unseen = Unseen.of([row], card, np.zeros(1))
     assert unseen.known[0] == pytest.approx(work_of(row, card).cost.log_sd)
     assert 0.0 < unseen.beside[0] < 1.0
@@ -84,11 +82,11 @@ def test_what_is_known_of_a_row_is_what_its_cost_says_to_first_order() -> None:
 
 def test_the_fit_and_the_card_are_one_law() -> None:
     """What a fit takes a row's error to be, over many rows at once, is what the fitted card says of that row."""
-    behind = [a_row(1), a_row(8, tp=2), a_row(2).model_copy(update={"model": "qwen3-8b"})]
+    behind = [a_row(1), a_row(8, tp=2), a_row(2).changed(model="qwen3-8b")]
     others = [{"tp": 8, "batch": 64}, {"hardware": "h200-sxm"}, {"model": "gpt-oss-120b"}]
-    rows = [a_row(4).model_copy(update=other) for other in others]
+    rows = [a_row(4).changed(**other) for other in others]
     away = ExtrapolationError(**{way: 0.1 * number for number, way in enumerate(STEPS, 1)})
-    card = find_runtime("kernels").model_copy(update={"covered": covered_by(behind), "away": away})
+    card = find_runtime("kernels").changed(covered=covered_by(behind), away=away)
     unseen = Unseen.of(rows, card, np.zeros(len(rows)))
     facing = [card.facing(case_of(row)).errors for row in rows]
     said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, unseen.beside, strict=True)]

@@ -49,8 +49,8 @@ def test_a_timings_shared_error_is_no_more_than_its_held_out_one() -> None:
     """Few timings make a bootstrap say more than there is."""
     model = find_hardware("h100-sxm").link
     assert model is not None
-    wild = model.model_copy(update={"uncertainty": ((3.0 * model.latency_s, 0.0), (2.0 * model.latency_s, 0.0))})
-    timing = find_hardware("h100-sxm").model_copy(update={"link": wild}).message_seconds(1024)
+    wild = model.changed(uncertainty=((3.0 * model.latency_s, 0.0), (2.0 * model.latency_s, 0.0)))
+    timing = find_hardware("h100-sxm").changed(link=wild).message_seconds(1024)
     assert np.hypot(*timing.shared.values()) == pytest.approx(timing.log_sd)
     assert timing.own_log_sd == pytest.approx(0.0, abs=1e-6)
 
@@ -107,7 +107,7 @@ def test_a_pass_carries_its_coefficients_uncertainty() -> None:
     rng = np.random.default_rng(4)
     m, n, k = (rng.integers(low, high, 40).astype(float) for low, high in ((1, 64), (512, 8192), (512, 8192)))
     few = fit_gemm(m, n, k, (5e-6 + 2.0 * n * k / 2e12) * np.exp(0.1 * rng.standard_normal(40)), 2, "gemm_perf")
-    profile = find_hardware("h100-sxm").model_copy(update={"gemm": {"bfloat16": few}})
+    profile = find_hardware("h100-sxm").changed(gemm={"bfloat16": few})
     forward = forward_pass(find_transformer("llama-3.1-8b"), batch=4, queries=6, context=512)
     cost = cost_of_operations([(op, count) for op, count in forward.counted() if isinstance(op, Gemm)], profile)
     assert {direction.split(" ")[0] for direction in cost.shared} == {"gemm:bfloat16"}

@@ -70,7 +70,7 @@ def test_other_ranks_messages_are_held_against_the_profiles_link() -> None:
     ]
     assert checks[3].measured_s == 2e-3
     assert checks[3].predicted_s == profile.message_seconds(1 << 20).seconds
-    assert check_rank_links(profile.model_copy(update={"link": None}), links(2.0)) == []
+    assert check_rank_links(profile.changed(link=None), links(2.0)) == []
 
 
 def test_doubts_are_sentences() -> None:

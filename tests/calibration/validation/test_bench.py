@@ -180,12 +180,12 @@ def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
     imported = find_hardware("h100-sxm")
     with pytest.raises(InputError, match="was not measured on this machine"):
         check_profile(imported, ["cpu:0"])
-    by_us = {name: source.model_copy(update={"kind": "measured"}) for name, source in imported.sources.items()}
-    elsewhere = imported.model_copy(update={"sources": by_us})
+    by_us = {name: source.changed(kind="measured") for name, source in imported.sources.items()}
+    elsewhere = imported.changed(sources=by_us)
     with pytest.raises(InputError, match=f"was measured on {re.escape(imported.device.name)}, cpu:0 is "):
         check_profile(elsewhere, ["cpu:0"])
-    here = elsewhere.device.model_copy(update={"name": device_names(["cpu:0"])["cpu:0"]})
-    check_profile(elsewhere.model_copy(update={"device": here}), ["cpu:0", "cpu:1"])
+    here = elsewhere.device.changed(name=device_names(["cpu:0"])["cpu:0"])
+    check_profile(elsewhere.changed(device=here), ["cpu:0", "cpu:1"])
 
 
 def test_the_interval_of_repeats_is_students() -> None:

@@ -52,7 +52,7 @@ def test_what_was_not_fitted_is_judged() -> None:
     assert isinstance(paper, PublishedRows)
     rows = paper.rows[1]
     assert isinstance(rows, PublishedRounds)
-    replay = rows.model_copy(update={"fitted_k": (2, 3, 4, 5)}).replay()
+    replay = rows.changed(fitted_k=(2, 3, 4, 5)).replay()
     assert replay.judged == (False, False, False, False, True, True)
     assert np.abs(replay.errors[4:]).max() < 0.06
 
@@ -74,7 +74,7 @@ def test_trees_that_say_too_little_are_refused() -> None:
     rows = {"kind": "trees", "about": "a", "names": ["x"], "tokens": [2.0], "within": 0.1, "rates": [[0.5]]}
     for wrong in ({}, {"paths": ["1"], "nodes": [2]}, {"nodes": [2, 3]}, {"paths": ["1"], "ranks": [[[0.5]]]}):
         with pytest.raises(ValueError, match=r"trees need paths or nodes|must be lists of one length"):
-            Trees.model_validate({**rows, **wrong})
+            Trees(**{**rows, **wrong})
 
 
 def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:
@@ -85,13 +85,13 @@ def test_what_prompts_take_of_a_token_is_told_by_decoding_alone() -> None:
     assert isinstance(rows, PublishedRounds)
     prompts = np.array([0.0, 0.3, 0.1, 0.0, 0.5, 0.2])
     longer = tuple((np.array(rows.ms) + prompts).tolist())
-    mixed = rows.model_copy(update={"ms": longer})
-    told = rows.model_copy(update={"ms": longer, "ar_ms": tuple((7.07 + prompts).tolist())})
+    mixed = rows.changed(ms=longer)
+    told = rows.changed(ms=longer, ar_ms=tuple((7.07 + prompts).tolist()))
     assert told.replay().published == pytest.approx(rows.replay().published)
     assert told.replay().worst == pytest.approx(rows.replay().worst)
     assert mixed.replay().worst > 2.0 * told.replay().worst
     with pytest.raises(ValueError, match="ar_ms must have a value a row"):
-        PublishedRounds.model_validate({**rows.model_dump(), "ar_ms": (7.07,)})
+        PublishedRounds(**{**rows.as_dict(), "ar_ms": (7.07,)})
 
 
 @given(step=st.floats(0.1, 3.0), extra=st.floats(-1.0, 3.0))

@@ -19,7 +19,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_card import CardErrors
 from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 
-WRONG = HIDDEN.model_copy(update={"name": "wrong by 10 %", "errors": CardErrors(pass_log_sd=0.1)})
+WRONG = HIDDEN.changed(name="wrong by 10 %", errors=CardErrors(pass_log_sd=0.1))
 
 
 def test_rows_of_the_runtime_itself_have_no_error() -> None:
@@ -91,11 +91,11 @@ def test_each_row_may_have_the_card_of_its_engine() -> None:
 @pytest.mark.parametrize("kept", ["float8", "bfloat16"])
 def test_a_cache_that_no_row_speaks_of_is_named_where_it_explains_the_errors(kept: str) -> None:
     """Rows of an engine that keeps another cache than its card, long contexts among them."""
-    card = HIDDEN.model_copy(update={"cache_dtype": None if kept == "float8" else "float8"})
-    keeps = HIDDEN.model_copy(update={"cache_dtype": "float8" if kept == "float8" else None})
+    card = HIDDEN.changed(cache_dtype=None if kept == "float8" else "float8")
+    keeps = HIDDEN.changed(cache_dtype="float8" if kept == "float8" else None)
     rows = [measured(served(batch=b, tp=2, dtype="float8", input_tokens=8000), keeps) for b in (16, 64)]
     assert likelier_caches(check_rows(rows, keeps)) == []
     (found,) = likelier_caches(check_rows(rows, card))
     assert (found.kv_dtype, found.rows, found.error) == (kept, 2, pytest.approx(0.0, abs=1e-9))
-    stated = [row.model_copy(update={"kv_dtype": "bfloat16"}) for row in rows]
+    stated = [row.changed(kv_dtype="bfloat16") for row in rows]
     assert likelier_caches(check_rows(stated, card)) == []

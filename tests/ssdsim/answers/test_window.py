@@ -66,8 +66,8 @@ def test_the_proposals_count_is_passes_over_k() -> None:
 def test_memory_ends_the_budget_of_a_small_draft_device(tmp_path: Path) -> None:
     """A sampling draft keeps the logits of every branch token (SSD paper, appendix C)."""
     h100 = ssdsim.find_hardware("h100-sxm")
-    device = h100.device.model_copy(update={"memory_bytes": 3 * 2**30})
-    h100.model_copy(update={"name": "small", "device": device}).save(tmp_path / "small.json")
+    device = h100.device.changed(memory_bytes=3 * 2**30)
+    h100.changed(name="small", device=device).save(tmp_path / "small.json")
     options = {"draft_hardware": str(tmp_path / "small.json"), "temperature": 1.0}
     row = only(**options)
     assert row["limit"] == "memory"

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_one_line(
 def test_runtimes_are_listed_and_shown() -> None:
     assert [each["name"] for each in answered("runtimes", "list")["runtimes"]] == runtime_names()
     for name in runtime_names():
-        assert Runtime.model_validate(answered("runtimes", "show", name)).name == name
+        assert Runtime(**answered("runtimes", "show", name)).name == name
         assert re.search(r"per_step_s +[\d.]+ [um]s", asked("runtimes", "show", name).stdout)
     assert "SSD paper, table B.3" in asked("runtimes", "list", "--json").stdout
 

@@ -128,9 +128,9 @@ def test_medusas_chain_follows_from_its_heads(size: str, first: tuple[float, ...
 
 def test_medusas_tree_takes_further_guesses_of_its_heads(tmp_path: Path) -> None:
     """No more passes than a chain: a head a level, over the accepted token; ranks are the card's, by head."""
-    card = find_transformer("llama-2-7b").model_copy(update={"name": "vicuna-7b"})
+    card = find_transformer("llama-2-7b").changed(name="vicuna-7b")
     target = tmp_path / "vicuna-7b.toml"
-    target.write_text(tomli_w.dumps(card.model_dump(mode="json", exclude_none=True)))
+    target.write_text(tomli_w.dumps(card.as_dict(without_none=True)))
     given: dict[str, Any] = {"target": str(target), "tp": 1, "context": 512, "dtype": "bfloat16"}
     given |= {"drafter": "medusa", "strategies": "tree"}
     chain, tree = (

@@ -106,10 +106,10 @@ def test_unknown_hardware_suggests_the_nearest() -> None:
 
 def test_a_card_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
-    find_hardware("h100-sxm").model_copy(update={"name": "first"}).save(path)
+    find_hardware("h100-sxm").changed(name="first").save(path)
     first = find_hardware(str(path))
     assert find_hardware(str(path)) is first
-    first.model_copy(update={"name": "second"}).save(path)
+    first.changed(name="second").save(path)
     assert find_hardware(str(path)).name == "second"
 
 
@@ -117,7 +117,7 @@ def test_a_copied_profile_does_not_take_prices_over() -> None:
     profile, op = find_hardware("h100-sxm"), Gemm("w", 1, 8192, 8192, "bfloat16")
     assert profile.seconds(op).seconds > 0.0
     with pytest.raises(InputError, match="no bfloat16 gemm timings"):
-        profile.model_copy(update={"gemm": {}}).seconds(op)
+        profile.changed(gemm={}).seconds(op)
 
 
 def test_a_profile_of_no_file_is_found_by_its_name_while_it_is_held() -> None:

@@ -149,7 +149,7 @@ def test_the_error_is_that_of_shapes_left_out() -> None:
     width=st.sampled_from([256, 512, 1024]),
 )
 def test_more_tokens_or_more_experts_take_no_less(tokens: int, more: int, touched: float, width: int) -> None:
-    many = HIDDEN.model_copy(update={"per_value_s": 0.0})
+    many = HIDDEN.changed(per_value_s=0.0)
     model = ExpertsModel(source="a", few=HIDDEN, many=many, outnumbered=1.5)
     shape = (2048, width)
     at = model.seconds(tokens, 64, 4.0 * tokens, *shape, touched, 6.0 * 2048 * width)
@@ -161,8 +161,8 @@ def profile_with_experts() -> HardwareProfile:
     bare = find_hardware("h100-sxm")
     source = Provenance(kind="imported", source="a test")
     sources = {**bare.sources, "a test": source}
-    model = fitted(0.0).model_copy(update={"source": "a test"})
-    return bare.model_copy(update={"experts": {"bfloat16": model}, "sources": sources})
+    model = fitted(0.0).changed(source="a test")
+    return bare.changed(experts={"bfloat16": model}, sources=sources)
 
 
 def test_a_pass_is_priced_by_the_experts_that_it_touches() -> None:
@@ -197,14 +197,14 @@ def test_experts_that_are_spread_cost_what_the_busiest_device_reads() -> None:
     assert few > many  # of few tokens' experts one device has more than its share
     with pytest.raises(InputError, match=r"ep 3 must divide tp 4 and the 64 experts of mixture; allowed: 1, 2, 4"):
         forward_pass(MIXTURE, batch=1, context=500, tp=4, ep=3)
-    dense = MIXTURE.model_copy(update={"experts": None, "name": "dense"})
+    dense = MIXTURE.changed(experts=None, name="dense")
     with pytest.raises(InputError, match=r"ep 2: dense has no experts"):
         forward_pass(dense, batch=1, context=500, tp=2, ep=2)
 
 
 def test_untimed_experts_are_a_roofline_that_says_so() -> None:
     (op,) = {op for op, _ in forward_pass(MIXTURE, batch=1, context=500).counted() if isinstance(op, ExpertMlp)}
-    bare = find_hardware("h100-sxm").model_copy(update={"experts": {}})
+    bare = find_hardware("h100-sxm").changed(experts={})
     timing = bare.seconds(op)
     assert timing.warning is not None
     assert "no bfloat16 experts were timed" in timing.warning

@@ -68,7 +68,7 @@ def card(**changes: Any) -> dict[str, Any]:
 
 
 def profile(**changes: Any) -> HardwareProfile:
-    return HardwareProfile.model_validate(card(**changes))
+    return HardwareProfile(**card(**changes))
 
 
 def attention(**changes: Any) -> Attention:
@@ -276,11 +276,11 @@ def test_links_are_by_the_nvlinks_of_a_pair(tmp_path: Path) -> None:
 def test_a_matrix_of_links_is_of_the_devices() -> None:
     device = find_hardware("v100-sxm2-32gb").device
     with pytest.raises(ValueError, match="must have 8 rows of 8 numbers"):
-        Device.model_validate(device.model_dump() | {"nvlinks": [[0, 1], [1, 0]]})
+        Device(**device.as_dict() | {"nvlinks": [[0, 1], [1, 0]]})
     lopsided = [[0] * 8 for _ in range(8)]
     lopsided[0][1] = 2
     with pytest.raises(ValueError, match="as many links one way as the other"):
-        Device.model_validate(device.model_dump() | {"nvlinks": lopsided})
+        Device(**device.as_dict() | {"nvlinks": lopsided})
 
 
 def test_a_draft_of_v100s_hears_through_the_links_of_its_pair() -> None:
@@ -300,7 +300,7 @@ def test_a_profile_travels_and_is_copied_without_what_it_has_priced() -> None:
     configure(strategies="ssd", target="llama-3.1-8b", tp=1)
     assert profile.costs
     assert profile.timings
-    for copied in (pickle.loads(pickle.dumps(profile)), profile.model_copy()):
+    for copied in (pickle.loads(pickle.dumps(profile)), profile.changed()):
         assert copied == profile
         assert not copied.costs
         assert not copied.timings

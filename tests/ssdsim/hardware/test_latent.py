@@ -27,7 +27,7 @@ WEIGHTS = {"bfloat16": "bfloat16", "fp8_block": "float8-block"}
 @cache
 def bare() -> HardwareProfile:
     """The H100 as if nobody had timed a latent cache on it."""
-    return find_hardware("h100-sxm").model_copy(update={"latent": {}})
+    return find_hardware("h100-sxm").changed(latent={})
 
 
 def block_s(profile: HardwareProfile, heads: int, batch: int, context: int, weights: str) -> float:
@@ -68,7 +68,7 @@ def test_the_costs_behind_blocks_are_found_beside_either_products() -> None:
 
 def test_a_priced_block_is_the_timed_one_and_its_error_that_of_rows_held_out() -> None:
     found = fitted(0.04)
-    profile = bare().model_copy(update={"latent": {"bfloat16": found}})
+    profile = bare().changed(latent={"bfloat16": found})
     rows = table(0.0)
     for theirs, weights in WEIGHTS.items():
         report = found[weights].report
@@ -99,7 +99,7 @@ def test_more_of_anything_takes_no_less(batch: int, queries: int, heads: int, co
 
 
 def test_what_was_not_timed_is_said() -> None:
-    profile = bare().model_copy(update={"latent": {"bfloat16": fitted(0.04)}})
+    profile = bare().changed(latent={"bfloat16": fitted(0.04)})
     one = LatentAttention("attention", 4, 1, 1024, 16, 512, 64, "bfloat16")
     verified = LatentAttention("attention", 4, 4, 1024, 16, 512, 64, "bfloat16")
     narrow = LatentAttention("attention", 4, 1, 1024, 16, 512, 64, "bfloat16", kv_dtype="float8")
@@ -124,7 +124,7 @@ def test_a_device_without_a_table_is_scaled_and_says_so() -> None:
         reading_s = op.streamed_bytes / profile.device.memory_bandwidth
         assert reading_s < timing.seconds < 1.6 * reading_s + SCALED[False, False].launch_s
     own = find_hardware("h200-sxm").seconds(op).seconds
-    scaled = find_hardware("h200-sxm").model_copy(update={"latent": {}}).seconds(op).seconds
+    scaled = find_hardware("h200-sxm").changed(latent={}).seconds(op).seconds
     assert scaled == pytest.approx(own, rel=0.1)
 
 

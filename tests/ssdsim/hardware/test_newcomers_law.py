@@ -64,11 +64,11 @@ def law(monkeypatch: pytest.MonkeyPatch) -> type[ReduceScatterLaw]:
 
 def test_without_a_law_it_is_refused() -> None:
     with pytest.raises(InputError, match="scatter: no law prices operations of the type ReduceScatter"):
-        find_hardware("h100-sxm").model_copy().seconds(ReduceScatter("scatter", MESSAGE, 4))
+        find_hardware("h100-sxm").changed().seconds(ReduceScatter("scatter", MESSAGE, 4))
 
 
 def test_a_newcomer_is_priced_with_its_own_error(law: type[ReduceScatterLaw]) -> None:
-    profile = find_hardware("h100-sxm").model_copy()
+    profile = find_hardware("h100-sxm").changed()
     op = ReduceScatter("scatter", MESSAGE, 4)
     gather = profile.seconds(Collective("gather", "all_gather", MESSAGE, 4))
     timing = profile.seconds(op)
@@ -80,16 +80,16 @@ def test_a_newcomer_is_priced_with_its_own_error(law: type[ReduceScatterLaw]) ->
 
 
 def test_a_device_that_does_not_exist_prices_it_by_its_own_link(law: type[ReduceScatterLaw]) -> None:
-    profile, op = find_hardware("h100-sxm").model_copy(), ReduceScatter("scatter", 1 << 28, 4)
+    profile, op = find_hardware("h100-sxm").changed(), ReduceScatter("scatter", 1 << 28, 4)
     before = profile.seconds(op).seconds
     slower = scale(profile, "slower", link="pcie4")
     assert slower.seconds(op).seconds > 5 * before
-    assert profile.model_copy().law(op) is not profile.law(op)
+    assert profile.changed().law(op) is not profile.law(op)
 
 
 @pytest.mark.parametrize("runtime", ["kernels", "vllm"])
 def test_a_pass_with_a_newcomer_costs_it_beside_the_rest(law: type[ReduceScatterLaw], runtime: str) -> None:
-    profile, engine = find_hardware("h100-sxm").model_copy(), find_runtime(runtime)
+    profile, engine = find_hardware("h100-sxm").changed(), find_runtime(runtime)
     plain = forward_pass(find_transformer("llama-3.1-8b"), batch=4, context=1024, tp=4)
     op = ReduceScatter("scatter", MESSAGE, 4)
     block = Block((*plain.layer, op), plain.layers)

@@ -177,9 +177,9 @@ def test_the_worst_cases_of_before_are_possible() -> None:
 def test_where_a_bound_was_needed_the_error_widens_and_one_warning_says_so() -> None:
     profile = find_hardware("h100-sxm")
     law = profile.attention["bfloat16"]
-    impossible = law.roofline.model_copy(update={"bandwidth": 100 * law.roofline.bandwidth})
-    fast = law.model_copy(update={"roofline": impossible, "streaming": None})
-    profile = profile.model_copy(update={"attention": {"bfloat16": fast}})
+    impossible = law.roofline.changed(bandwidth=100 * law.roofline.bandwidth)
+    fast = law.changed(roofline=impossible, streaming=None)
+    profile = profile.changed(attention={"bfloat16": fast})
     ops = [Attention("a", batch, 1, 65536, 32, 8, 128, "bfloat16") for batch in (4, 8)]
     timings = [profile.seconds(op) for op in ops]
     assert [timing.seconds for timing in timings] == [op.streamed_bytes / 3.35e12 for op in ops]

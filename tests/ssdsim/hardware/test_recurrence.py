@@ -35,20 +35,18 @@ def timed_profile(bandwidth: float = 2e12) -> HardwareProfile:
     )
     prompts = PrefillRecurrenceModel(source="made", costs=in_chunks)
     convolution = ConvolutionModel(source="made", launch_s=5 * US, bandwidth=1e12)
-    return profile.model_copy(
-        update={
-            "recurrence": {"gated-delta": recurrence},
-            "prefill_recurrence": {"gated-delta": prompts},
-            "convolution": convolution,
-            "sources": profile.sources | source,
-        }
+    return profile.changed(
+        recurrence={"gated-delta": recurrence},
+        prefill_recurrence={"gated-delta": prompts},
+        convolution=convolution,
+        sources=profile.sources | source,
     )
 
 
 @pytest.mark.parametrize("rule", ["gated-delta", "kimi-delta", "mamba2"])
 @pytest.mark.parametrize("name", ["h100-sxm", "b200-sxm", "l40s"])
 def test_what_was_not_timed_takes_the_h100_s_share_of_the_bandwidth_and_says_so(name: str, rule: str) -> None:
-    profile = find_hardware(name).model_copy(update={"recurrence": {}})
+    profile = find_hardware(name).changed(recurrence={})
     timing = profile.seconds(step(batch=512, rule=rule))
     streaming_s = 2 * 512 * 64 * 128 * 128 * 4 / profile.device.memory_bandwidth
     assert 1.1 * streaming_s < timing.seconds < 1.25 * streaming_s
@@ -113,7 +111,7 @@ def test_a_prompt_is_done_in_turn_however_few_share_the_device() -> None:
 
 
 def test_prompts_and_convolutions_have_laws_everywhere() -> None:
-    untimed = find_hardware("h100-sxm").model_copy(update={"prefill_recurrence": {}, "convolution": None})
+    untimed = find_hardware("h100-sxm").changed(prefill_recurrence={}, convolution=None)
     prompt = PrefillRecurrence("recurrence", 8, 16384, 64, 16, 128, 128, "gated-delta", "bfloat16")
     # 3.44 ms in aiconfigurator's table of the H100, 2.90 ms for the convolution
     assert untimed.seconds(prompt).seconds == pytest.approx(3.44e-3, rel=0.35)

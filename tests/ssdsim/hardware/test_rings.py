@@ -34,7 +34,7 @@ def v100(order: Sequence[int] = range(8)) -> HardwareProfile:
     profile = find_hardware("v100-sxm2-32gb")
     assert profile.device.nvlinks
     rows = tuple(tuple(profile.device.nvlinks[a][b] for b in order) for a in order)
-    return profile.model_copy(update={"device": profile.device.model_copy(update={"nvlinks": rows})})
+    return profile.changed(device=profile.device.changed(nvlinks=rows))
 
 
 def seconds(profile: HardwareProfile, kind: str, ranks: int) -> float:

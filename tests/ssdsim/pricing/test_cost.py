@@ -215,9 +215,7 @@ def test_experts_have_the_factor_of_their_format(dtype: str, factor: str) -> Non
     """What kernels of 8 bits take in an engine says nothing of those of 16."""
     forward = forward_pass(find_transformer("qwen3-235b-a22b"), batch=8, context=512, tp=8, dtype=dtype)
     bare, twice = (
-        cost_of_pass(
-            forward, find_hardware("h200-sxm"), KERNELS.model_copy(update={"name": f"x{by}", "kernels": kernels})
-        )
+        cost_of_pass(forward, find_hardware("h200-sxm"), KERNELS.changed(name=f"x{by}", kernels=kernels))
         for by, kernels in ((1, Kernels()), (2, Kernels(**{factor: 2.0})))
     )
     assert twice.by_kind()["experts"] == pytest.approx(2.0 * bare.by_kind()["experts"])

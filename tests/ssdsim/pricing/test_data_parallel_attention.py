@@ -122,7 +122,7 @@ def test_an_exchange_that_nobody_timed_is_taken_for_an_all_gather_and_says_so() 
     timed = profile.seconds(Collective("dispatch", "all_to_all", 2**20, 8))
     assert timed.warning is None
     assert timed.key == "all_to_all:8"
-    bare = profile.model_copy(update={"collectives": {**profile.collectives, "all_to_all": {}}})
+    bare = profile.changed(collectives={**profile.collectives, "all_to_all": {}})
     untimed = bare.seconds(Collective("dispatch", "all_to_all", 2**20, 8))
     assert untimed.seconds == profile.seconds(Collective("logits", "all_gather", 2**20, 8)).seconds
     assert untimed.own_log_sd == DATASHEET_LOG_SD > timed.own_log_sd

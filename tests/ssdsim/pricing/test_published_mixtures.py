@@ -53,8 +53,8 @@ QWEN2_HALF_B = Transformer(
 
 def with_routing(mixture: Transformer, overlap: float, skew: float) -> Transformer:
     assert mixture.experts is not None
-    routed = mixture.experts.model_copy(update={"overlap": overlap, "skew": skew})
-    return mixture.model_copy(update={"experts": routed, "name": f"{mixture.name} {overlap} {skew}"})
+    routed = mixture.experts.changed(overlap=overlap, skew=skew)
+    return mixture.changed(experts=routed, name=f"{mixture.name} {overlap} {skew}")
 
 
 def step_s(target: Transformer, batch: int, queries: int, tp: int, on: HardwareProfile, runtime: Runtime) -> float:

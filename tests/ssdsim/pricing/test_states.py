@@ -125,7 +125,7 @@ def test_drafts_from_a_sparse_cache_would_overwrite_the_states() -> None:
 def test_a_fit_leaves_what_the_engine_keeps(tmp_path: Any) -> None:
     path = tmp_path / "sglang.toml"
     save_runtime(find_runtime("sglang"), path)
-    save_runtime(find_runtime("sglang").model_copy(update={"states": "each", "runs": None}), path)
+    save_runtime(find_runtime("sglang").changed(states="each", runs=None), path)
     kept = load_runtime(path)
     assert kept.states == "copied"
     assert kept.runs is not None

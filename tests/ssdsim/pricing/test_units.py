@@ -16,9 +16,7 @@ TREE = forward_pass(TARGET, batch=4, queries=6, context=512, tp=2, masked=True)
 PROMPTS = prefill_pass(TARGET, batch=2, tokens=256, tp=2)
 HYBRID = forward_pass(find_transformer("qwen3.5-397b-a17b"), batch=4, context=512, tp=8)
 NUMBERS = {name: (1 + at) * 1e-4 for at, name in enumerate(Host.__struct_fields__)}
-HOST = KERNELS.model_copy(
-    update={"name": "host", "host": Host(**NUMBERS), "wander": tuple({name: 1e-5} for name in NUMBERS)}
-)
+HOST = KERNELS.changed(name="host", host=Host(**NUMBERS), wander=tuple({name: 1e-5} for name in NUMBERS))
 
 
 def test_every_number_is_paid() -> None:

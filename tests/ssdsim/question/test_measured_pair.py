@@ -57,8 +57,8 @@ def test_how_sure_hits_are_moves_the_interval(tmp_path: Path) -> None:
     wide = [(f, h, max(0.0, h - 0.1), min(1.0, h + 0.1)) for f, h in sample.ALL_CURVE]
     known = sample.pair()
     (at, *others) = known.by_temperature
-    hits = at.hits.model_copy(update={"rejected": HitLaw(curve=tuple(wide)), "all_accepted": HitLaw(curve=tuple(wide))})
-    copy = known.model_copy(update={"by_temperature": (at.model_copy(update={"hits": hits}), *others)})
+    hits = at.hits.changed(rejected=HitLaw(curve=tuple(wide)), all_accepted=HitLaw(curve=tuple(wide)))
+    copy = known.changed(by_temperature=(at.changed(hits=hits), *others))
     copy.save(tmp_path / "wide.json")
     moves = configure(pair=str(tmp_path / "wide.json"), backup="jit").scenarios["ssd"].known.moves
     moved = {name.split(" of ")[0]: float(each.to["miss"]) for name, each in moves.items()}

@@ -30,7 +30,7 @@ BATCHES = (1, 4, 16, 64, 128)
 def measured(row: Row, runtime: Runtime = HIDDEN, off_by: float = 1.0) -> Row:
     """The row with the value that the runtime makes, times ``off_by``."""
     value = off_by * value_of(row, work_of(row, runtime).cost.seconds)
-    return row.model_copy(update={"value": value})
+    return row.changed(value=value)
 
 
 def served(model: str = "llama-3.1-8b", batch: int = 1, **others: Any) -> Row:

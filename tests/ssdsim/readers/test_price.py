@@ -91,7 +91,7 @@ def test_a_drafter_that_finds_nothing_at_times_is_priced_as_predict_does() -> No
 def test_a_card_fitted_to_rows_of_a_head_prices_its_steps_so() -> None:
     """Not by the step of heads that the card had which it was started from."""
     start = find_runtime("vllm")
-    slow = start.model_copy(update={"name": "slow heads", "head_step_s": 1e-3, "own_lm_head_step_s": 4e-3})
+    slow = start.changed(name="slow heads", head_step_s=1e-3, own_lm_head_step_s=4e-3)
     rows = [measured(head(batch, k), slow) for batch in (1, 4, 16) for k in (2, 3, 4, 6)]
     fit = fit_runtime(rows, start, "fitted")
     assert fit.card.host.per_draft_step_s == pytest.approx(4e-3, rel=0.05)

@@ -58,7 +58,7 @@ def read(tmp_path: Path, *records: Any, **given: Any) -> list[Row]:
 
 def test_a_result_of_vllm(tmp_path: Path) -> None:
     (row,) = read(tmp_path, VLLM, **GIVEN)
-    assert row == measured(served(batch=8, tp=2)).model_copy(update={"engine": "vllm"})
+    assert row == measured(served(batch=8, tp=2)).changed(engine="vllm")
 
 
 def test_a_result_of_vllm_that_speculated_says_its_lookahead_and_length(tmp_path: Path) -> None:

@@ -67,9 +67,7 @@ def test_an_interval_never_narrows_as_a_case_moves_away_from_what_the_card_cover
         "batch": [replace(case, batch=n * most) for n in (1, times)],
         "version": [replace(case, version=version) for version in ("", "3")],
     }[way]
-    card = find_runtime("kernels").model_copy(
-        update={"errors": CardErrors(beside_log_sd=0.1), "covered": covered, "away": away}
-    )
+    card = find_runtime("kernels").changed(errors=CardErrors(beside_log_sd=0.1), covered=covered, away=away)
     before, after = (card.facing(each).errors for each in (near, far))
     assert after.beside_log_sd >= before.beside_log_sd - 1e-12 >= 0.1 - 2e-12
     assert after.pass_log_sd >= before.pass_log_sd - 1e-12
@@ -102,8 +100,8 @@ def a_card(hardware: str, batches: tuple[int, int] = (1, 64), **changed: float) 
         batches=batches,
     )
     law = ExtrapolationError(**{**dict.fromkeys(STEPS, 0.2), **changed})
-    return find_runtime("kernels").model_copy(
-        update={"name": "of rows", "errors": CardErrors(beside_log_sd=0.1), "covered": (covered,), "away": law}
+    return find_runtime("kernels").changed(
+        name="of rows", errors=CardErrors(beside_log_sd=0.1), covered=(covered,), away=law
     )
 
 

@@ -16,14 +16,12 @@ from ssdsim.readers.row import Metric, Row
 from ssdsim.transformer.operations import Gemm
 
 BEFORE, LATER = "h100-sxm", "b200-sxm"
-BOTH = KERNELS.model_copy(
-    update={
-        "name": "both",
-        "host": KERNELS.host.model_copy(update={"per_layer_s": 20e-6, "per_step_s": 1e-3}),
-        "four_bits": Fp4Overrides(cache_dtype="float8", numbers={"per_layer_s": 5e-6}),
-    }
+BOTH = KERNELS.changed(
+    name="both",
+    host=KERNELS.host.changed(per_layer_s=20e-6, per_step_s=1e-3),
+    four_bits=Fp4Overrides(cache_dtype="float8", numbers={"per_layer_s": 5e-6}),
 )
-START = KERNELS.model_copy(update={"name": "start"})
+START = KERNELS.changed(name="start")
 
 
 def row(hardware: str, batch: int, metric: Metric = "step_ms", tp: int = 1) -> Row:
@@ -40,7 +38,7 @@ def row(hardware: str, batch: int, metric: Metric = "step_ms", tp: int = 1) -> R
 
 
 def as_the_card_has_it(asked: Row) -> Row:
-    return asked.model_copy(update={"value": value_of(asked, work_of(asked, BOTH).cost.seconds)})
+    return asked.changed(value=value_of(asked, work_of(asked, BOTH).cost.seconds))
 
 
 def test_a_card_is_another_one_on_devices_that_multiply_4_bits() -> None:
@@ -77,7 +75,7 @@ def test_products_of_4_bits_hide_nothing() -> None:
 
 
 def test_a_served_token_waits_for_a_share_of_others_prompts() -> None:
-    first = KERNELS.with_numbers({"prompts": 0.5}).model_copy(update={"name": "prompts first"})
+    first = KERNELS.with_numbers({"prompts": 0.5}).changed(name="prompts first")
     for metric, share in (("tpot_ms", 0.5), ("tokens_per_s", 1.0)):
         whole, some = (
             sum(times for _, times in work_of(row(BEFORE, 8, metric), card).prompts) for card in (KERNELS, first)

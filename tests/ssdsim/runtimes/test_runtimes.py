@@ -137,7 +137,7 @@ def test_a_profile_has_the_runtime_beside_it_or_its_own_or_the_default(tmp_path:
     profile = find_hardware("h100-sxm")
     path = tmp_path / "m.json"
     assert runtime_of(profile, path)[0].name == DEFAULT
-    old = profile.model_copy(update={"fixed": FixedCosts(per_pass_s=1e-3, per_layer_s=1e-5, per_round_s=2e-3)})
+    old = profile.changed(fixed=FixedCosts(per_pass_s=1e-3, per_layer_s=1e-5, per_round_s=2e-3))
     own, why = runtime_of(old, path)
     assert (own.host.per_pass_s, own.host.per_draft_step_s, own.host.per_step_s) == (1e-3, 1e-3, 2e-3)
     assert "fixed costs" in why
@@ -179,14 +179,14 @@ def test_kernels_of_its_own_take_their_bytes() -> None:
 def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
     profile = find_hardware("h100-sxm")
     forward = forward_pass(find_transformer("llama-3.2-1b"), batch=1, context=512)
-    hides = KERNELS.model_copy(update={"name": "hides", "kernels": Kernels(overlap=overlap)})
+    hides = KERNELS.changed(name="hides", kernels=Kernels(overlap=overlap))
     bare = cost_of_pass(forward, profile).seconds
     assert 0.09 * bare < cost_of_pass(forward, profile, hides).seconds <= bare
 
 
 def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
     """A pass error widens every speed, and hardly a ratio."""
-    wide = KERNELS.model_copy(update={"name": "wide", "errors": CardErrors(pass_log_sd=0.2)})
+    wide = KERNELS.changed(name="wide", errors=CardErrors(pass_log_sd=0.2))
     found, bare = (predict(runtime=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
     for name in ("ar", "sd", "ssd"):
         assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])
@@ -235,7 +235,7 @@ def test_a_head_has_the_step_of_its_kind() -> None:
     per_draft_step_s = {name: card.drafting_with(head).host.per_draft_step_s for name, head in heads.items()}
     assert per_draft_step_s == {"eagle": card.head_step_s, "eagle3": card.own_lm_head_step_s}
     assert card.drafting_with(None) is card
-    alike = card.model_copy(update={"own_lm_head_step_s": None})
+    alike = card.changed(own_lm_head_step_s=None)
     assert alike.drafting_with(heads["eagle3"]).host.per_draft_step_s == card.head_step_s
 
 
@@ -273,7 +273,7 @@ def test_a_measured_round_is_the_predicted_one() -> None:
         dtype="float8",
         k=4,
     )
-    card = find_runtime("vllm").model_copy(update={"name": "8-bit cache", "cache_dtype": "float8"})
+    card = find_runtime("vllm").changed(name="8-bit cache", cache_dtype="float8")
     given = {"runtime": "vllm", "dtype": "float8", "kv_dtype": "float8", "b": 8, "context": 1024, "k": 4}
     predicted = predict(strategies=("ar", "sd"), **given).estimates["sd"]
     assert work_of(row, card).cost.seconds == pytest.approx(float(predicted.round_s), rel=1e-9)
@@ -298,7 +298,7 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
     """A step that is longer by what layers are shorter leaves the sum of one model as it is."""
     target = find_transformer("llama-3.1-8b")
     traded = {"per_layer_s": -1e-4 / target.layers, "per_step_s": 1e-4}
-    card = KERNELS.model_copy(update={"name": "traded", "wander": (traded,)})
+    card = KERNELS.changed(name="traded", wander=(traded,))
     profile, step = find_hardware("h100-sxm"), cost_of_step(card, units_of_step(1))
     whole = cost_of_pass(forward_pass(target, batch=1, context=100), profile, card) + step
     assert whole.shared["wander 0@traded"] == pytest.approx(0.0, abs=1e-12)
@@ -309,7 +309,7 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
 
 def test_a_direction_names_numbers_of_the_card() -> None:
     with pytest.raises(ValueError, match=r"wander\.0: unknown number 'per_stepp_s'"):
-        Runtime.model_validate({**KERNELS.model_dump(by_alias=True), "wander": ({"per_stepp_s": 1e-4},)})
+        Runtime(**{**KERNELS.as_dict(), "wander": ({"per_stepp_s": 1e-4},)})
 
 
 def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
@@ -398,10 +398,10 @@ def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
     anew = Runtime(name="vllm", engine="vllm", evidence=Evidence(source="fitted from scratch"))
     save_runtime(anew, path)
     kept = {name: getattr(known, name) for name in ("runs", "since", "pages_of_states", "captured_rows")}
-    assert load_runtime(path) == anew.model_copy(update=kept)
+    assert load_runtime(path) == anew.changed(**kept)
     save_runtime(anew, tmp_path / "mine.toml")
     assert load_runtime(tmp_path / "mine.toml").runs is None
-    other = anew.model_copy(update={"engine": "sglang"})
+    other = anew.changed(engine="sglang")
     save_runtime(other, path)
     assert load_runtime(path) == other  # another engine runs other things
 

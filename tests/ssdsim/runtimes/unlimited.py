@@ -13,5 +13,5 @@ from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
 def unlimited(name: str) -> str:
     """The path of a card like the bundled one, which does not say what its engine runs."""
     path = Path(mkdtemp()) / f"{name}.toml"
-    save_runtime(find_runtime(name).model_copy(update={"runs": None}), path)
+    save_runtime(find_runtime(name).changed(runs=None), path)
     return str(path)

@@ -112,7 +112,7 @@ def test_a_group_is_slowed_only_while_the_draft_works_beside_it(tmp_path: Path) 
     """Half as fast beside each other: the draft's own time is added to the pass, however short that is."""
     slow = SlowDown(**dict.fromkeys(SlowDown.__struct_fields__, 1.0))
     alone = find_hardware("h100-sxm")
-    beside = alone.model_copy(update={"interference": Interference(target=slow, draft=slow)})
+    beside = alone.changed(interference=Interference(target=slow, draft=slow))
     beside.save(tmp_path / "beside.json")
     (verify_s, draft_s), (slowed_s, drafting_s) = (
         [

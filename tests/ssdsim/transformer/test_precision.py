@@ -54,7 +54,7 @@ def test_a_plain_model_weighs_what_it_always_did(name: str, tp: int, dtype: str)
 
 @given(dtype=plain)
 def test_a_plain_dtype_is_of_the_whole_model(dtype: str) -> None:
-    card = find_transformer("llama-3.1-8b").model_copy(update={"weights": Weights(mlp="float8"), "kv_dtype": "float8"})
+    card = find_transformer("llama-3.1-8b").changed(weights=Weights(mlp="float8"), kv_dtype="float8")
     assert card.precision(dtype) == Precision.plain(dtype)
     shape = {"batch": 2, "queries": 3, "context": 64, "tp": 2, "dtype": dtype}
     mine, bundled = (list(forward_pass(each, **shape).operations()) for each in (card, find_transformer(card.name)))
@@ -89,7 +89,7 @@ def test_a_cache_has_its_own_dtype() -> None:
 
 def test_a_pass_is_known_by_its_formats_however_they_were_said() -> None:
     card = find_transformer("llama-3.1-8b")
-    quantised = card.model_copy(update={"weights": Weights(attention="int4", mlp="int4")})
+    quantised = card.changed(weights=Weights(attention="int4", mlp="int4"))
     one = forward_pass(card, batch=1, context=8, dtype="int4")
     assert forward_pass(card, batch=1, context=8, dtype="int4", kv_dtype="bfloat16") is one
     assert forward_pass(card, batch=1, context=8) is not one
