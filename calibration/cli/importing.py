@@ -1,36 +1,27 @@
 """``ssdsim import``: other tools' measurements and engines' logs -> a hardware profile, or a pair of models."""
 
 from __future__ import annotations
+
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
 from rich.console import Console
+
 from ssdsim.base.errors import InputError
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_each
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_warnings
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.options import json_option
-from ssdsim.cli.options import output_option
-from ssdsim.cli.options import quiet_option
+from ssdsim.cli.console import console, print_each, print_labelled, print_warnings
+from ssdsim.cli.options import CommandGroup, json_option, output_option, quiet_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile
-from ssdsim.cli.values import completing
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import hardware_names
-from ssdsim.hardware.runtime_catalog import SUFFIX
-from ssdsim.hardware.runtime_catalog import save_runtime
+from ssdsim.cli.values import OutputFile, completing
+from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.runtime_catalog import SUFFIX, save_runtime
 from ssdsim.readers.acceptance.counts import ImportOptions
-from ssdsim.readers.acceptance.read import PairLabels
-from ssdsim.readers.acceptance.read import import_acceptance
-from ssdsim.tokens.pair_file import Findings
-from ssdsim.tokens.pair_file import Pair
-from typing import Any
-from typing import TYPE_CHECKING
-import click
+from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
+from ssdsim.tokens.pair_file import Findings, Pair
 
 if TYPE_CHECKING:
     from calibration.timings.decoding_speeds import DecodingSpeed

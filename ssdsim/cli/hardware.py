@@ -1,34 +1,25 @@
 """``ssdsim hardware``: the hardware profiles."""
 
 from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
+
+import click
+
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.plain import picked
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.options import json_option
-from ssdsim.cli.options import output_option
+from ssdsim.cli.console import console, print_labelled
+from ssdsim.cli.options import CommandGroup, json_option, output_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind
-from ssdsim.cli.values import OutputFile
-from ssdsim.cli.values import completing
-from ssdsim.hardware.catalog import HARDWARE
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import hardware_names
+from ssdsim.cli.values import OfKind, OutputFile, completing
+from ssdsim.hardware.catalog import HARDWARE, find_hardware, hardware_names
 from ssdsim.hardware.laws import TimingModel
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_catalog import BY_DEFAULT
-from ssdsim.hardware.runtime_catalog import SUFFIX
-from ssdsim.hardware.runtime_catalog import runtime_of
-from ssdsim.hardware.runtime_catalog import save_runtime
-from ssdsim.hardware.what_if import Datasheet
-from ssdsim.hardware.what_if import from_datasheet
-from ssdsim.hardware.what_if import scale
-from typing import Any
-import click
+from ssdsim.hardware.runtime_catalog import BY_DEFAULT, SUFFIX, runtime_of, save_runtime
+from ssdsim.hardware.what_if import Datasheet, from_datasheet, scale
 
 _MOST_TERA, _MOST_GIGA = 1e6, 1e6
 _ABOVE_ZERO = click.FloatRange(0.0, 1e6, min_open=True)

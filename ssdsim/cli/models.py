@@ -1,22 +1,20 @@
 """``ssdsim models``: the transformer cards."""
 
 from __future__ import annotations
-from ssdsim.cli.console import console
-from ssdsim.cli.console import echo
-from ssdsim.cli.options import CommandGroup
-from ssdsim.cli.options import json_option
+
+from typing import Any
+
+import click
+
+from ssdsim.cli.console import console, echo
+from ssdsim.cli.options import CommandGroup, json_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import completing
-from ssdsim.hardware.catalog import TRANSFORMERS
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.catalog import transformer_names
-from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.acceptance import expected_tokens_of_pmf
+from ssdsim.hardware.catalog import TRANSFORMERS, find_transformer, transformer_names
+from ssdsim.tokens.acceptance import accepted_length_pmf, expected_tokens_of_pmf
 from ssdsim.tokens.drafter_card import DRAFTERS
 from ssdsim.transformer.card import Transformer
-from typing import Any
-import click
 
 
 @click.group("models", cls=CommandGroup)
