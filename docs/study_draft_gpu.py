@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.intervals import bounds_95
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.scenario import Scenario
 
 TARGETS = ("llama-3.1-70b", "qwen3-32b", "qwen3-8b")
@@ -226,7 +226,7 @@ class Place:
         rival = max((name for name in WITHOUT_MODEL if name in rates), key=lambda name: rates[name])
         ssd, other = (self.best(name, CENTRE)[budget, batch].scenario for name in (SSD, rival))
         errors = TimingErrors(DRAWS, SEED)
-        mine, theirs = (Drawn.of(each, errors).joint / each.batch for each in (self._with_ranges(ssd), other))
+        mine, theirs = (RateDraws.of(each, errors).joint / each.batch for each in (self._with_ranges(ssd), other))
         low, high = bounds_95(mine / theirs)
         return float(low), float(high)
 

@@ -18,8 +18,7 @@ from pathlib import Path
 import ssdsim
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
-from ssdsim.base.option import Option
-from ssdsim.base.option_record import options_of
+from ssdsim.base.option import Option, options_of
 from ssdsim.question.options import ALL, ranged
 from ssdsim.serving.policies import taken as taken_by_serving
 from ssdsim.serving.serve import RECORDS

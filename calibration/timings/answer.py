@@ -12,7 +12,7 @@ from calibration.machine.drivers import named_devices, torch_missing
 from ssdsim.base.checks import whole, within
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
-from ssdsim.base.option_record import OptionRecord, option_field, options_of
+from ssdsim.base.option import OptionRecord, option_field, options_of
 from ssdsim.base.progress import ProgressFactory, nobody
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer

@@ -18,7 +18,7 @@ from ssdsim.base.checks import whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import OneOf, Text, Whole
 from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.option_record import OptionRecord, option_field, options_of
+from ssdsim.base.option import OptionRecord, option_field, options_of
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import ProgressFactory, nobody
 from ssdsim.base.record import Record

@@ -16,7 +16,7 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import TokenInput, of_all
@@ -139,7 +139,7 @@ class OfPolicy(Record):
         if self.configuration is None:
             return Cell(b=self.b, context=self.context, strategy=None, reason=self.reason)
         scenario = self.scenario
-        within = Interval.of(Drawn.of(scenario, errors).joint)
+        within = Interval.of(RateDraws.of(scenario, errors).joint)
         return Cell(
             b=self.b,
             context=self.context,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ssdsim.base.intervals import Draws, Interval, bounds_95, median
 from ssdsim.base.record import Record
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 
 DECIDED = 0.95  # the least probability at which a sign is said; below it a verdict is "undecided"
 
@@ -107,7 +107,7 @@ class Contest(Record, Generic[Key]):
 
 
 def contest(
-    subject: Key, rivals: Iterable[Key], rates: Mapping[Key, float], draws: Mapping[Key, Drawn] | None
+    subject: Key, rivals: Iterable[Key], rates: Mapping[Key, float], draws: Mapping[Key, RateDraws] | None
 ) -> Contest[Key]:
     """The subject against ``rivals``, in their order.
 
@@ -124,7 +124,7 @@ def contest(
     return Contest(over, float(share_fastest(own.joint, [draws[rival].joint for rival in rivals])))
 
 
-def _versus(ratio: float, own: Drawn, other: Drawn) -> Versus:
+def _versus(ratio: float, own: RateDraws, other: RateDraws) -> Versus:
     interval = Interval.of(own.joint / other.joint)
     faster = float(share_fastest(own.joint, [other.joint]))
     low, high = bounds_95(own.timings / other.timings)
@@ -136,7 +136,7 @@ def _versus(ratio: float, own: Drawn, other: Drawn) -> Versus:
     return Versus(ratio, interval.low, interval.high, faster, lowest, highest, timings)
 
 
-def _across(own: Drawn, other: Drawn) -> Draws | None:
+def _across(own: RateDraws, other: RateDraws) -> Draws | None:
     """The ratio over the ranges of tokens; one that reads none of them has one rate, whatever they are."""
     if own.across is None and other.across is None:
         return None

@@ -22,7 +22,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
 from ssdsim.question.given import GridPart
-from ssdsim.question.many import Rates, estimate, rows_of
+from ssdsim.question.many import DrawnRates, estimate, rows_of
 from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
@@ -237,7 +237,7 @@ class PointResults:
         places = {name: np.full(len(self.errors), -1, dtype=np.intp) for name in names}
         for name, each in self._fastest.items():
             places[name][each.scenarios.rows] = np.arange(len(each.scenarios))
-        rates = {name: Rates(errors) for name in names}
+        rates = {name: DrawnRates(errors) for name in names}
         for start in range(0, len(self.errors), _POINTS_AT_ONCE):
             points = start + np.flatnonzero(err[start : start + _POINTS_AT_ONCE])
             draws: dict[str, Draws] = {}
@@ -245,7 +245,7 @@ class PointResults:
                 draws[name] = np.full((len(points), errors.draws), np.nan)
                 own = places[name][points]
                 if (own >= 0).any():
-                    rows = self._fastest[name].scenarios.side_by_side.taken(own[own >= 0])
+                    rows = self._fastest[name].scenarios.side_by_side.select(own[own >= 0])
                     draws[name][own >= 0] = rates[name](rows)
                 filled[f"{name}_low"][points], filled[f"{name}_high"][points] = bounds_95(draws[name])
             for name, rival in named.contests(names):

@@ -20,7 +20,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 
@@ -44,7 +44,7 @@ class Prediction(Displayable, Record):
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
-    draws: Mapping[str, Drawn] | None = None
+    draws: Mapping[str, RateDraws] | None = None
 
     def probability(self, name: str, rival: str) -> float | None:
         """P(a strategy is faster than another), given the errors; None without errors, or without room."""
@@ -124,7 +124,8 @@ def predict_configured(
         estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
         estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
-    draws = _rate_draws(scenarios, estimates, errors, configuration.errors(DRAWS, seed), seed)
+    draws_of = configuration.errors(DRAWS, seed)
+    draws = _rate_draws(scenarios, estimates, errors, draws_of, seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
     decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
     return Prediction(configuration, engine, estimates, intervals, decided, draws)
@@ -170,7 +171,7 @@ def _rate_draws(
     simulation_errors: Mapping[str, float],
     errors: TimingErrors | None,
     seed: int,
-) -> dict[str, Drawn] | None:
+) -> dict[str, RateDraws] | None:
     """Draws of tokens/s under all that is not known and the simulation's own errors; None where there are neither.
 
     What is not known moves the closed form; a simulated mean is moved by the same factor.
@@ -183,9 +184,11 @@ def _rate_draws(
         noise = np.exp(simulation_errors[name] * rng.standard_normal(DRAWS))
         rate = float(estimates[name].tokens_per_second)
         if errors is None:
-            draws[name] = Drawn(rate * noise, rate * noise)
+            draws[name] = RateDraws(rate * noise, rate * noise)
         else:
-            draws[name] = Drawn.of(scenario, errors).scaled(rate * noise / float(scenario.estimate.tokens_per_second))
+            draws[name] = RateDraws.of(scenario, errors).scaled(
+                rate * noise / float(scenario.estimate.tokens_per_second)
+            )
     return draws
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import Record, replace
-from ssdsim.question.many import SideBySide, rates_over
+from ssdsim.question.many import ScenarioTable, rates_over
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
@@ -57,11 +57,11 @@ class Swing(Record):
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
     """Swings of a sequence's tokens/s of ``first`` over ``other``, the widest first; none that moves nothing."""
-    made = [each.at(0) for each in swings_over(SideBySide.of([first]), SideBySide.of([other]))]
+    made = [each.at(0) for each in swings_over(ScenarioTable.of([first]), ScenarioTable.of([other]))]
     return sorted((each for each in made if each.moves), key=lambda each: -each.width)
 
 
-def swings_over(own: SideBySide, its: SideBySide) -> list[Swing]:
+def swings_over(own: ScenarioTable, its: ScenarioTable) -> list[Swing]:
     """Swings of many pairs in columns: of the same ranges, and of the same tokens where a pair was measured."""
     ways = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
     if not ways:
@@ -98,7 +98,7 @@ def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
 
 
-def _inputs(*sides: SideBySide) -> tuple[TokenInput, ...]:
+def _inputs(*sides: ScenarioTable) -> tuple[TokenInput, ...]:
     """Inputs of rows whose tokens rest on the same."""
     return of_all({rows.strategy.name: rows.known[0].inputs for rows in sides})
 
@@ -119,6 +119,6 @@ def _from_to(end: float, present: float) -> list[float]:
     return [present + way * (end - present) for way in _BETWEEN]
 
 
-def _per_user(rows: SideBySide, over: Changes) -> Array:
+def _per_user(rows: ScenarioTable, over: Changes) -> Array:
     """Tokens/s of a sequence, a row each and a column a case."""
     return np.asarray(rates_over(rows, lambda known: known.over(over)) / rows.batch[:, None])

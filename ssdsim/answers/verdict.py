@@ -15,7 +15,7 @@ from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.question.configuration import Configuration
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
@@ -60,7 +60,7 @@ class Verdict(Displayable, Record):
 def verdict(
     subject: str,
     estimates: Mapping[str, Estimate],
-    draws: Mapping[str, Drawn] | None,
+    draws: Mapping[str, RateDraws] | None,
     refused: Mapping[str, str],
     scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> Verdict:

@@ -16,8 +16,7 @@ from ssdsim.answers.idle_cores import IdleCores
 from ssdsim.answers.worker_processes import Work, end_with, may_fork, run_with, with_copies, with_shared
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Whole
-from ssdsim.base.option import ALWAYS, Section
-from ssdsim.base.option_record import OptionRecord, option_field
+from ssdsim.base.option import ALWAYS, OptionRecord, Section, option_field
 from ssdsim.base.progress import Progress, hearing_shares
 from ssdsim.base.record import Record
 

@@ -13,8 +13,7 @@ import click
 from ssdsim.base import kinds
 from ssdsim.base.errors import closest
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
-from ssdsim.base.option import Option, Section
-from ssdsim.base.option_record import OptionRecord, options_of
+from ssdsim.base.option import Option, OptionRecord, Section, options_of
 from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, write_options
 from ssdsim.cli.output import VERBOSE
 from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
@@ -135,7 +134,7 @@ def chosen_options(
 
 
 def record_options(record: type[OptionRecord]) -> Decorator:
-    """Add the options of a record, which :func:`ssdsim.base.option_record.taken` makes of them."""
+    """Add the options of a record, which :func:`ssdsim.base.option.taken` makes of them."""
 
     def made(option: Option) -> click.Option:
         flag = isinstance(option.kind, kinds.Flag)

@@ -15,7 +15,7 @@ from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.workers import Workers
 from ssdsim.base.intervals import Interval, Measured
 from ssdsim.base.kinds import File, Number
-from ssdsim.base.option_record import pop_record
+from ssdsim.base.option import pop_record
 from ssdsim.base.record import replace
 from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
 from ssdsim.cli.options import (

@@ -23,8 +23,8 @@ from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.render_prediction import print_shared, title_of
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile
+from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.shared.tokens import MOST_OUTPUT_TOKENS
 from ssdsim.rounds.round import PARTS, part_title
 
 _ROUNDS = 20_000

@@ -18,8 +18,7 @@ from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, 
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.option import Group, number
-from ssdsim.base.option_record import pop_record
+from ssdsim.base.option import Group, number, pop_record
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
 from ssdsim.cli.console import console, print_warnings

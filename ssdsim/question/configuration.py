@@ -162,13 +162,13 @@ def configure(**given: Unpack[Options]) -> Configuration:
     InputError : an unknown option, a value out of range, an option without effect in this call, or no strategy has
         room.
     """
-    asked = Question.of(given)
+    question = Question.of(given)
     scenarios: dict[str, Scenario] = {}
     no_room: dict[str, str] = {}
-    settings, reads = asked.settings, set(asked.reads)
-    for name in asked.names:
+    settings, reads = question.settings, set(question.reads)
+    for name in question.names:
         try:
-            listed = list(asked.scenarios(name))
+            listed = list(question.scenarios(name))
         except DoesNotFit as error:
             no_room[name] = str(error)
             continue
@@ -176,15 +176,17 @@ def configure(**given: Unpack[Options]) -> Configuration:
         settings = settings.with_derived(scenarios[name].settings)
         reads.update(*(each.reads for each in listed))
     if not scenarios:
-        raise DoesNotFit(no_room[asked.subject])
+        raise DoesNotFit(no_room[question.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.restricted_to(reads & beside(settings, said).keys(), asked.idle - reads)
+    shaping = settings.restricted_to(reads & beside(settings, said).keys(), question.idle - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
-    warnings, pair = asked.warnings(scenarios, settings), pair_of(settings)
+    warnings, pair = question.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))
     kept = {name: value for name, value in given.items() if value is not None}
-    return Configuration(shaping, asked.subject, scenarios, no_room, asked.site, warnings, pair, frozenset(reads), kept)
+    return Configuration(
+        shaping, question.subject, scenarios, no_room, question.site, warnings, pair, frozenset(reads), kept
+    )
 
 
 def fastest(scenarios: Sequence[Scenario]) -> Scenario:

@@ -16,8 +16,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import Cases, Changes, KnownTokens, Moves, drawn
-from ssdsim.question.token_ranges import ENDS, LOOKS
+from ssdsim.question.token_errors import ENDS, LOOKS, Cases, Changes, KnownTokens, Moves, drawn
 from ssdsim.rounds.kernel import Averages, select, stack, tile
 from ssdsim.rounds.round import Estimate, Round, Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -25,7 +24,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 _KEPT = 2048  # prices whose drawn steps are kept
 
 
-class SideBySide(Record):
+class ScenarioTable(Record):
     """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
 
     strategy: Strategy
@@ -36,7 +35,7 @@ class SideBySide(Record):
     known_of: NDArray[np.intp]
 
     @classmethod
-    def of(cls, scenarios: Sequence[Scenario]) -> SideBySide:
+    def of(cls, scenarios: Sequence[Scenario]) -> ScenarioTable:
         at = np.arange(len(scenarios))
         batch = np.array([each.batch for each in scenarios], dtype=float)
         priced, known = [each.priced for each in scenarios], [each.known for each in scenarios]
@@ -45,12 +44,12 @@ class SideBySide(Record):
     def __len__(self) -> int:
         return len(self.batch)
 
-    def taken(self, at: NDArray[np.intp]) -> SideBySide:
+    def select(self, at: NDArray[np.intp]) -> ScenarioTable:
         """Some of the scenarios, by their numbers."""
         prices, price_of = np.unique(self.price_of[at], return_inverse=True)
         known, known_of = np.unique(self.known_of[at], return_inverse=True)
         made = [self.prices[number] for number in prices], price_of, [self.known[number] for number in known], known_of
-        return SideBySide(self.strategy, self.batch[at], *made)
+        return ScenarioTable(self.strategy, self.batch[at], *made)
 
     @cached_property
     def averages(self) -> Averages:
@@ -62,20 +61,20 @@ class SideBySide(Record):
         return np.array([of(price.devices) for price in self.prices])[self.price_of]
 
 
-def estimate(rows: SideBySide) -> Estimate:
+def estimate(rows: ScenarioTable) -> Estimate:
     """The closed form of all ``rows``; every number a column."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
-        return _put_together([estimate(rows.taken(numbers)) for numbers in alike], alike)
+        return _put_together([estimate(rows.select(numbers)) for numbers in alike], alike)
     return rows.strategy.closed_form(_round(rows, _seconds(rows), rows.averages, ()))
 
 
 def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
     """Tokens/s of each of them under each draw of the errors, shape ``(scenarios, draws)``."""
-    return Rates(errors)(SideBySide.of(scenarios))
+    return DrawnRates(errors)(ScenarioTable.of(scenarios))
 
 
-def across(rows: SideBySide, errors: TimingErrors) -> Draws:
+def across(rows: ScenarioTable, errors: TimingErrors) -> Draws:
     """Tokens/s of each row over the ranges in which its tokens lie, timings being as they are predicted.
 
     Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
@@ -83,11 +82,11 @@ def across(rows: SideBySide, errors: TimingErrors) -> Draws:
     return rates_over(rows, lambda known: known.at_looks(errors))
 
 
-def rates_over(rows: SideBySide, cases_of: Callable[[KnownTokens], Cases]) -> Draws:
+def rates_over(rows: ScenarioTable, cases_of: Callable[[KnownTokens], Cases]) -> Draws:
     """Tokens/s of each row, a column a case in which inputs of its tokens are others; of as many cases each."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
-        return _in_order([rates_over(rows.taken(numbers), cases_of) for numbers in alike], alike)
+        return _in_order([rates_over(rows.select(numbers), cases_of) for numbers in alike], alike)
     made = [cases_of(each) for each in rows.known]
     averages = select(stack([each.averages for each in made], rows.strategy.free_running), rows.known_of)
     seconds = _seconds_over(rows, [each.changes for each in made])
@@ -95,13 +94,13 @@ def rates_over(rows: SideBySide, cases_of: Callable[[KnownTokens], Cases]) -> Dr
     return np.broadcast_to(np.asarray(rate), np.shape(averages.tokens_per_round))
 
 
-def _seconds(rows: SideBySide) -> dict[str, Array]:
+def _seconds(rows: ScenarioTable) -> dict[str, Array]:
     """Each step's duration in a column, of rows whose rounds have the same steps."""
     seconds = [price.seconds for price in rows.prices]
     return {name: np.array([each[name] for each in seconds])[rows.price_of] for name in seconds[0]}
 
 
-def _seconds_over(rows: SideBySide, of_known: Sequence[Changes]) -> dict[str, Array]:
+def _seconds_over(rows: ScenarioTable, of_known: Sequence[Changes]) -> dict[str, Array]:
     """Each step's duration, a row a scenario, in one column or, where inputs of tokens move prices, in one a change."""
     if not rows.strategy.ragged:
         return {name: column[:, None] for name, column in _seconds(rows).items()}
@@ -118,7 +117,7 @@ def _in_order(parts: Sequence[Draws], numbers: Sequence[NDArray[np.intp]]) -> Dr
     return np.concatenate(parts)[np.argsort(np.concatenate(numbers))]
 
 
-def _of_the_same_steps(rows: SideBySide) -> list[NDArray[np.intp]]:
+def _of_the_same_steps(rows: ScenarioTable) -> list[NDArray[np.intp]]:
     """Numbers of rows whose rounds have the same steps: columns of steps have one value a row."""
     steps = [tuple(price.expected) for price in rows.prices]
     if len(kinds := list(dict.fromkeys(steps))) == 1:
@@ -157,7 +156,7 @@ def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]
     )
 
 
-class Rates:
+class DrawnRates:
     """:func:`rates` for who asks often: the drawn steps of a price are kept for the next row that has it.
 
     Timings and tokens are drawn together. Where only timings and measured rates err, the median of a row's draws is its
@@ -168,12 +167,12 @@ class Rates:
         self._errors = errors
         self._drawn: dict[int, tuple[Any, Mapping[str, Seconds]]] = {}  # by a price that is kept, too, and so its id
 
-    def __call__(self, rows: SideBySide) -> Draws:
+    def __call__(self, rows: ScenarioTable) -> Draws:
         if len(self._drawn) > _KEPT:
             self._drawn.clear()
         alike = _of_the_same_steps(rows)
         if len(alike) > 1:
-            return _in_order([self(rows.taken(numbers)) for numbers in alike], alike)
+            return _in_order([self(rows.select(numbers)) for numbers in alike], alike)
         steps = [self.steps(price) for price in rows.prices]
         seconds = {name: np.stack([each[name] for each in steps])[rows.price_of] for name in steps[0]}
         known = select(rows.averages, np.arange(len(rows))[:, None])  # each row's numbers in a column
@@ -185,7 +184,7 @@ class Rates:
         over_ranges = select(stack(over_draws, rows.strategy.free_running), rows.known_of)
         return self._under(rows, self._over_ranges(rows, seconds), over_ranges) * factor
 
-    def _over_ranges(self, rows: SideBySide, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
+    def _over_ranges(self, rows: ScenarioTable, seconds: Mapping[str, Seconds]) -> Mapping[str, Seconds]:
         """The drawn steps as the looks over the ranges of tokens move their prices."""
         if not rows.strategy.ragged:
             return seconds
@@ -207,13 +206,13 @@ class Rates:
             self._drawn[id(price)] = price, {name: step.sample(self._errors) for name, step in price.steps.items()}
         return self._drawn[id(price)][1]
 
-    def _under(self, rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
+    def _under(self, rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averages) -> Draws:
         moved = drawn(averages, _moves(rows), self._errors)
         tokens_per_second = rows.strategy.mean_round(_round(rows, seconds, moved, (None,))).tokens_per_second
         return np.broadcast_to(np.asarray(tokens_per_second), (len(rows), self._errors.draws))
 
 
-def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:
+def _round(rows: ScenarioTable, seconds: Mapping[str, Seconds], averages: Averages, axes: tuple[None, ...]) -> Round:
     """The round of all rows; batch and devices are columns with ``axes`` behind the rows."""
     return Round(
         batch=rows.batch[:, *axes],
@@ -225,7 +224,7 @@ def _round(rows: SideBySide, seconds: Mapping[str, Seconds], averages: Averages,
     )
 
 
-def _moves(rows: SideBySide) -> Moves:
+def _moves(rows: ScenarioTable) -> Moves:
     """Columns of how the averages move, 0 in a direction that a row does not know."""
     made = [each.moves for each in rows.known]
     nowhere = dict.fromkeys(rows.known[0].tokens.averages.inside, 0.0)
@@ -237,7 +236,7 @@ def _moves(rows: SideBySide) -> Moves:
     }
 
 
-class Drawn(Record):
+class RateDraws(Record):
     """One rate under draws of what is not known.
 
     ``joint`` are of timings and tokens together, ``timings`` of timings alone. ``across`` are rates over the ranges of
@@ -250,10 +249,10 @@ class Drawn(Record):
     across: Draws | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, errors: TimingErrors, rates: Rates | None = None) -> Drawn:
+    def of(cls, scenario: Scenario, errors: TimingErrors, rates: DrawnRates | None = None) -> RateDraws:
         """Draws of tokens/s of a scenario; ``rates``, of the same errors, may know its price's draws."""
-        of_errors = rates or Rates(errors)
-        joint = of_errors(SideBySide.of([scenario]))[0]
+        of_errors = rates or DrawnRates(errors)
+        joint = of_errors(ScenarioTable.of([scenario]))[0]
         rate, drawn_round = (
             float(scenario.estimate.tokens_per_second),
             replace(scenario.round, seconds=of_errors.steps(scenario.priced)),
@@ -262,9 +261,9 @@ class Drawn(Record):
         timings = centred_on(rate, np.broadcast_to(alone, errors.draws))
         if not scenario.known.open:
             return cls(joint, timings)
-        return cls(joint, timings, across(SideBySide.of([scenario]), errors)[0])
+        return cls(joint, timings, across(ScenarioTable.of([scenario]), errors)[0])
 
-    def scaled(self, by: float | Draws) -> Drawn:
+    def scaled(self, by: float | Draws) -> RateDraws:
         """Draws of a rate that is so many times as high; ``by`` may be a number a draw."""
         middle = float(median(np.atleast_1d(by)))
-        return Drawn(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)
+        return RateDraws(self.joint * by, self.timings * by, None if self.across is None else self.across * middle)

@@ -10,10 +10,8 @@ from ssdsim import strategies
 from ssdsim.base.errors import InputError, closest
 from ssdsim.base.kinds import Name, Number, OneOrByPosition
 from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
-from ssdsim.question.shared.durations import DURATIONS
-from ssdsim.question.shared.site import SITE
-from ssdsim.question.shared.tokens import ACCEPTANCE, RANGES
-from ssdsim.question.shared.whom import WHOM
+from ssdsim.question.comparison_options import ACCEPTANCE, RANGES, WHOM
+from ssdsim.question.site_options import DURATIONS, SITE
 from ssdsim.strategies import drafters
 
 _FIRST: tuple[Option, ...] = (*WHOM, *ACCEPTANCE)

@@ -19,7 +19,7 @@ from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
 from ssdsim.question.columns import Column, MemoizedStep, PointTable, Result, Rows
 from ssdsim.question.given import PointsLike, checked_table
-from ssdsim.question.many import SideBySide
+from ssdsim.question.many import ScenarioTable
 from ssdsim.question.place import drafting_of, site_of
 from ssdsim.question.price import price
 from ssdsim.question.question import alternatives, complete, contestants_of, place, scenario_of, warnings_of
@@ -207,11 +207,11 @@ class Scenarios(Record):
         return self.table.values(name)
 
     @cached_property
-    def side_by_side(self) -> SideBySide:
+    def side_by_side(self) -> ScenarioTable:
         """Their numbers in columns."""
         priced, known = (self._results(name) for name in ("price", "tokens"))
         batch = np.array(self.values("b"), dtype=float)
-        return SideBySide(self.strategy, batch, priced.values, priced.index, known.values, known.index)
+        return ScenarioTable(self.strategy, batch, priced.values, priced.index, known.values, known.index)
 
     def _results(self, name: str) -> Column[Any]:
         return self.table.results[name].used().map(lambda result: result.value)

@@ -1,9 +1,12 @@
-"""The price of a strategy's round at a site that has room for it."""
+"""The price of a strategy's round at a site that has room for it; and its prices where inputs of tokens are others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from ssdsim.base.record import Record
 from ssdsim.base.settings import Settings
@@ -22,10 +25,44 @@ from ssdsim.pricing.occupancy import (
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.pricing.unit_free import UnitFree
-from ssdsim.question.priced_again import PricedAgain
-from ssdsim.question.token_errors import Changes
+from ssdsim.question.token_errors import Change, Changes, each_of, settings_under
 from ssdsim.rounds.round import Seconds
 from ssdsim.strategies.protocols.strategy import Strategy
+
+
+class Repricer(Record):
+    """A strategy's steps at a site (None: without hardware) under other options; ``reads`` are those that move them."""
+
+    strategy: Strategy
+    site: Site | None
+    drafter: Drafter
+    settings: Settings
+    reads: frozenset[str]
+
+    @cached_property
+    def _known(self) -> dict[Any, Mapping[str, float]]:
+        """Seconds of each step by the changes asked so far."""
+        return {}
+
+    def moved_by(self, change: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a change, or of many in columns, that the prices read."""
+        return {name: value for name, value in change.items() if name in self.reads}
+
+    def seconds(self, change: Change) -> Mapping[str, float]:
+        """Seconds of each step under a change."""
+        key = tuple(self.moved_by(change).items())
+        if key not in self._known:
+            changed = settings_under(self.settings, change)
+            site = UnitFree.of(changed) if self.site is None else self.site.with_options(changed)
+            self.strategy.settle(changed, site, self.drafter)
+            steps = self.strategy.steps(site, self.drafter)
+            self._known[key] = {name: step.seconds for name, step in steps.items()}
+        return self._known[key]
+
+    def over(self, changes: Changes) -> Mapping[str, Seconds]:
+        """Columns of seconds with a number a case."""
+        made = [self.seconds(change) for change in each_of(changes)]
+        return {name: np.array([each[name] for each in made]) for name in made[0]}
 
 
 class Priced(Record):
@@ -39,7 +76,7 @@ class Priced(Record):
     expected: Mapping[str, Step]
     devices: Devices
     round_error: tuple[str, float] | None = None
-    again: PricedAgain | None = None
+    again: Repricer | None = None
 
     @cached_property
     def seconds(self) -> Mapping[str, float]:
@@ -90,11 +127,11 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     return Priced(steps, devices, round_error(strategy, site), _again(settings, strategy, site, drafter))
 
 
-def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> PricedAgain | None:
+def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Repricer | None:
     """Way to price a strategy with ragged rows where what its prices have read is otherwise."""
     if not strategy.ragged:
         return None
-    return PricedAgain(strategy, site, drafter, settings.plain, settings.read or frozenset(settings))
+    return Repricer(strategy, site, drafter, settings.plain, settings.read or frozenset(settings))
 
 
 def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:

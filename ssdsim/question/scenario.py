@@ -12,8 +12,7 @@ from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Devices, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
-from ssdsim.question.price import Priced
-from ssdsim.question.priced_again import PricedAgain
+from ssdsim.question.price import Priced, Repricer
 from ssdsim.question.token_errors import KnownTokens
 from ssdsim.rounds.kernel import Tokens
 from ssdsim.rounds.round import Estimate, Round
@@ -61,7 +60,7 @@ class Scenario(Displayable, Record):
     def devices(self) -> Devices:
         return self.priced.devices
 
-    def with_steps(self, steps: Mapping[str, Step], again: PricedAgain | None = None) -> Scenario:
+    def with_steps(self, steps: Mapping[str, Step], again: Repricer | None = None) -> Scenario:
         """Copy it at other prices, and how these are made again where inputs of tokens are others."""
         priced = replace(self.priced, expected=steps, again=again)
         return replace(self, priced=priced, same_rounds=self.drawn_from)

@@ -1,15 +1,15 @@
 """Errors of acceptance and hit rates, propagated to a round; the cached outcomes are held.
 
-What was not measured lies anywhere in its range, and is looked at in many places of it. What was measured on so many
-requests has intervals of single rates: each is one direction in which all of its rates move together, in logits for
-acceptance and by a factor on the misses for each hit curve; averages of rounds move with it linearly.
+Inputs that nobody measured are evaluated over their plausible range. Measured rates have 95 % intervals: all rates of
+an interval move together, in logits for acceptance and by a factor on the misses for each hit curve, and averages of
+rounds move with them linearly.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +20,33 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
-from ssdsim.question.standing import token_inputs
-from ssdsim.question.token_ranges import ENDS, LOOKS, looks
+from ssdsim.question.standing import TokenInput, token_inputs
 from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
 from ssdsim.tokens.pair_choice import ChosenFindings
+
+LOOKS = 64
+"""Looks over the ranges, a stratum each: a Latin hypercube. Each meets as many draws of the timings' errors."""
+ENDS = 128
+"""Looks at ends, chosen by chance, alike for every seed: of four ranges they hold all corners but by bad luck."""
+
+
+def looks(inputs: Sequence[TokenInput], errors: TimingErrors) -> dict[str, list[float]]:
+    """Values of each input: at one end of every range in :data:`ENDS` looks, then in each of :data:`LOOKS` strata."""
+    found = {}
+    for each in inputs:
+        low, high = each.within or (each.value, each.value)
+        places = np.concatenate([_ends(each.name), errors.strata(f"range of {each.name}", LOOKS)])
+        found[each.name] = (low + places * (high - low)).tolist()
+    return found
+
+
+@cache
+def _ends(name: str) -> Array:
+    return np.random.default_rng([*name.encode()]).integers(0, 2, ENDS).astype(float)
+
 
 if TYPE_CHECKING:
     from ssdsim.tokens.pair_file import HitLaw, Mean

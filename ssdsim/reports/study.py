@@ -105,9 +105,9 @@ class Study(Record):
         return Steps()
 
     @cached_property
-    def _drawn(self) -> many.Rates:
+    def _drawn(self) -> many.DrawnRates:
         """Rates under draws of the errors, the same for all figures."""
-        return many.Rates(TimingErrors(DRAWS, self.seed))
+        return many.DrawnRates(TimingErrors(DRAWS, self.seed))
 
     def configurable(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options of the folder as :func:`ssdsim.configure` takes them, from wherever the report is made."""
@@ -218,7 +218,7 @@ class PointRates(Record):
         return why_no_room(self.subject, self.refused) if self.refused else None
 
 
-def _rates_at(points: Points, drawn: many.Rates | None) -> list[PointRates | InputError]:
+def _rates_at(points: Points, drawn: many.DrawnRates | None) -> list[PointRates | InputError]:
     """Closed forms at each point, or why it is not possible; a point at which no strategy fits is not."""
     sides: list[dict[str, PointResult]] = [{} for _ in points.errors]
     draws: list[dict[str, Draws]] = [{} for _ in points.errors]

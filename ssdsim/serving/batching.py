@@ -9,8 +9,7 @@ from typing import Any, Literal, cast, get_args
 
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import Kind, Number, OneOf, Whole
-from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, option_field
+from ssdsim.base.option import OptionRecord, Section, option_field
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import USABLE_SHARE
 

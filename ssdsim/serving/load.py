@@ -11,8 +11,7 @@ import numpy as np
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.kinds import File, Kind, Number, OneOf, Whole
 from ssdsim.base.kinds_of_lists import Several
-from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, option_field, options_of
+from ssdsim.base.option import OptionRecord, Section, option_field, options_of
 from ssdsim.base.record import Record, replace
 from ssdsim.serving.workload import (
     MOST_REQUESTS,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.kinds import SHARE, Flag, Kind, Number, OneOf, Whole
-from ssdsim.base.option import Section
-from ssdsim.base.option_record import OptionRecord, option_field
+from ssdsim.base.option import OptionRecord, Section, option_field
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
 

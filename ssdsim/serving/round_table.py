@@ -12,7 +12,7 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Step
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Averages
 from ssdsim.rounds.round import Estimate, Round, Stationary
@@ -190,14 +190,14 @@ class RoundTable:
         round = self._round(batch, self._with_prompts(batch, context, chunks))
         return float(sum(self.strategy.mean_parts(round, states).values()))
 
-    def drawn(self, batch: int, context: float, errors: TimingErrors) -> Drawn:
+    def drawn(self, batch: int, context: float, errors: TimingErrors) -> RateDraws:
         """Tokens/s of the batch over what is predicted of them, at the nearest context and batch worked out."""
         at = min(range(len(self.contexts)), key=lambda i: abs(self.contexts[i] - context))
         settings = self._settings(batch, self.contexts[at])
         again = self.scenario.priced.again
         again = again and replace(again, site=self._site(batch, at, settings), settings=settings)
         scenario = replace(self.scenario, settings=settings).with_steps(self._steps_at(batch, at), again)
-        return Drawn.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
+        return RateDraws.of(scenario, errors).scaled(1.0 / float(scenario.estimate.tokens_per_second))
 
     def _round(self, batch: int, seconds: Mapping[str, float]) -> Round:
         return replace(self.scenario.round, batch=batch, seconds=seconds)

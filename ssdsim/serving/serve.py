@@ -15,7 +15,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option_record import option_names, pop_record
+from ssdsim.base.option import option_names, pop_record
 from ssdsim.base.record import Record
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others

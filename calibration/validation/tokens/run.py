@@ -27,7 +27,7 @@ from calibration.validation.tokens.ranks import DRAFT, TARGET, Loaded
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import OneOf, Text, Whole
-from ssdsim.base.option_record import OptionRecord, option_field, options_of
+from ssdsim.base.option import OptionRecord, option_field, options_of
 from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress, ProgressFactory, nobody
 from ssdsim.base.record import Record, replace

@@ -20,7 +20,7 @@ from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import titles
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.batching import KTable
@@ -195,7 +195,7 @@ def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[
     sides = {row["strategy"]: scenario_of(candidates.points[row["point"]]) for row in (best, *same)}
     errors = TimingErrors(DRAWS, seed)
     rates = {name: float(each.estimate.tokens_per_second) for name, each in sides.items()}
-    drawn = {name: Drawn.of(each, errors) for name, each in sides.items()}
+    drawn = {name: RateDraws.of(each, errors) for name, each in sides.items()}
     first, (other,) = best["strategy"], [row["strategy"] for row in same]
     held = contest(first, [other], rates, drawn)
     if held.decided:

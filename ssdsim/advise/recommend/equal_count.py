@@ -16,7 +16,7 @@ from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 
 
 class Rival(Versus, kw_only=True):
@@ -54,16 +54,16 @@ class DeploymentDraws:
 
     request: SearchRequest
     _timings: TimingErrors = field(init=False)
-    _drawn: dict[tuple[object, int], Drawn] = field(default_factory=dict)
+    _drawn: dict[tuple[object, int], RateDraws] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._timings = TimingErrors(DRAWS, self.request.seed)
 
-    def per_user(self, deployment: Deployment) -> Drawn:
+    def per_user(self, deployment: Deployment) -> RateDraws:
         """Shape ``(DRAWS,)`` each."""
         shape, batch = deployment.shape, deployment.copy_batch
         if (shape, batch) not in self._drawn:
-            self._drawn[shape, batch] = Drawn.of(deployment.scenario, self._timings).scaled(1.0 / batch)
+            self._drawn[shape, batch] = RateDraws.of(deployment.scenario, self._timings).scaled(1.0 / batch)
         return self._drawn[shape, batch]
 
 

@@ -19,7 +19,7 @@ from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
 from ssdsim.question.columns import MemoizedStep, Result
 from ssdsim.question.given import PointsLike
-from ssdsim.question.many import Rates, SideBySide, across, estimate
+from ssdsim.question.many import DrawnRates, ScenarioTable, across, estimate
 from ssdsim.question.points import Points, Scenarios
 from ssdsim.question.price import occupied
 from ssdsim.question.question import Contestants
@@ -64,10 +64,10 @@ class PricedPoints(Record):
         assert self.scenarios is not None
         return self.scenarios[int(self.number[point])]
 
-    def together(self, points: NDArray[np.intp]) -> SideBySide:
+    def together(self, points: NDArray[np.intp]) -> ScenarioTable:
         """The scenarios at possible points, as a table."""
         assert self.scenarios is not None
-        return self.scenarios.side_by_side.taken(self.number[points])
+        return self.scenarios.side_by_side.select(self.number[points])
 
     @cached_property
     def possible(self) -> NDArray[np.intp]:
@@ -75,7 +75,7 @@ class PricedPoints(Record):
         return np.flatnonzero(self.number >= 0)
 
     @cached_property
-    def side_by_side(self) -> SideBySide | None:
+    def side_by_side(self) -> ScenarioTable | None:
         """The scenarios at all possible points, as a table; None if there is none."""
         if self.scenarios is None or not len(self.possible):
             return None
@@ -169,13 +169,13 @@ class ErrorDraws:
 
     def __init__(self, draws: int, seed: int) -> None:
         self.errors = TimingErrors(draws, seed)
-        self._rates = Rates(self.errors)
+        self._rates = DrawnRates(self.errors)
 
-    def joint(self, rows: SideBySide) -> Draws:
+    def joint(self, rows: ScenarioTable) -> Draws:
         """Tokens/s per row and draw, in single precision: half the time to sort, and 1e-7 off."""
         return np.concatenate([self._rates(part).astype(np.float32) for part in _parts(rows)])
 
-    def across(self, rows: SideBySide) -> Floats:
+    def across(self, rows: ScenarioTable) -> Floats:
         """Tokens/s per row over the ranges of its token inputs."""
         return np.concatenate([across(part, self.errors) for part in _parts(rows)])
 
@@ -185,8 +185,8 @@ def chunks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
 
 
-def _parts(rows: SideBySide) -> Iterator[SideBySide]:
-    return (rows.taken(np.arange(chunk.start, chunk.stop)) for chunk in chunks(len(rows)))
+def _parts(rows: ScenarioTable) -> Iterator[ScenarioTable]:
+    return (rows.select(np.arange(chunk.start, chunk.stop)) for chunk in chunks(len(rows)))
 
 
 class StrategyGrid(Record):

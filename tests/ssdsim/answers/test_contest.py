@@ -18,7 +18,7 @@ from ssdsim.answers.evidence import SURE
 from ssdsim.answers.verdict import called_together, verdict
 from ssdsim.base.intervals import Draws, centred_on
 from ssdsim.pricing.occupancy import Devices
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.rounds.round import PARTS, Estimate
 from tests.ssdsim.answers.decoding import decoding
 
@@ -45,22 +45,22 @@ def test_predict_recommend_and_compare_decide_alike(p_hit: float) -> None:
     assert compare(**here).winner == "ssd"
 
 
-def of_timings(draws: Draws) -> Drawn:
+def of_timings(draws: Draws) -> RateDraws:
     """Nothing but timings errs."""
-    return Drawn(draws, draws)
+    return RateDraws(draws, draws)
 
 
 class Given(DeploymentDraws):
     """Rates whose draws are given."""
 
-    def __init__(self, request: SearchRequest, given: dict[str, Drawn]) -> None:
+    def __init__(self, request: SearchRequest, given: dict[str, RateDraws]) -> None:
         self.request, self.given = request, given
 
-    def per_user(self, deployment: Deployment) -> Drawn:
+    def per_user(self, deployment: Deployment) -> RateDraws:
         return self.given[deployment.shape.strategy]
 
 
-def drawn_by_timings(draws: dict[str, Draws]) -> dict[str, Drawn]:
+def drawn_by_timings(draws: dict[str, Draws]) -> dict[str, RateDraws]:
     return {name: of_timings(each) for name, each in draws.items()}
 
 
@@ -125,7 +125,7 @@ def test_where_the_sign_turns_within_the_ranges_of_tokens_nothing_is_said() -> N
     """Though 99 of 100 draws agree: the truth may be any of them."""
     ahead = np.where(np.arange(100) < 1, 0.9, 1.5)
     for looks, outcome in (([1.1, 1.5], "wins"), ([0.99, 1.5], "undecided"), ([0.5, 0.9], "undecided")):
-        a, b = Drawn(ahead, np.full(100, 1.4), np.array(looks)), Drawn(np.ones(100), np.ones(100), np.ones(2))
+        a, b = RateDraws(ahead, np.full(100, 1.4), np.array(looks)), RateDraws(np.ones(100), np.ones(100), np.ones(2))
         assert contest("a", ["b"], {"a": 1.4, "b": 1.0}, {"a": a, "b": b}).outcome == outcome
         reads_none = of_timings(np.ones(100))
         assert contest("a", ["b"], {"a": 1.4, "b": 1.0}, {"a": a, "b": reads_none}).outcome == outcome
@@ -141,7 +141,7 @@ def test_an_undecided_verdict_names_two_rivals_and_counts_the_others() -> None:
     rng = np.random.default_rng(0)
     draws = {name: centred_on(rate, np.exp(0.3 * rng.standard_normal(200))) for name, rate in rates.items()}
     estimates = {name: Estimate(name, 1, 4, 1.0, parts | {"verify": 1.0 / rate}) for name, rate in rates.items()}
-    found = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in draws.items()}, {})
+    found = verdict("ssd", estimates, {name: RateDraws(each, each) for name, each in draws.items()}, {})
     assert found.sentence.startswith("Undecided: SSD is 1.02x PEARL (95 %: ")
     assert " and 1.00x tree" in found.sentence.lower()
     assert "(and open against 2 more)" in found.sentence

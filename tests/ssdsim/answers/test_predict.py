@@ -16,7 +16,7 @@ from ssdsim.answers.verdict import verdict
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import bounds_95, centred_on
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.many import Drawn
+from ssdsim.question.many import RateDraws
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.rounds.round import PARTS, Estimate
 from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
@@ -163,7 +163,7 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
         for name, rate in zip(names, rates, strict=True)
     }
     drawn = {name: centred_on(rate, each) for name, rate, each in zip(names, rates, draws, strict=True)}
-    decided = verdict("ssd", estimates, {name: Drawn(each, each) for name, each in drawn.items()}, {})
+    decided = verdict("ssd", estimates, {name: RateDraws(each, each) for name, each in drawn.items()}, {})
     ahead = {rival: share_fastest(drawn["ssd"], [drawn[rival]]) for rival in ("ar", "sd")}
     assert {rival: versus.probability_faster for rival, versus in decided.over.items()} == ahead
     assert decided.probability_best is not None

@@ -12,7 +12,7 @@ from ssdsim import strategies
 from ssdsim.answers.swings import swings, swings_over
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
-from ssdsim.question.many import SideBySide
+from ssdsim.question.many import ScenarioTable
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import averages_under, each_of
 from ssdsim.strategies import drafters
@@ -62,7 +62,7 @@ def test_swings_in_columns_are_those_of_each_row() -> None:
     """Rows whose tokens differ in what is given, and whose prices differ."""
     points = [{"b": b, "f": f, "alpha": alpha} for b, f, alpha in ((1, 2, 0.6), (16, 2, 0.6), (64, 8, 0.9))]
     sides = [configure(**point).scenarios for point in points]
-    own, its = (SideBySide.of([each[name] for each in sides]) for name in ("ssd", "sd"))
+    own, its = (ScenarioTable.of([each[name] for each in sides]) for name in ("ssd", "sd"))
     moving = swings_over(own, its)
     for row, each in enumerate(sides):
         alone = {swing.what: swing for swing in swings(each["ssd"], each["sd"])}

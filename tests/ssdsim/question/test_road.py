@@ -178,3 +178,14 @@ def test_points_note_what_each_of_their_scenarios_reads() -> None:
     (scenario,) = Question.of({"strategies": ("sd",)}).scenarios("sd")
     assert {"alpha", "sd_k", "k"} <= scenario.reads
     assert "hit_c" not in scenario.reads
+
+
+def test_the_ten_lines_of_the_architecture_page_stand_in_the_code() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "architecture.md").read_text()
+    block = page.partition("## How an answer is made")[2].partition("```python\n")[2].partition("```")[0]
+    sources = [*(root / "ssdsim" / "question").glob("*.py"), root / "ssdsim" / "answers" / "predict.py"]
+    code = {line.strip() for source in sources for line in source.read_text().splitlines()}
+    lines = [line.partition("  #")[0].strip() for line in block.splitlines()]
+    assert len(lines) == 10
+    assert not set(lines) - code
