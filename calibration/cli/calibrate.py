@@ -1,42 +1,35 @@
 """``ssdsim calibrate``, and its plan with ``--dry-run``."""
 
 from __future__ import annotations
-from calibration.machine.drivers import seen_gpus
-from calibration.timings.answer import CalibrationOptions
-from calibration.timings.answer import calibrate
-from calibration.timings.answer import check_torch
+
+import os
+import sys
 from functools import partial
-from msgspec.structs import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec.structs import asdict
+
+from calibration.machine.drivers import seen_gpus
+from calibration.timings.answer import CalibrationOptions, calibrate, check_torch
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import pop_record
-from ssdsim.cli.console import console
-from ssdsim.cli.console import echo
+from ssdsim.cli.console import console, echo
 from ssdsim.cli.hardware import print_profile
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import output_option
-from ssdsim.cli.options import record_options
+from ssdsim.cli.options import Verb, common_options, output_option, record_options
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OutputFile
-from ssdsim.cli.values import completing
-from ssdsim.hardware.catalog import MACHINES
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import full_hardware_name
-from ssdsim.hardware.catalog import hardware_names
-from typing import Any
-from typing import TYPE_CHECKING
-import click
-import os
-import sys
+from ssdsim.cli.values import OutputFile, completing
+from ssdsim.hardware.catalog import MACHINES, find_hardware, full_hardware_name, hardware_names
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from calibration.timings.checks import PassCheck
     from calibration.timings.dry_run import DryRun
-    from collections.abc import Sequence
     from ssdsim.hardware.profile import HardwareProfile
 
 _SAME_MEMORY = 0.05  # a driver tells a little less than a datasheet
