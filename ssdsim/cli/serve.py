@@ -1,49 +1,62 @@
 """``ssdsim serve``."""
 
 from __future__ import annotations
-
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import click
-import numpy as np
 from rich.console import Console
-
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.answers.workers import Workers
-from ssdsim.base.intervals import Interval, Measured
-from ssdsim.base.kinds import File, Number
+from ssdsim.base.intervals import Interval
+from ssdsim.base.intervals import Measured
+from ssdsim.base.kinds import File
+from ssdsim.base.kinds import Number
 from ssdsim.base.option import pop_record
 from ssdsim.base.record import replace
-from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
-from ssdsim.cli.options import (
-    Verb,
-    chosen_options,
-    common_options,
-    kept_option,
-    output_option,
-    rare_option,
-    record_options,
-)
+from ssdsim.cli.console import console
+from ssdsim.cli.console import print_labelled
+from ssdsim.cli.console import print_origins
+from ssdsim.cli.console import print_warnings
+from ssdsim.cli.options import Verb
+from ssdsim.cli.options import chosen_options
+from ssdsim.cli.options import common_options
+from ssdsim.cli.options import kept_option
+from ssdsim.cli.options import output_option
+from ssdsim.cli.options import rare_option
+from ssdsim.cli.options import record_options
 from ssdsim.cli.output import echo_json
-from ssdsim.cli.progress import duration_text, kept_in, progress_bar
+from ssdsim.cli.progress import duration_text
+from ssdsim.cli.progress import kept_in
+from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind, OutputFile
+from ssdsim.cli.values import OfKind
+from ssdsim.cli.values import OutputFile
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.runs.answer_folders import opened_for_serving
-from ssdsim.serving.answer import Pace, Point, Serving
+from ssdsim.serving.answer import Pace
+from ssdsim.serving.answer import ServedLoad
+from ssdsim.serving.answer import Serving
 from ssdsim.serving.answer import as_json as serving_json
-from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.batching import EMA
+from ssdsim.serving.batching import KTable
+from ssdsim.serving.batching import THROUGHPUT
+from ssdsim.serving.batching import THROUGHPUT_AWARE
 from ssdsim.serving.journal import timeline
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import Needs, run
-from ssdsim.serving.metrics import Metrics, Summary
-from ssdsim.serving.options import Effort, Fleet, Goal
+from ssdsim.serving.measuring import RunNeeds
+from ssdsim.serving.measuring import run
+from ssdsim.serving.metrics import Metrics
+from ssdsim.serving.metrics import Summary
+from ssdsim.serving.options import Fleet
+from ssdsim.serving.options import Goal
+from ssdsim.serving.options import ServeEngineOptions
 from ssdsim.serving.policies import AUTO
-from ssdsim.serving.policies import taken as taken_by_serving
+from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.serve import served
+from typing import Any
+import click
+import numpy as np
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core
@@ -63,10 +76,10 @@ _SAYS_K = {
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
 @record_options(Batching)
-@record_options(Effort)
+@record_options(ServeEngineOptions)
 @kept_option
 @record_options(Workers)
-@chosen_options(taken_by_serving, instead=lambda: {"strategies": _STRATEGIES})
+@chosen_options(accepted_options, instead=lambda: {"strategies": _STRATEGIES})
 @common_options
 def command(
     gpu_hour: float | None,
@@ -84,7 +97,7 @@ def command(
     """
     load, goal = pop_record(Load, options), pop_record(Goal, options)
     fleet, batching = pop_record(Fleet, options), pop_record(Batching, options)
-    effort, workers = pop_record(Effort, options), pop_record(Workers, options)
+    effort, workers = pop_record(ServeEngineOptions, options), pop_record(Workers, options)
     requests = load.arrives(effort.seed, goal.capacity)
     with progress_bar("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))
@@ -111,7 +124,7 @@ def command(
     print_warnings(answer.warnings, quiet)
 
 
-def _say_cost(needs: Needs, output: Path | None) -> None:
+def _say_cost(needs: RunNeeds, output: Path | None) -> None:
     """Say before long work what it is, and how it is stopped."""
     if needs.core_s < _LONG_S:
         return
@@ -134,10 +147,10 @@ def print_serving(serving: Serving, gpu_hour: float | None) -> None:
     out.print(serving.verdict.sentence, style="bold")
     out.print()
     print_labelled(out, "Saturated from  ", "; ".join(_capacities(serving)))
-    for each in serving.apart.values():
+    for each in serving.unsupported.values():
         print_labelled(out, "Apart           ", each.sentence)
     if serving.how.slo is not None:
-        print_labelled(out, "A good request  ", f"keeps {serving.how.slo.told}")
+        print_labelled(out, "A good request  ", f"keeps {serving.how.slo.sentence}")
     if serving.within_slo:
         print_labelled(out, "Within the SLO  ", "; ".join(_within_slo(serving)))
     for point in serving.points:
@@ -177,7 +190,7 @@ def _bounds(interval: Interval | None) -> str:
     return f" ({interval.low:.1f}-{interval.high:.1f})" if interval else ""
 
 
-def _headline(point: Point) -> str:
+def _headline(point: ServedLoad) -> str:
     workload = point.workload
     load = f"{workload.concurrency} in flight" if point.rate is None else f"{point.rate:.3g} requests/s"
     if point.rate is None and workload.concurrency is None:
@@ -185,7 +198,7 @@ def _headline(point: Point) -> str:
     return f"{load}: {workload.requests} requests, {workload.source}"
 
 
-def _runs(serving: Serving, point: Point, gpu_hour: float | None) -> TextTable:
+def _runs(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> TextTable:
     """The table of simulated runs: a row a metric, a column a policy."""
     columns = ["GPUs", "requests done/s", "TTFT p50 ms", "TTFT p99 ms", "TPOT p50 ms", "TPOT p50 95 %", "TPOT p99 ms"]
     columns += ["ITL p99 ms", "tokens/s/GPU", "requests running"]
@@ -229,7 +242,7 @@ def _interval(summary: Summary | None, percent: int) -> str:
     return f"{percentile.low:.2f}-{percentile.high:.2f}"
 
 
-def _closed(serving: Serving, point: Point) -> TextTable:
+def _closed(serving: Serving, point: ServedLoad) -> TextTable:
     table = TextTable(("",), ("GPUs", "TPOT ms", "TTFT ms", "waiting ms", "running"))
     for name, closed in point.closed.items():
         numbers = (1e3 * closed.tpot_s, 1e3 * closed.ttft_s, 1e3 * closed.queue_s, closed.running)
@@ -238,7 +251,7 @@ def _closed(serving: Serving, point: Point) -> TextTable:
     return table
 
 
-def _beside_fixed_k(out: Console, point: Point, says_k: KTable | str | None) -> None:
+def _beside_fixed_k(out: Console, point: ServedLoad, says_k: KTable | str | None) -> None:
     """Print the best of the Ks between which K moves, where it has run for good."""
     best, least_tpot = point.best_k_e2el, point.best_k
     if best is None or least_tpot is None:
@@ -273,7 +286,7 @@ def _mean(ms: Measured, unit: str, scale: float = 1.0) -> str:
     return f"{value:.2f} {unit}" + ("" if np.isnan(low) else f" ({low:.2f}-{high:.2f})")
 
 
-def _notes(out: Console, point: Point) -> None:
+def _notes(out: Console, point: ServedLoad) -> None:
     for note in point.workload.notes:
         out.print(note, style="dim")
     if any(metrics.saturated for metrics in point.metrics.values()):
@@ -286,7 +299,7 @@ def _notes(out: Console, point: Point) -> None:
         out.print(f"rejected, because no cache could hold them: {said}", style="yellow")
 
 
-def _batches(out: Console, serving: Serving, point: Point) -> None:
+def _batches(out: Console, serving: Serving, point: ServedLoad) -> None:
     """Print how many decode together, as shares of the time, and what runs there where it follows them."""
     width = max(6, *(len(title(serving, name)) + 1 for name in point.metrics))
     for name, metrics in point.metrics.items():

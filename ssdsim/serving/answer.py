@@ -16,8 +16,8 @@ from ssdsim.base.intervals import Interval, Measured, low_and_high
 from ssdsim.base.plain import Shown, document, picked
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
-from ssdsim.serving.closed_form import Served, Sharing
-from ssdsim.serving.crossing import Advice, Crossing, Side, crossing
+from ssdsim.serving.closed_form import Sharing, SteadyState
+from ssdsim.serving.crossing import Advice, Crossing, RateCurve, crossing
 from ssdsim.serving.measuring import Capacity, How
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Goal
@@ -50,12 +50,12 @@ class Pace(Record):
         return Pace(e2el.mean, tpot.mean)
 
     @staticmethod
-    def of_closed_form(served: Served) -> Pace:
+    def of_closed_form(served: SteadyState) -> Pace:
         e2el, tpot = (Measured(1e3 * float(seconds), np.nan, np.nan) for seconds in (served.e2e_s, served.tpot_s))
         return Pace(e2el, tpot)
 
 
-class Point(Record):
+class ServedLoad(Record):
     """One load: ``rate`` requests a second in all (None in a closed loop), what the closed form says of each policy
     there, and what a run of each measured. ``fixed_k`` is the pace of each K between which a table switches, for
     good.
@@ -63,7 +63,7 @@ class Point(Record):
 
     rate: float | None
     workload: Workload
-    closed: Mapping[str, Served]
+    closed: Mapping[str, SteadyState]
     metrics: Mapping[str, Metrics]
     fixed_k: Mapping[int, Pace] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Point(Record):
         return Pace.of_closed_form(self.closed[AUTO])
 
 
-class Apart(Record):
+class UnsupportedStrategy(Record):
     """A strategy that the engine does not run: its capacity, and by the closed form how many times the tokens/s of the
     best that it runs a request would have at each load (None where either is saturated).
     """
@@ -104,11 +104,13 @@ class Apart(Record):
 
 
 class Serving(Displayable, Record):
-    """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a policy's
-    queue grows without end, with 95 % intervals from all that is not known; ``crossings`` of the subject with every
-    other one, ``first_crossings`` those with the rival that the verdict names. ``apart`` are the strategies that the
-    engine does not run. ``within_slo`` are the rates up to which a share of requests is good, where asked for.
-    ``requests`` has a line a request of every run, where a folder was given.
+    """``points`` in the order of the rates. ``capacities`` are requests a second a replica beyond which a queue
+    grows without end, with 95 % intervals from all that is not known.
+
+    ``crossings`` are those of the subject with every other strategy, ``first_crossings`` those with the rival that the
+    verdict names. The engine does not run those that are ``unsupported``. ``within_slo`` are the rates up to which a
+    share of requests is good, if somebody asks for it. ``requests`` has a line a request of every run, if there is a
+    folder.
     """
 
     policies: Policies
@@ -117,14 +119,14 @@ class Serving(Displayable, Record):
     engine: str
     subject: str
     draft_pool: int | None
-    points: Sequence[Point]
-    sides: Mapping[str, Side]
+    points: Sequence[ServedLoad]
+    sides: Mapping[str, RateCurve]
     capacities: Mapping[str, tuple[float, Interval | None]]
     first_crossings: Sequence[Crossing]
     verdict: Advice
     warnings: Sequence[str]
     within_slo: Mapping[str, Capacity] = field(default_factory=dict)
-    apart: Mapping[str, Apart] = field(default_factory=dict)
+    unsupported: Mapping[str, UnsupportedStrategy] = field(default_factory=dict)
     requests: pa.Table | None = None
 
     @property
@@ -148,7 +150,7 @@ class Serving(Displayable, Record):
         return Display(f"{loads} served", ("", "GPUs", "saturated from requests/s"), rows, self.verdict.sentence)
 
 
-def crossings_of(subject: str, sides: Mapping[str, Side], rivals: Sequence[str]) -> list[Crossing]:
+def crossings_of(subject: str, sides: Mapping[str, RateCurve], rivals: Sequence[str]) -> list[Crossing]:
     """Crossings of the subject with each rival, and GPU for GPU too where they have not as many."""
     return [
         crossing(sides[subject], sides[name], basis)
@@ -181,7 +183,7 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         **picked(serving, "crossings", "verdict", "warnings"),
         **configured(configuration, left_out=("b", "context")),
         "no_room": serving.policies.no_room,
-        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in serving.apart.items()},
+        "apart": {name: picked(each, "capacity", "worth", "sentence") for name, each in serving.unsupported.items()},
         "slo": None if serving.how.slo is None else serving.how.slo.bounds_ms,
         "points": [_point(serving, point, gpu_hour) for point in serving.points],
         "capacities": {name: {"rate": r, **low_and_high(within)} for name, (r, within) in serving.capacities.items()},
@@ -192,13 +194,13 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
         Capacity: lambda each: picked(each, "rate", "low", "high", "too_much", "runs"),
         Crossing: _crossing,
         Measured: Measured.as_mean,
-        Served: _closed,
+        SteadyState: _closed,
         Summary: _summary,
     }
     return document(answer, shown)
 
 
-def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, Any]:
+def _point(serving: Serving, point: ServedLoad, gpu_hour: float | None) -> dict[str, Any]:
     """One load."""
     strategies = {
         name: {
@@ -216,7 +218,7 @@ def _point(serving: Serving, point: Point, gpu_hour: float | None) -> dict[str, 
     }
 
 
-def _fixed_k(point: Point) -> dict[str, Any]:
+def _fixed_k(point: ServedLoad) -> dict[str, Any]:
     """Each K for good, and the best by either time."""
     return {
         "fixed_k": {k: pace.tpot for k, pace in point.fixed_k.items()},
@@ -244,7 +246,7 @@ def _summary(summary: Summary) -> dict[str, Any]:
     return {"mean": summary.mean, **percentiles, "requests": summary.count, "few": summary.few}
 
 
-def _closed(served: Served) -> dict[str, Any]:
+def _closed(served: SteadyState) -> dict[str, Any]:
     times = {"tpot": served.tpot_s, "queue": served.queue_s, "ttft": served.ttft_s, "e2el": served.e2e_s}
     return {"running": served.running, **{f"{name}_ms": 1e3 * seconds for name, seconds in times.items()}}
 

@@ -1,23 +1,23 @@
 """Serving in closed form: a processor-sharing queue whose rate depends on how many requests share it."""
 
 from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
-
-import numpy as np
 from numpy.typing import NDArray
-
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
-from ssdsim.base.record import Record, replace
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
-from ssdsim.serving.batching import LEAST_CHUNK, Batching
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.batching import LEAST_CHUNK
 from ssdsim.serving.passes import spaced
-from ssdsim.serving.policy import Policy, Variant
+from ssdsim.serving.policy import Policy
+from ssdsim.serving.policy import Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.prefill import Chunk
+import numpy as np
 
 _NODES = spaced(1, 1.25, 4)
 
@@ -56,7 +56,7 @@ class Sharing(Record):
             return self
         return replace(self, tokens_per_s=self.tokens_per_s[draws], lost_s=self.lost_s[draws])
 
-    def served(self, rate: Array | float) -> Served:
+    def served(self, rate: Array | float) -> SteadyState:
         """The long run at ``rate`` requests a second (a number, or one a draw); infinite where it has none.
 
         ``pi_n ~ prod rate tokens / phi(min(i, most))`` with ``phi`` what is left of the tokens a second beside prompts;
@@ -79,7 +79,7 @@ class Sharing(Record):
         def where_stable(values: Array) -> Array:
             return np.asarray(np.where(rho < 1.0, values, np.inf))
 
-        return Served(
+        return SteadyState(
             running=where_stable(running),
             tpot_s=where_stable(self._a_token(decode_s)),
             queue_s=where_stable(queued / rate),
@@ -121,7 +121,7 @@ class Sharing(Record):
         return decode_s / (self.output_tokens - 1.0) if self.output_tokens > 1.0 else 0.0 * decode_s
 
 
-class Served(Record):
+class SteadyState(Record):
     """Means: requests that decode, time per output token, waiting, time to first token, and the time from there to the
     last one. Seconds; infinite where saturated.
 

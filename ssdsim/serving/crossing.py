@@ -23,7 +23,7 @@ _HALVINGS = 16
 _SLOWEST_SHARE = 1e-3  # of the lower capacity: where a search begins
 
 
-class Side(Record):
+class RateCurve(Record):
     """A strategy in a contest: its name and title, the devices of a replica, and how it is shared; also in draws, and
     over the ranges of tokens where it rests on any.
     """
@@ -47,8 +47,8 @@ class Crossing(Record):
     whether ``of`` is ahead at the lowest rates, and ``turns`` where the ranges do.
     """
 
-    of: Side
-    over: Side
+    of: RateCurve
+    over: RateCurve
     basis: Basis
     rate: float | None
     interval: Interval | None
@@ -63,7 +63,7 @@ class Crossing(Record):
         return self.over.gpus / self.of.gpus if self.basis == "gpu" else 1.0
 
 
-def crossing(of: Side, over: Side, basis: Basis) -> Crossing:
+def crossing(of: RateCurve, over: RateCurve, basis: Basis) -> Crossing:
     """The first rate at which ``over`` is no slower than ``of``."""
     share = over.gpus / of.gpus if basis == "gpu" else 1.0
     rate = float(_first(of.sharing, over.sharing, share))
@@ -138,7 +138,7 @@ class Advice(Record):
 
 def advice(
     subject: str,
-    sides: Mapping[str, Side],
+    sides: Mapping[str, RateCurve],
     crossings: Sequence[Crossing],
     rates: Sequence[float | None],
     basis: RatioEvidence = SURE,
@@ -192,7 +192,7 @@ def _inside(bounds: Sequence[str]) -> str:
     return f" ({'; '.join(bounds)})" if bounds else ""
 
 
-def _above(above: str | None, sides: Mapping[str, Side], per_gpu: float | None) -> str:
+def _above(above: str | None, sides: Mapping[str, RateCurve], per_gpu: float | None) -> str:
     if above is None:
         return "Above that all of them are saturated."
     what = "switch by schedule (auto)" if above == AUTO else f"run {sides[above].title}"
@@ -201,7 +201,7 @@ def _above(above: str | None, sides: Mapping[str, Side], per_gpu: float | None) 
     return f"Above that {what}, up to {share * float(sides[above].sharing.capacity):.1f} requests/s{on}."
 
 
-def _best(sides: Mapping[str, Side], rate: float, per_gpu: float | None = None) -> str | None:
+def _best(sides: Mapping[str, RateCurve], rate: float, per_gpu: float | None = None) -> str | None:
     """The lowest time per output token at a rate of a replica, or of ``per_gpu`` GPUs; None where all saturate.
 
     A schedule only where it clearly saves.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ssdsim.base.checks import Array
 from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.policy import Policy, Variant
-from ssdsim.serving.round_table import Happened
+from ssdsim.serving.round_table import RoundEvents
 from ssdsim.serving.rounds import (
     ADD,
     CONSTANT,
@@ -73,7 +73,7 @@ class FlatTables:
             tokens=self._table([each.tokens for each in rows], float),
             state=self._table([each.state.astype(np.int64) for each in rows]),
             kinds=self._table(list(kinds) if any(each.kinds > 1 for each in rows) else [np.zeros(1, int)] * count),
-            asked=self._rows([[(bit, int(ends), state) for bit, ends, state in v.asked] for v in variants], 3),
+            questions=self._rows([[(bit, int(ends), state) for bit, ends, state in v.questions] for v in variants], 3),
             ledgers=self._ledgers(),
             contexts=np.array(contexts) if compiled else contexts,
             wanted=self._table(
@@ -148,7 +148,7 @@ class FlatTables:
             kinds=rows.kinds,
             tokens_of_certain=rows.tokens_of_certain if rows.is_certain else 0,
             most_tokens=rows.most_tokens,
-            questions=len(variant.asked),
+            question_count=len(variant.questions),
             asks_before=int(variant.asks_before),
             queries=variant.queries,
             joins_in=variant.joins_in,
@@ -159,7 +159,7 @@ class FlatTables:
             name=[each.name for each in self._variants].index(variant.name),
             target=self._places.index(prompts.target),
             draft=-1 if prompts.draft is None else self._places.index(prompts.draft),
-            apart=int(prompts.apart),
+            has_own_device=int(prompts.has_own_device),
             hidden=int(prompts.hidden),
             copies=prompts.copies,
         )
@@ -168,11 +168,11 @@ class FlatTables:
 def _sheets(variant: Variant) -> list[list[Row]]:
     """What a variant makes of its steps' seconds, by what happened in a round; nothing where that cannot be written."""
     table = variant.table
-    return [written(table.step_names, partial(_round_s, variant, each)) or [] for each in table.happened]
+    return [written(table.step_names, partial(_round_s, variant, each)) or [] for each in table.events]
 
 
-def _round_s(variant: Variant, happened: Happened, seconds: Mapping[str, Any]) -> Any:
-    return sum(variant.table.strategy.parts(seconds, happened).values())
+def _round_s(variant: Variant, events: RoundEvents, seconds: Mapping[str, Any]) -> Any:
+    return sum(variant.table.strategy.parts(seconds, events).values())
 
 
 def _unknown(*shape: int) -> Array:

@@ -1,35 +1,42 @@
 """Load of a server: requests that are made up, or those of a log."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
-
-from ssdsim.base.errors import InputError, short_repr
-from ssdsim.base.kinds import File, Kind, Number, OneOf, Whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import short_repr
+from ssdsim.base.kinds import File
+from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.kinds import Whole
 from ssdsim.base.kinds_of_lists import Several
-from ssdsim.base.option import OptionRecord, Section, option_field, options_of
-from ssdsim.base.record import Record, replace
-from ssdsim.serving.workload import (
-    MOST_REQUESTS,
-    SLOWEST,
-    Arrivals,
-    Lengths,
-    OfLengths,
-    Workload,
-    constant,
-    of_columns,
-    synthetic,
-)
+from ssdsim.base.option import OptionRecord
+from ssdsim.base.option import Section
+from ssdsim.base.option import option_field
+from ssdsim.base.option import options_of
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
+from ssdsim.serving.workload import Arrivals
+from ssdsim.serving.workload import Lengths
+from ssdsim.serving.workload import MOST_REQUESTS
+from ssdsim.serving.workload import OfLengths
+from ssdsim.serving.workload import SLOWEST
+from ssdsim.serving.workload import Workload
+from ssdsim.serving.workload import constant
+from ssdsim.serving.workload import of_columns
+from ssdsim.serving.workload import synthetic
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import cast
+import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.readers.request_logs.log import RequestLog
 
 
-class Cut(Record):
+class LogSelection(Record):
     """A cut of a log: the seconds from ``start_s`` to ``end_s``, at most ``limit`` requests, ``faster`` times as
     fast.
     """
@@ -62,7 +69,7 @@ class OfSlice(Kind, Record):
 
 
 def workload_of(
-    path: str | Path, cut: Cut | None = None, *, seed: int = 0, tokenizer: Path | None = None
+    path: str | Path, cut: LogSelection | None = None, *, seed: int = 0, tokenizer: Path | None = None
 ) -> tuple[Workload, RequestLog]:
     """The requests of a file, and the log that they come from, cut alike; ``tokenizer`` counts tokens of conversations.
 
@@ -72,7 +79,7 @@ def workload_of(
     """
     from ssdsim.readers.request_logs.records import read_log  # here, because most requests are made up
 
-    cut, log = cut or Cut(), read_log(path, tokenizer)
+    cut, log = cut or LogSelection(), read_log(path, tokenizer)
     log = _part(log, cut, str(path))
     source = f"{Path(path).name} ({log.form})"
     arrivals = log.arrival_s
@@ -84,7 +91,7 @@ def workload_of(
     return replace(workload, concurrency=log.concurrency, notes=(*log.notes, *workload.notes)), log
 
 
-def _part(log: RequestLog, cut: Cut, where: str) -> RequestLog:
+def _part(log: RequestLog, cut: LogSelection, where: str) -> RequestLog:
     keep = np.arange(log.input_tokens.size)
     if not keep.size:
         raise InputError(f"{where}: no request in it")
@@ -200,7 +207,7 @@ class Load(OptionRecord):
     def logged(self, seed: int, searched: bool = False) -> tuple[Workload, RequestLog]:
         """The requests of the log's file, and the log, cut alike."""
         path, between = cast(Path, self.workload), cast("tuple[float, float] | None", self.slice)
-        cut = Cut(*(between or (0.0, np.inf)), limit=self.limit, faster=self.scale_rate)
+        cut = LogSelection(*(between or (0.0, np.inf)), limit=self.limit, faster=self.scale_rate)
         workload, log = workload_of(path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer))
         if workload.concurrency is None and log.arrival_s is None and self.rates is None and not searched:
             raise InputError(f"{path}: its requests have no arrivals; give --rate")

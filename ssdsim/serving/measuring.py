@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Kept:
+class RunCache:
     """The parts of a run folder under one scenario; a new version of ssdsim has new keys."""
 
     def __init__(self, folder: ServingFolder, settings: Settings, plan: str) -> None:
@@ -187,7 +187,7 @@ def runs(
     policies: Mapping[str, Policy],
     loads: Sequence[Workload],
     how: How,
-    kept: Kept | None,
+    cache: RunCache | None,
     workers: Workers,
     room: Callable[[Sequence[tuple[int, str]]], int | None],
 ) -> Mapping[tuple[int, str], Metrics]:
@@ -195,23 +195,23 @@ def runs(
     holds at once.
     """
     every = [(at, name) for at in range(len(loads)) for name in policies]
-    keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if kept is not None else {}
+    keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if cache is not None else {}
 
     def work(each: tuple[int, str], number: int) -> tuple[Any, ...]:
         at, name = each
-        return policies[name], number, loads[at], how, kept is not None
+        return policies[name], number, loads[at], how, cache is not None
 
-    return _each_once(every, keys, Metrics, _one, work, kept, workers, room)
+    return _each_once(every, keys, Metrics, _one, work, cache, workers, room)
 
 
-def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, kept: Kept) -> pa.Table | None:
+def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, cache: RunCache) -> pa.Table | None:
     """Every request of every run that was kept, with the rate (none in a closed loop) and the policy of its run."""
     import pyarrow as pa
 
     tables = []
     for load in loads:
         for name in policies:
-            table = kept.requests(key_of(name, load, how))
+            table = cache.requests(key_of(name, load, how))
             rate = pa.array([load.offered] * len(table), type=pa.float64())
             named = pa.array([name] * len(table), type=pa.string())
             tables.append(table.add_column(0, "strategy", named).add_column(0, "rate", rate))
@@ -234,16 +234,16 @@ def capacities(
     workload: Workload,
     attainment: float,
     how: How,
-    kept: Kept | None,
+    cache: RunCache | None,
     workers: Workers,
 ) -> Mapping[str, Capacity]:
     """The highest rate of each policy on one replica; of a search that was kept, what it found."""
-    keys = {name: key_of(name, workload, how, attainment) for name in policies} if kept is not None else {}
+    keys = {name: key_of(name, workload, how, attainment) for name in policies} if cache is not None else {}
 
     def work(name: str, number: int) -> tuple[Any, ...]:
         return policies[name], number, sharings[name], workload, how, attainment
 
-    results = _each_once(list(policies), keys, Capacity, _search, work, kept, workers)
+    results = _each_once(list(policies), keys, Capacity, _search, work, cache, workers)
     return {name: results[name] for name in policies}
 
 
@@ -260,21 +260,21 @@ def _each_once(
     kind: type[T],
     run: Callable[..., tuple[int, tuple[T, pa.Table | None]]],
     work: Callable[[K, int], tuple[Any, ...]],
-    kept: Kept | None,
+    cache: RunCache | None,
     workers: Workers,
     room: Callable[[Sequence[K]], int | None] = lambda left: None,
 ) -> dict[K, T]:
     """Read what was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
     results: dict[K, T] = {}
-    if kept is not None:
-        known = {each: kept.of(keys[each], kind) for each in every}
+    if cache is not None:
+        known = {each: cache.of(keys[each], kind) for each in every}
         results = {each: result for each, result in known.items() if result is not None}
     left = [each for each in every if each not in results]
 
     def done(number: int, result: tuple[T, pa.Table | None]) -> None:
         results[left[number]] = result[0]
-        if kept is not None:
-            kept.keep(keys[left[number]], *result)
+        if cache is not None:
+            cache.keep(keys[left[number]], *result)
 
     workers.each(run, [work(each, number) for number, each in enumerate(left)], done, room=room(left))
     return results
@@ -286,7 +286,7 @@ REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
 """Of memory at its peak: fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
 
 
-class Needs(Record):
+class RunNeeds(Record):
     """``runs`` of up to ``requests``, and so many ``tokens``, take about ``core_s`` of this machine's cores in all, and
     each up to ``memory_bytes``.
     """
@@ -298,9 +298,10 @@ class Needs(Record):
     memory_bytes: float
 
 
-def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload], how: How) -> Needs | None:
-    """Needs of policies, with the number of their runs, at loads, by the pace of the first requests of the slowest and
-    of the fastest one: rounds are the more, the fewer decode together. None of short ones.
+def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload], how: How) -> RunNeeds | None:
+    """What runs of policies at loads need, each with the number of its runs; None if they are short.
+
+    The first requests of the slowest and of the fastest load give the pace: the fewer decode together, the more rounds.
     """
     slowest, fastest = (end(loads, key=lambda load: load.rate) for end in (min, max))
     runs, tokens = sum(times for _, times in policies.values()), int(slowest.output_tokens.sum())
@@ -325,4 +326,4 @@ def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload],
         core_s += times * runs_each * passed_s / len(ends)
         rounds, requests = times * made.columns.shape[1], longer * load.requests
         memory_bytes, most = max(memory_bytes, requests * REQUEST_BYTES + rounds * ROUND_BYTES), max(most, longer)
-    return Needs(runs, round(most * slowest.requests), round(most * tokens), core_s, memory_bytes)
+    return RunNeeds(runs, round(most * slowest.requests), round(most * tokens), core_s, memory_bytes)

@@ -1,19 +1,28 @@
 """What serve is asked beside its load and its batching: replicas, what a good request is, and how it is worked out."""
 
 from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Any, Literal, cast, get_args
-
-import numpy as np
 from numpy.typing import NDArray
-
-from ssdsim.base.checks import Array, whole
-from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.kinds import SHARE, Flag, Kind, Number, OneOf, Whole
-from ssdsim.base.option import OptionRecord, Section, option_field
+from ssdsim.base.checks import Array
+from ssdsim.base.checks import whole
+from ssdsim.base.errors import InputError
+from ssdsim.base.errors import nearest
+from ssdsim.base.kinds import Flag
+from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import OneOf
+from ssdsim.base.kinds import SHARE
+from ssdsim.base.kinds import Whole
+from ssdsim.base.option import OptionRecord
+from ssdsim.base.option import Section
+from ssdsim.base.option import option_field
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
+from typing import Any
+from typing import Literal
+from typing import cast
+from typing import get_args
+import numpy as np
 
 Router = Literal["round-robin", "least-loaded"]
 
@@ -95,7 +104,7 @@ class Slo(Record):
         return np.asarray(np.logical_and.reduce(kept))
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """``TTFT up to 500 ms, TPOT up to 20 ms``, and whether a unit was taken for granted."""
         bounds = ", ".join(f"{name.upper()} up to {bound:g} ms" for name, bound in self.bounds_ms.items())
         return (
@@ -166,7 +175,7 @@ class Goal(OptionRecord):
 ServeEngine = Literal["auto", "closed", "loop"]
 
 
-class Effort(OptionRecord):
+class ServeEngineOptions(OptionRecord):
     """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round. Runs get more requests until the
     95 % interval of the mean time per token is as small a share of it as ``precision``.
     """

@@ -43,7 +43,7 @@ _TYPICAL_BATCH = 8
 _PLACEMENT = ("target", "draft", "hardware", "draft_hardware", "tp", "dtype", "draft_dtype", "kv_dtype")
 
 
-def taken() -> tuple[str, ...]:
+def accepted_options() -> tuple[str, ...]:
     """Options of a scenario that serving takes: batch and context are outcomes, durations are constant."""
     not_taken = ("b", "context", "spread", "output_tokens", *members(Group.UNIT_FREE))
     return tuple(name for name in DEFAULTS if name not in not_taken)
@@ -52,15 +52,15 @@ def taken() -> tuple[str, ...]:
 class Policies(Record):
     """Policies by name, fixed strategies first; why others have no room; what all of them rest on.
 
-    ``apart`` are the strategies that the engine does not run, which nobody switches to; ``fixed_k`` the Ks between
-    which a table of them switches, each for good.
+    The engine does not run the strategies that are ``unsupported``, and nobody switches to them. ``fixed_k`` are the Ks
+    between which a table switches, each for good.
     """
 
     by_name: Mapping[str, Policy]
     no_room: Mapping[str, str]
     configuration: Configuration
     engine: Engine
-    apart: Mapping[str, Policy]
+    unsupported: Mapping[str, Policy]
     fixed_k: Mapping[int, Policy] = field(default_factory=dict)
 
     @property
@@ -73,7 +73,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
     a table of K.
     """
     options = {name: value for name, value in given.items() if value is not None}
-    refuse_others("serve", options, taken())
+    refuse_others("serve", options, accepted_options())
     names, switches = _named(options.pop("strategies", None))
     if plan is not None and batching.says_k is not None:
         raise InputError("--k-table has no effect with --schedule (which says K, too)")
@@ -100,7 +100,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
 
     by_name = of_each(tuple(configuration.scenarios))
     lacking = [name for name in names if name not in ranked]
-    apart = of_each(_with_room(lacking, options))
+    unsupported = of_each(_with_room(lacking, options))
     fixed_k: Mapping[int, Policy] = {}
     if plan is not None:
         by_name[AUTO] = _scheduled(plan, options, batching, configuration, tables, engine)
@@ -111,7 +111,7 @@ def policies(given: Mapping[str, Any], workload: Workload, batching: Batching, p
         by_name[AUTO], fixed_k = chosen.policy, chosen.fixed
     elif switches:
         by_name[AUTO] = _fastest(by_name, options, workload, batching, tables)
-    return Policies(by_name, configuration.no_room, configuration, engine, apart, fixed_k)
+    return Policies(by_name, configuration.no_room, configuration, engine, unsupported, fixed_k)
 
 
 def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -186,10 +186,10 @@ class Variant:
         averages = scenario.tokens.averages
         self.p_hit = 0.0 if strategy.miss_state is None else 1.0 - float(averages.to[strategy.miss_state])
         self.k = strategy.lookahead(scenario.settings)
-        self.asked = [
-            (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.asked)
+        self.questions = [
+            (1 << bit, ends, self.rows.states.index(state)) for bit, (ends, state) in enumerate(self.table.questions)
         ]
-        self.asks_before = not all(ends for _, ends, _ in self.asked)
+        self.asks_before = not all(ends for _, ends, _ in self.questions)
 
 
 class Policy(Record):

@@ -1,25 +1,27 @@
 """One replica under arrivals, and the run of a whole workload: continuous batching of whatever is there."""
 
 from __future__ import annotations
-
 from array import array
 from collections.abc import Callable
 from functools import cache
 from inspect import isfunction
-from typing import Any
-
-import numpy as np
-
 from ssdsim.base.checks import Array
 from ssdsim.base.extras import failure
 from ssdsim.base.progress import unheard
 from ssdsim.serving import rounds as r
-from ssdsim.serving.batching import LEAST_CHUNK, Batching
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.batching import LEAST_CHUNK
 from ssdsim.serving.flat_tables import FlatTables
-from ssdsim.serving.journal import ROUND, Requests, Run
-from ssdsim.serving.policy import BELOW_ONE, Policy, Variant
+from ssdsim.serving.journal import ROUND
+from ssdsim.serving.journal import Requests
+from ssdsim.serving.journal import Run
+from ssdsim.serving.policy import BELOW_ONE
+from ssdsim.serving.policy import Policy
+from ssdsim.serving.policy import Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.prefill import Chunk
+from typing import Any
+import numpy as np
 
 _DRAWN = 1 << 15  # uniform numbers, at least, at a time
 _LOGGED, _LOGGED_COMPILED = 1 << 11, 1 << 17  # rounds at a time
@@ -73,7 +75,7 @@ class Replica:
         )
         todo = workload.output_tokens.astype(np.int64)  # a copy
         comes_s = np.empty(0) if comes_s is None else comes_s
-        self._columns = r.Columns(
+        self._columns = r.RequestColumns(
             comes_s=comes_s if compiled else comes_s.tolist(),
             todo=todo,
             total=workload.input_tokens + todo,
@@ -212,7 +214,7 @@ class Replica:
             c[r.STEERED] = self.policy.number_of_k(self._steering.k(c[r.BATCH]))
         else:
             assert self._steering is not None
-            if self._steering.heard(state.made[: c[r.HEARD]] - 1, self.variant.k):
+            if self._steering.heard(state.round_tokens[: c[r.HEARD]] - 1, self.variant.k):
                 c[r.SETTLED] = -1
 
     @property
@@ -249,7 +251,7 @@ def _state(most: int, tables: FlatTables, compiled: bool) -> r.State:
         chunks=chunks,
         register=register,
         missed=np.zeros(most, dtype=np.int64),
-        made=np.zeros(most),
+        round_tokens=np.zeros(most),
         ones=np.ones(most),
         sequences=np.zeros((6, most)),
         uniforms=np.empty(0),

@@ -1,23 +1,33 @@
 """Seconds of a strategy's rounds over the batch, the context, what happened in the round, and prompts beside it."""
 
 from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from copy import copy
-
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import Record, replace
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass, Step
+from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Step
 from ssdsim.question.many import RateDraws
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Averages
-from ssdsim.rounds.round import Estimate, Round, Stationary
-from ssdsim.serving.passes import PromptTable, PromptTables, draft_place, pairs, spaced, target_place
-from ssdsim.serving.rounds import add_prompts, prompts_alone_s
+from ssdsim.rounds.round import Estimate
+from ssdsim.rounds.round import Round
+from ssdsim.rounds.round import Stationary
+from ssdsim.serving.passes import PromptTable
+from ssdsim.serving.passes import PromptTables
+from ssdsim.serving.passes import draft_place
+from ssdsim.serving.passes import pairs
+from ssdsim.serving.passes import spaced
+from ssdsim.serving.passes import target_place
+from ssdsim.serving.rounds import add_prompts
+from ssdsim.serving.rounds import prompts_alone_s
 from ssdsim.transformer.prefill import Chunk
 
 _APART = 1.3
@@ -29,32 +39,32 @@ class _Probe:
     """Notes what the parts of a round ask of the states."""
 
     def __init__(self, answer: float) -> None:
-        self.asked: set[tuple[bool, str]] = set()
+        self.questions: set[tuple[bool, str]] = set()
         self._answer = answer
 
     def any_in(self, state: str) -> float:
-        self.asked.add((False, state))
+        self.questions.add((False, state))
         return self._answer
 
     def any_to(self, state: str) -> float:
-        self.asked.add((True, state))
+        self.questions.add((True, state))
         return self._answer
 
 
-class Happened(Record):
+class RoundEvents(Record):
     """Answers by the bits of what was asked."""
 
-    asked: tuple[tuple[bool, str], ...]
+    questions: tuple[tuple[bool, str], ...]
     bits: int
 
     def any_in(self, state: str) -> float:
-        return float(self.bits >> self.asked.index((False, state)) & 1)
+        return float(self.bits >> self.questions.index((False, state)) & 1)
 
     def any_to(self, state: str) -> float:
-        return float(self.bits >> self.asked.index((True, state)) & 1)
+        return float(self.bits >> self.questions.index((True, state)) & 1)
 
 
-class _Joined(Stationary):
+class _AfterJoin(Stationary):
     """The long run, in a round after which some sequence ends in ``state``."""
 
     def __init__(self, batch: int, averages: Averages, state: str | None) -> None:
@@ -68,16 +78,16 @@ class _Joined(Stationary):
 class Prompts(Record):
     """Prompt processing beside the rounds: tables of the target and of what drafts (None where nothing does).
 
-    ``queries`` are the tokens a sequence of each step with a pass of the target; ``drafting`` the steps whose part is
-    drafting with a model. ``apart``: that has a device of its own; ``hidden``: it is idle there while the target works.
-    So many ``copies`` of the target split the sequences, of which one processes the prompts.
+    ``queries`` are the tokens a sequence of each step with a pass of the target. ``drafting`` are the steps in which a
+    model drafts. It ``has_own_device``, or not; ``hidden``: it is idle there while the target works. So many ``copies``
+    of the target split the sequences; one of them processes the prompts.
     """
 
     target: PromptTable
     draft: PromptTable | None
     queries: Mapping[str, int]
     drafting: tuple[str, ...]
-    apart: bool
+    has_own_device: bool
     hidden: bool
     copies: int = 1
 
@@ -87,7 +97,7 @@ class RoundTable:
 
     A batch up to 32 and the ``context`` given are exact; larger batches are interpolated between neighbours 5 % apart,
     other contexts between some 30 % apart, and what such a context adds between batches 25 % apart. What a round took
-    is known by ``bits``: one for each question of ``asked`` (whether some sequence ends the round in a state (True,
+    is known by ``bits``: one for each question of ``questions`` (whether some sequence ends the round in a state (True,
     state), or begins in it).
     """
 
@@ -108,10 +118,10 @@ class RoundTable:
         probes = _Probe(0.0), _Probe(1.0)
         for probe in probes:
             self.strategy.parts(seconds, probe)
-        self.asked = tuple(sorted(probes[0].asked | probes[1].asked))
+        self.questions = tuple(sorted(probes[0].questions | probes[1].questions))
         miss = (True, scenario.strategy.miss_state)
-        self.miss_bit = 1 << self.asked.index(miss) if miss in self.asked else 0
-        self.happened = [Happened(self.asked, bits) for bits in range(1 << len(self.asked))]
+        self.miss_bit = 1 << self.questions.index(miss) if miss in self.questions else 0
+        self.events = [RoundEvents(self.questions, bits) for bits in range(1 << len(self.questions))]
         self.step_names = tuple(seconds)
         self.prompts = self._who_processes_prompts()
         self.queries = max(self.prompts.queries.values())
@@ -122,7 +132,11 @@ class RoundTable:
         if prompts.draft is not None:
             first = (next(iter(self.prompts.queries)),)
             made.prompts = replace(
-                self.prompts, draft=prompts.draft, drafting=first, apart=prompts.apart, hidden=prompts.apart
+                self.prompts,
+                draft=prompts.draft,
+                drafting=first,
+                has_own_device=prompts.has_own_device,
+                hidden=prompts.has_own_device,
             )
         return made
 
@@ -144,25 +158,25 @@ class RoundTable:
         ``draft_late_s`` after it where it has a device of its own.
         """
         seconds, prompts = self._with_prompts(batch, context, chunks), self.prompts
-        if draft_late_s and prompts.apart:
+        if draft_late_s and prompts.has_own_device:
             for name in prompts.drafting:
                 seconds[name] += draft_late_s
-        return float(sum(self.strategy.parts(seconds, self.happened[bits]).values()))
+        return float(sum(self.strategy.parts(seconds, self.events[bits]).values()))
 
     def drafting_s(self, batch: int, context: float, bits: int, chunks: Sequence[Chunk]) -> float:
         """Seconds of a draft's own device in a round: to draft, for prompts, and for the fallback of a miss."""
         prompts = self.prompts
-        if not prompts.apart:
+        if not prompts.has_own_device:
             return 0.0
         busy_s = prompts.draft.alone_s(chunks) if chunks and prompts.draft is not None else 0.0
-        service = self.strategy.service(self._between(batch, context), self.happened[bits]) if batch else None
+        service = self.strategy.service(self._between(batch, context), self.events[bits]) if batch else None
         return busy_s if service is None else busy_s + float(service.busy_s)
 
     def parts_s(self, batch: int, bits: int, prompt_tokens: int, round_s: float) -> dict[str, float]:
         """Parts of a round's time, in their order; they sum to ``round_s``."""
         chunks = (Chunk(prompt_tokens),) if prompt_tokens else ()
         seconds = self._with_prompts(batch, float(self._anchor), chunks)
-        parts = {n: float(s) for n, s in self.strategy.parts(seconds, self.happened[bits]).items() if s}
+        parts = {n: float(s) for n, s in self.strategy.parts(seconds, self.events[bits]).items() if s}
         whole = sum(parts.values())
         return {name: part * round_s / whole for name, part in parts.items()}
 
@@ -171,7 +185,7 @@ class RoundTable:
         prompts, batch = self.prompts, max(1, joins)
         target, draft = prompts.target.curves, None if prompts.draft is None else prompts.draft.curves
         host_s, drafts, of = self._host_s(batch), draft is not None, pairs(chunks)
-        pass_s = prompts_alone_s(target, draft, drafts, prompts.apart, host_s, draft_late_s, of, len(of))
+        pass_s = prompts_alone_s(target, draft, drafts, prompts.has_own_device, host_s, draft_late_s, of, len(of))
         if joins and self.miss_bit:
             context = float(max(chunk.prefix + chunk.tokens for chunk in chunks))
             pass_s += self.round_s(batch, context, self.miss_bit) - self.round_s(batch, context, 0)
@@ -186,7 +200,7 @@ class RoundTable:
     def mean_mixed_s(self, batch: int, context: float, chunks: Sequence[Chunk], joins: bool) -> float:
         """A mean round with ``chunks`` beside it, after which a new request is looked up in vain where it ``joins``."""
         averages = self.scenario.tokens.averages
-        states = _Joined(batch, averages, self.strategy.miss_state if joins else None)
+        states = _AfterJoin(batch, averages, self.strategy.miss_state if joins else None)
         round = self._round(batch, self._with_prompts(batch, context, chunks))
         return float(sum(self.strategy.mean_parts(round, states).values()))
 
@@ -289,8 +303,8 @@ class RoundTable:
         """Lines by the bits: seconds at a node, and their growth with every token from there to the next one."""
         low, high = self._seconds_at(batch, at), self._seconds_at(batch, at + 1)
         lines = []
-        for happened in self.happened:
-            start, end = (float(sum(self.strategy.parts(each, happened).values())) for each in (low, high))
+        for events in self.events:
+            start, end = (float(sum(self.strategy.parts(each, events).values())) for each in (low, high))
             lines.append((start, (end - start) / (self.contexts[at + 1] - self.contexts[at])))
         return lines
 
@@ -303,12 +317,14 @@ class RoundTable:
         drafts = dict(_drafting(steps))
         one = next(iter(drafts.values()), None)
         draft = None if one is None else self._tables.of(draft_place(site, one.tp, one.profile))
-        apart = scenario.devices.draft > 0
+        has_own_device = scenario.devices.draft > 0
         seconds = self._seconds_at(1, 0)
-        exposed_s = self.strategy.parts(seconds, self.happened[0])["draft"] if drafts else 0.0
-        hidden = apart and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
+        exposed_s = self.strategy.parts(seconds, self.events[0])["draft"] if drafts else 0.0
+        hidden = has_own_device and exposed_s >= sum(seconds[name] for name in drafts) * (1.0 - 1e-9)
         copies = scenario.devices.target // site.tp
-        return Prompts(self._tables.of(target_place(site)), draft, queries, tuple(drafts), apart, hidden, copies)
+        return Prompts(
+            self._tables.of(target_place(site)), draft, queries, tuple(drafts), has_own_device, hidden, copies
+        )
 
 
 def _neighbours(batch: int, nodes: Sequence[int]) -> tuple[int, int, float]:

@@ -30,7 +30,7 @@ class VariantNumbers(NamedTuple):
     kinds: Any
     tokens_of_certain: Any  # 0 where rounds differ
     most_tokens: Any  # of a round
-    questions: Any  # about states, whose answers are a round's bits
+    question_count: Any  # about states, whose answers are a round's bits
     asks_before: Any
     queries: Any  # of a sequence in the pass with the most
     joins_in: Any  # the state of a request whose first look-up misses
@@ -41,7 +41,7 @@ class VariantNumbers(NamedTuple):
     name: Any  # of its strategy, as a number
     target: Any  # its place among the curves
     draft: Any  # -1 where no draft processes prompts
-    apart: Any
+    has_own_device: Any
     hidden: Any
     copies: Any
 
@@ -66,13 +66,13 @@ class Tables(NamedTuple):
     tokens: Any  # [the same]
     state: Any  # [the same]
     kinds: Any  # [request]
-    asked: Any  # [question]: its bit, whether the end of a round is meant, the state
+    questions: Any  # [question]: its bit, whether the end of a round is meant, the state
     ledgers: Any  # [ledger]: places that a sequence may waste, places, tokens it reserves, tokens of a block, blocks
     contexts: Any  # of the policy, without the variant's number
     wanted: Any  # [context, batch]: a variant's number
 
 
-class Columns(NamedTuple):
+class RequestColumns(NamedTuple):
     """Columns of the requests, and those that wait, in the order in which they came."""
 
     comes_s: Any  # when each is offered; empty where somebody else offers them
@@ -117,7 +117,7 @@ class State(NamedTuple):
     chunks: Any  # of the next pass: tokens, and those cached before
     register: Any
     missed: Integers  # whether the first look-up of each prompt that ends misses
-    made: Array  # tokens of each sequence in the last round, where a policy is steered by them
+    round_tokens: Array  # tokens of each sequence in the last round, where a policy is steered by them
     ones: Array
     sequences: Array  # left, total, request, first round, row, kind
     uniforms: Array
@@ -218,7 +218,7 @@ def add_prompts(
 
 
 def prompts_alone_s(
-    target: Any, draft: Any, drafts: bool, apart: bool, more_s: float, late_s: float, chunks: Any, count: int
+    target: Any, draft: Any, drafts: bool, has_own_device: bool, more_s: float, late_s: float, chunks: Any, count: int
 ) -> float:
     """A pass over parts of prompts alone, ``more_s`` for the host, and the draft's, which begins ``late_s`` later."""
     pass_s = alone_s(target, chunks, count) + more_s
@@ -226,7 +226,7 @@ def prompts_alone_s(
         draft_s = alone_s(draft, chunks, count)
         if isnan(draft_s):
             return nan
-        pass_s = max(pass_s, draft_s + late_s) if apart else pass_s + draft_s
+        pass_s = max(pass_s, draft_s + late_s) if has_own_device else pass_s + draft_s
     return pass_s
 
 
@@ -274,7 +274,7 @@ def prompts_s(t: Tables, state: State, v: int, joins: int) -> float:
     host_s = float(t.host[v, batch])
     if isnan(host_s):
         return nan
-    pass_s = prompts_alone_s(target, draft, drafts, of.apart[v] > 0, host_s, state.f[LATE], chunks, parts)
+    pass_s = prompts_alone_s(target, draft, drafts, of.has_own_device[v] > 0, host_s, state.f[LATE], chunks, parts)
     if joins and of.miss_bit[v]:
         longest = 0
         for tokens, prefix in chunks[:parts]:
@@ -318,7 +318,7 @@ def blocks_in_use(reserve: int, block: int, state: State, more: int) -> int:
     return blocks + (-(-(more + reserve) // block) if more >= 0 else 0)
 
 
-def make_room(ledgers: Any, columns: Columns, state: State) -> None:
+def make_room(ledgers: Any, columns: RequestColumns, state: State) -> None:
     """The newest sequences go back to the queue until what is held fits."""
     c, sequences = state.c, state.sequences
     while c[RUNNING] + c[PROMPTS] > 1 and not fit(ledgers, state, -1):
@@ -343,7 +343,7 @@ def make_room(ledgers: Any, columns: Columns, state: State) -> None:
 # requests come
 
 
-def offer(limits: Limits, columns: Columns, c: Any, first: int, last: int) -> None:
+def offer(limits: Limits, columns: RequestColumns, c: Any, first: int, last: int) -> None:
     """Requests from the first one to before the last one come now; one that could never be held is rejected."""
     for request in range(first, last):
         if columns.total[request] <= limits.longest:
@@ -355,7 +355,7 @@ def offer(limits: Limits, columns: Columns, c: Any, first: int, last: int) -> No
             c[FINISHED] += 1
 
 
-def admit(t: Tables, limits: Limits, columns: Columns, state: State, now: float) -> None:
+def admit(t: Tables, limits: Limits, columns: RequestColumns, state: State, now: float) -> None:
     """First come, first served, while there is a place and a block."""
     c, v = state.c, state.c[NUMBER]
     while c[HEAD] < c[TAIL] and c[RUNNING] + c[PROMPTS] < limits.max_batch:
@@ -391,7 +391,9 @@ def next_chunks(limits: Limits, state: State, queries: int) -> None:
     c[PARTS], c[ENDED] = parts, ended
 
 
-def join(t: Tables, limits: Limits, columns: Columns, state: State, request: int, missed: bool, end: float) -> None:
+def join(
+    t: Tables, limits: Limits, columns: RequestColumns, state: State, request: int, missed: bool, end: float
+) -> None:
     """A prompt is done: its request has its first token, and decodes from now on."""
     c, sequences, v = state.c, state.sequences, state.c[NUMBER]
     todo, total = int(columns.todo[request]), int(columns.total[request])
@@ -412,7 +414,7 @@ def join(t: Tables, limits: Limits, columns: Columns, state: State, request: int
     c[SURELY] = min(c[SURELY], (left - 1) // t.of.most_tokens[v])
 
 
-def join_all(t: Tables, limits: Limits, columns: Columns, state: State, end: float) -> None:
+def join_all(t: Tables, limits: Limits, columns: RequestColumns, state: State, end: float) -> None:
     """The prompts that are done leave, and those that are not move up."""
     c, prompts, ended = state.c, state.prompts, state.c[ENDED]
     for at in range(ended):
@@ -427,7 +429,7 @@ def join_all(t: Tables, limits: Limits, columns: Columns, state: State, end: flo
 # requests go
 
 
-def retire(t: Tables, columns: Columns, state: State, end: float) -> None:
+def retire(t: Tables, columns: RequestColumns, state: State, end: float) -> None:
     """Sequences that have all their tokens leave; count the rounds in which surely none does."""
     c, sequences, least = state.c, state.sequences, 1
     while c[RUNNING]:
@@ -444,7 +446,7 @@ def retire(t: Tables, columns: Columns, state: State, end: float) -> None:
     c[SURELY] = max(0, least - 1) // t.of.most_tokens[c[NUMBER]]
 
 
-def finish(columns: Columns, c: Any, request: int, end: float) -> None:
+def finish(columns: RequestColumns, c: Any, request: int, end: float) -> None:
     """A request has its last token."""
     columns.last_s[request] = end
     columns.todo[request] = 0
@@ -533,11 +535,11 @@ def set_of(counts: Integers) -> int:
     return among
 
 
-def bits_of(asked: Any, questions: int, before: int, after: int) -> int:
+def bits_of(questions: Any, count: int, before: int, after: int) -> int:
     """Answers to what a strategy asks, by the sets of states in which sequences begin and end the round."""
     bits = 0
-    for at in range(questions):
-        bit, ends, state = asked[at]
+    for at in range(count):
+        bit, ends, state = questions[at]
         if (after if ends else before) >> state & 1:
             bits |= bit
     return bits
@@ -555,7 +557,7 @@ def first_lookups(t: Tables, limits: Limits, state: State, v: int, outcomes: int
     return int(misses)
 
 
-def alike(t: Tables, limits: Limits, columns: Columns, state: State, horizon: float) -> int:
+def alike(t: Tables, limits: Limits, columns: RequestColumns, state: State, horizon: float) -> int:
     """Rounds in which every sequence makes as many tokens, until one ends or somebody comes."""
     c, f, v, running, left = state.c, state.f, state.c[NUMBER], state.c[RUNNING], state.sequences[0]
     each = t.of.tokens_of_certain[v]
@@ -576,7 +578,7 @@ def alike(t: Tables, limits: Limits, columns: Columns, state: State, horizon: fl
             return LINE
         log(state, seconds, running, 0, 0)
         done += 1
-    state.made[:running] = each
+    state.round_tokens[:running] = each
     c[HEARD], c[ALIKE] = running, 1
     left[:running] -= done * each
     c[CACHED] += done * each * running
@@ -600,7 +602,7 @@ def prompts_alone(t: Tables, limits: Limits, state: State) -> int:
     return DONE
 
 
-def decode(t: Tables, limits: Limits, columns: Columns, state: State) -> int:
+def decode(t: Tables, limits: Limits, columns: RequestColumns, state: State) -> int:
     """One round of what runs, with parts of prompts of which some end."""
     c, f, v, running, of = state.c, state.f, state.c[NUMBER], state.c[RUNNING], t.of
     row, kind = state.sequences[4, :running], state.sequences[5, :running]
@@ -627,7 +629,7 @@ def decode(t: Tables, limits: Limits, columns: Columns, state: State) -> int:
             in_state = t.state[v][drawn]
             counts = np.bincount(in_state, minlength=states)
             after, misses, after_row = set_of(counts), int(counts[joins_in]), kind + in_state
-    bits = bits_of(t.asked[v], of.questions[v], before, after) if of.questions[v] else 0
+    bits = bits_of(t.questions[v], of.question_count[v], before, after) if of.question_count[v] else 0
     forced = first_lookups(t, limits, state, v, 0 if certain else running) if c[ENDED] else 0
     if c[FORCED] or forced:
         bits |= of.miss_bit[v]
@@ -649,7 +651,7 @@ def decode(t: Tables, limits: Limits, columns: Columns, state: State) -> int:
         if states > 1:
             row[:] = after_row
     if limits.is_steered:
-        state.made[:running] = tokens
+        state.round_tokens[:running] = tokens
     c[DRAWN] += looks
     c[LOOKUPS] += caches * running
     c[MISSES] += caches * misses
@@ -663,7 +665,7 @@ def decode(t: Tables, limits: Limits, columns: Columns, state: State) -> int:
     return DONE
 
 
-def one_round(t: Tables, limits: Limits, columns: Columns, state: State, horizon: float) -> int:
+def one_round(t: Tables, limits: Limits, columns: RequestColumns, state: State, horizon: float) -> int:
     """A round, or several that are all alike, which end before anybody comes at the horizon.
 
     Where it needs somebody else, nothing is done yet, and it begins again where it was.
@@ -706,7 +708,9 @@ def one_round(t: Tables, limits: Limits, columns: Columns, state: State, horizon
     return why
 
 
-def advance(t: Tables, limits: Limits, columns: Columns, state: State, until: int, horizon: float, rounds: int) -> int:
+def advance(
+    t: Tables, limits: Limits, columns: RequestColumns, state: State, until: int, horizon: float, rounds: int
+) -> int:
     """So many rounds, one after the other, until ``until`` requests came or none is left; why they end.
 
     The last ones end before ``horizon``, where somebody else offers requests.

@@ -1,44 +1,68 @@
 """Serving: what users see at which rate, and from which rate on another strategy is the better one."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from functools import cached_property
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
-
-import numpy as np
-
 from ssdsim import strategies
-from ssdsim.answers.evidence import SURE, RatioEvidence
+from ssdsim.answers.evidence import RatioEvidence
+from ssdsim.answers.evidence import SURE
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option import option_names, pop_record
+from ssdsim.base.option import option_names
+from ssdsim.base.option import pop_record
 from ssdsim.base.record import Record
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
 from ssdsim.runs.answer_folders import ServingFolder
-from ssdsim.serving.answer import Apart, Pace, Point, Serving, crossings_of, rivals_of
+from ssdsim.serving.answer import Pace
+from ssdsim.serving.answer import ServedLoad
+from ssdsim.serving.answer import Serving
+from ssdsim.serving.answer import UnsupportedStrategy
+from ssdsim.serving.answer import crossings_of
+from ssdsim.serving.answer import rivals_of
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.closed_form import Served, Sharing, sharing
-from ssdsim.serving.crossing import Crossing, Side, advice
+from ssdsim.serving.closed_form import Sharing
+from ssdsim.serving.closed_form import SteadyState
+from ssdsim.serving.closed_form import sharing
+from ssdsim.serving.crossing import Crossing
+from ssdsim.serving.crossing import RateCurve
+from ssdsim.serving.crossing import advice
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import MOST_RUNS, Capacity, How, Kept, Needs, capacities, lines, needs, runs
-from ssdsim.serving.options import Effort, Fleet, Goal
+from ssdsim.serving.measuring import Capacity
+from ssdsim.serving.measuring import How
+from ssdsim.serving.measuring import MOST_RUNS
+from ssdsim.serving.measuring import RunCache
+from ssdsim.serving.measuring import RunNeeds
+from ssdsim.serving.measuring import capacities
+from ssdsim.serving.measuring import lines
+from ssdsim.serving.measuring import needs
+from ssdsim.serving.measuring import runs
+from ssdsim.serving.options import Fleet
+from ssdsim.serving.options import Goal
+from ssdsim.serving.options import ServeEngineOptions
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import Policies, policies
-from ssdsim.serving.policies import taken as taken_by_serving
+from ssdsim.serving.policies import Policies
+from ssdsim.serving.policies import accepted_options
+from ssdsim.serving.policies import policies
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
+import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
-RECORDS = (Load, Fleet, Batching, Goal, Effort, Workers)
+RECORDS = (Load, Fleet, Batching, Goal, ServeEngineOptions, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
@@ -61,9 +85,9 @@ def serve(
     """
     given: dict[str, Any] = {**options}
     of_records = [name for record in RECORDS for name in option_names(record).values()]
-    refuse_others("serve", given, (*of_records, *taken_by_serving()))
+    refuse_others("serve", given, (*of_records, *accepted_options()))
     load, fleet, batching = pop_record(Load, given), pop_record(Fleet, given), pop_record(Batching, given)
-    goal, effort, workers = pop_record(Goal, given), pop_record(Effort, given), pop_record(Workers, given)
+    goal, effort, workers = pop_record(Goal, given), pop_record(ServeEngineOptions, given), pop_record(Workers, given)
     return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
 
 
@@ -72,19 +96,24 @@ def served(
     fleet: Fleet | None = None,
     batching: Batching | None = None,
     goal: Goal | None = None,
-    effort: Effort | None = None,
+    effort: ServeEngineOptions | None = None,
     workers: Workers | None = None,
     *,
     schedule: str | Path | None = None,
     folder: ServingFolder | None = None,
-    hears_needs: Callable[[Needs], None] = lambda needs: None,
+    hears_needs: Callable[[RunNeeds], None] = lambda needs: None,
     **options: Any,
 ) -> Serving:
     """:func:`serve`, whose options but for a scenario's are records. Capacities and crossings are of one replica.
 
     Who ``hears_needs`` is told what long runs take before they begin.
     """
-    fleet, batching, goal, effort = fleet or Fleet(), batching or Batching(), goal or Goal(), effort or Effort()
+    fleet, batching, goal, effort = (
+        fleet or Fleet(),
+        batching or Batching(),
+        goal or Goal(),
+        effort or ServeEngineOptions(),
+    )
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
     _check(workload, goal, effort)
@@ -93,28 +122,30 @@ def served(
     _check_shared(options["targets"], chosen)
     if subject_asked in chosen.no_room:
         raise InputError(f"--subject {subject_asked}: {chosen.no_room[subject_asked]}")
-    subject = chosen.engine.subject((*chosen.fixed, *chosen.apart), subject_asked)
+    subject = chosen.engine.subject((*chosen.fixed, *chosen.unsupported), subject_asked)
     how = How(batching, goal.bounds, fleet, effort.seed, effort.precision)
-    kept = None
+    cache = None
     if folder is not None:
         text = "" if plan is None else plan.read_text(encoding="utf-8")
-        kept = Kept(folder, chosen.configuration.settings, text)
-    asked = _Asked(chosen, workload, how, goal, effort, workers or Workers(), kept, options["targets"], hears_needs)
+        cache = RunCache(folder, chosen.configuration.settings, text)
+    asked = _ServeRequest(
+        chosen, workload, how, goal, effort, workers or Workers(), cache, options["targets"], hears_needs
+    )
     return asked.served(subject, load.rates)
 
 
-class _Asked(Record):
-    """Policies that serve a workload: ``how``, what was ``kept`` of it before, how many ``targets`` share a draft."""
+class _ServeRequest(Record):
+    """Policies that serve a workload: ``how``, the ``cache`` of runs, how many ``targets`` share a draft."""
 
     policies: Policies
     workload: Workload
     how: How
     goal: Goal
-    effort: Effort
+    effort: ServeEngineOptions
     workers: Workers
-    kept: Kept | None
+    cache: RunCache | None
     targets: int | None
-    hears_needs: Callable[[Needs], None]
+    hears_needs: Callable[[RunNeeds], None]
 
     def served(self, subject: str, rates: Sequence[float] | None) -> Serving:
         """Serve at each of the rates, and find beyond which a queue grows without end."""
@@ -125,9 +156,9 @@ class _Asked(Record):
         fixed_k = {_run_of(k): policy for k, policy in policies.fixed_k.items()}
         each_policy = {**policies.by_name, **fixed_k}
         room = partial(self._room, each_policy, loads)
-        made = runs(each_policy, loads, self.how, self.kept, self.workers, room) if self.effort.runs else {}
+        made = runs(each_policy, loads, self.how, self.cache, self.workers, room) if self.effort.runs else {}
         points = [
-            Point(
+            ServedLoad(
                 rate=load.offered,
                 workload=load,
                 closed=_closed(sides, load.offered, fleet.replicas),
@@ -154,11 +185,11 @@ class _Asked(Record):
             first_crossings=first,
             verdict=advice(subject, sides, first, each, _rests_on(subject, first, policies)),
             within_slo={} if searched is None else self._within_slo(searched, sharings),
-            apart={
-                name: _apart(self._side(name, policy), policies.engine, sides, each)
-                for name, policy in policies.apart.items()
+            unsupported={
+                name: _unsupported(self._side(name, policy), policies.engine, sides, each)
+                for name, policy in policies.unsupported.items()
             },
-            requests=None if self.kept is None or not made else lines(policies.by_name, loads, self.how, self.kept),
+            requests=None if self.cache is None or not made else lines(policies.by_name, loads, self.how, self.cache),
         )
 
     def _room(
@@ -199,22 +230,22 @@ class _Asked(Record):
         """Sharing of each fixed K, which no rate changes."""
         return {k: sharing(p, self.workload, self.how.batching)[0] for k, p in self.policies.fixed_k.items()}
 
-    def _side(self, name: str, policy: Policy) -> Side:
+    def _side(self, name: str, policy: Policy) -> RateCurve:
         errors = self.policies.configuration.errors(DRAWS, self.how.seed)
-        return Side(name, policy.title, policy.gpus, *sharing(policy, self.workload, self.how.batching, errors))
+        return RateCurve(name, policy.title, policy.gpus, *sharing(policy, self.workload, self.how.batching, errors))
 
     def _within_slo(self, share: float, sharings: Mapping[str, Sharing]) -> Mapping[str, Capacity]:
         by_name = self.policies.by_name
-        return capacities(by_name, sharings, self.workload, share, self.how, self.kept, self.workers)
+        return capacities(by_name, sharings, self.workload, share, self.how, self.cache, self.workers)
 
 
-def _check(workload: Workload, goal: Goal, effort: Effort) -> None:
+def _check(workload: Workload, goal: Goal, effort: ServeEngineOptions) -> None:
     """Raise :class:`InputError` where an answer cannot be made in the way that is asked for."""
     if goal.capacity and (goal.slo is None or not effort.runs or workload.concurrency is not None):
         raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
     if effort.precision is not None and not effort.runs:
         raise InputError("--precision has no effect with --engine closed (it runs nothing)")
-    if effort.precision is not None and workload.made is None:
+    if effort.precision is not None and workload.generate is None:
         raise InputError("--precision has no effect with a log (there are no more requests than it has)")
     if workload.output_tokens.max() <= 1:
         raise InputError("no answer has a second token, so nothing is decoded: a strategy changes nothing")
@@ -224,7 +255,7 @@ def _check_shared(targets: int | None, policies: Policies) -> None:
     """Raise :class:`InputError` where a draft is to be shared and nothing drafts on devices that can be."""
     if targets is None or targets == 1:
         return
-    ranked = [*policies.by_name.values(), *policies.apart.values()]
+    ranked = [*policies.by_name.values(), *policies.unsupported.values()]
     if all(policy.devices.targets == 1 for policy in ranked):
         named = ", ".join(policy.title for policy in ranked)
         can = ", ".join(strategy.title for strategy in strategies.ALL if TARGETS in strategy.options)
@@ -248,7 +279,7 @@ def _run_of(k: int) -> str:
     return f"K {k}"
 
 
-def _closed(sides: Mapping[str, Side], rate: float | None, replicas: int) -> dict[str, Served]:
+def _closed(sides: Mapping[str, RateCurve], rate: float | None, replicas: int) -> dict[str, SteadyState]:
     return {} if rate is None else {name: side.sharing.served(rate / replicas) for name, side in sides.items()}
 
 
@@ -263,7 +294,9 @@ def _rests_on(subject: str, crossings: Sequence[Crossing], policies: Policies) -
     return RatioEvidence.of(scenarios[subject], scenarios[crossings[0].over.name], None) if crossings else SURE
 
 
-def _apart(side: Side, engine: Engine, sides: Mapping[str, Side], rates: Sequence[float | None]) -> Apart:
+def _unsupported(
+    side: RateCurve, engine: Engine, sides: Mapping[str, RateCurve], rates: Sequence[float | None]
+) -> UnsupportedStrategy:
     lacking = engine.lacks(side.name)
     assert lacking is not None  # else it would be among the policies
 
@@ -274,9 +307,9 @@ def _apart(side: Side, engine: Engine, sides: Mapping[str, Side], rates: Sequenc
         own = float(side.sharing.served(rate).tpot_s)
         return fastest / own if np.isfinite(fastest) and np.isfinite(own) else None
 
-    return Apart(side.title, lacking, float(side.sharing.capacity), [worth(rate) for rate in rates])
+    return UnsupportedStrategy(side.title, lacking, float(side.sharing.capacity), [worth(rate) for rate in rates])
 
 
-def _capacity(side: Side) -> tuple[float, Interval | None]:
+def _capacity(side: RateCurve) -> tuple[float, Interval | None]:
     interval = None if side.drawn is None else Interval.of(np.asarray(side.drawn.capacity))
     return float(side.sharing.capacity), interval

@@ -107,8 +107,8 @@ class Workload(Record):
     """``arrival_s`` (sorted, from 0), ``input_tokens`` and ``output_tokens``, shape ``(requests,)`` each.
 
     ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
-    are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``made`` makes
-    more of the same, where requests are made up.
+    are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``generate``
+    draws more of the same, where requests are made up.
     """
 
     arrival_s: Array
@@ -118,7 +118,7 @@ class Workload(Record):
     source: str
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
-    made: Callable[[int], Workload] | None = None
+    generate: Callable[[int], Workload] | None = None
 
     @property
     def requests(self) -> int:
@@ -158,8 +158,8 @@ class Workload(Record):
 
     def of(self, requests: int) -> Workload:
         """Draw as many requests, of which those that are here are the first, at the same rate."""
-        assert self.made is not None
-        return replace(self.made(requests).at_rate(self.rate), made=self.made)
+        assert self.generate is not None
+        return replace(self.generate(requests).at_rate(self.rate), generate=self.generate)
 
     def first(self, requests: int) -> Workload:
         """The first so many."""
@@ -247,7 +247,7 @@ def synthetic(
         kind=kinds.random(requests),
         source=f"input {input_len}, output {output_len}",
         concurrency=concurrency,
-        made=partial(
+        generate=partial(
             synthetic,
             rate=rate,
             input_len=input_len,

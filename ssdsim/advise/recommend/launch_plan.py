@@ -1,35 +1,47 @@
 """The recommendation as a launch plan: its command, K by batch, what it costs, and when it stops paying."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
-
 from ssdsim import strategies
 from ssdsim.advise.candidates import fixed_options
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.export.export import engine_of, export
-from ssdsim.advise.recommend.deployment import Deployment, deployment_json
-from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, recommended, unsupported_json
-from ssdsim.advise.recommend.request import SearchRequest, engine_json, request_json
+from ssdsim.advise.export.export import engine_of
+from ssdsim.advise.export.export import export
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import deployment_json
+from ssdsim.advise.recommend.recommendation import BatchAnswer
+from ssdsim.advise.recommend.recommendation import Recommendation
+from ssdsim.advise.recommend.recommendation import recommended
+from ssdsim.advise.recommend.recommendation import unsupported_json
+from ssdsim.advise.recommend.request import SearchRequest
+from ssdsim.advise.recommend.request import engine_json
+from ssdsim.advise.recommend.request import request_json
 from ssdsim.answers.contest import Versus
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import low_and_high
-from ssdsim.base.plain import document, picked
+from ssdsim.base.plain import document
+from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import Record, replace
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.answer import Serving
 from ssdsim.serving.load import Load
-from ssdsim.serving.options import Effort, Fleet, Goal
-from ssdsim.serving.policies import taken
+from ssdsim.serving.options import Fleet
+from ssdsim.serving.options import Goal
+from ssdsim.serving.options import ServeEngineOptions
+from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.serving.serve import served
-from ssdsim.serving.workload import Lengths, Workload, synthetic
+from ssdsim.serving.workload import Lengths
+from ssdsim.serving.workload import Workload
+from ssdsim.serving.workload import synthetic
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.transformer.forward import DATA_PARALLEL
+from typing import Any
 
 ATTAINMENT = 0.9  # of requests that must keep an SLO
 _REQUESTS = 600  # of a run that searches for that rate
@@ -164,7 +176,7 @@ def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: 
     assert best is not None
     try:
         at_rate = Load(1.0 if rate is None else rate / best.copies, workload=load)
-        at_one = served(at_rate, effort=Effort("closed", seed=request.seed), **_policies(about, request))
+        at_one = served(at_rate, effort=ServeEngineOptions("closed", seed=request.seed), **_policies(about, request))
     except InputError as error:
         if must:
             raise
@@ -176,7 +188,7 @@ def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: 
 def _within(about: BatchAnswer, request: SearchRequest, slo: str) -> dict[str, float]:
     """Rates up to which enough requests keep an SLO."""
     goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
-    load, effort = Load(workload=_workload(request)), Effort(seed=request.seed)
+    load, effort = Load(workload=_workload(request)), ServeEngineOptions(seed=request.seed)
     load_served = served(load, goal=goal, effort=effort, **_policies(about, request))
     return {name: each.rate for name, each in load_served.within_slo.items()}
 
@@ -189,7 +201,7 @@ def _policies(about: BatchAnswer, request: SearchRequest) -> dict[str, Any]:
     rival = strategies.ALL.named(own).rival
     beside = [name for name in (rival, Autoregressive.name) if name in request.ranked and name != own]
     beside = beside or [name for name in about.by_strategy if name != own][:1]
-    names = [name for name in taken() if name not in ("strategies", "subject", "pair_set")]
+    names = [name for name in accepted_options() if name not in ("strategies", "subject", "pair_set")]
     options = {**_options(best, request, [*names, "pair_set"]), "strategies": [own, *dict.fromkeys(beside)]}
     return {"subject": own, "fleet": Fleet(best.shape.targets), **options}
 

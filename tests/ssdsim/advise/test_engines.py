@@ -1,18 +1,20 @@
 """What an engine cannot run is never recommended: it stands apart, with what it would be worth."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import pytest
-
-from ssdsim import InputError, compare, configure, export, recommend
+from ssdsim import InputError
+from ssdsim import compare
+from ssdsim import configure
+from ssdsim import export
+from ssdsim import recommend
 from ssdsim.advise.export.export import _ENGINES
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.engines import Engine
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.serve import serve
-from ssdsim.serving.workload import Lengths, synthetic
+from ssdsim.serving.workload import Lengths
+from ssdsim.serving.workload import synthetic
+from typing import Any
+import pytest
 
 ENGINES = ("vllm", "vllm-0.16", "sglang", "trtllm", "ssd-engine")
 EVERY = ("ar", "sd", "ssd", "tree")
@@ -93,7 +95,7 @@ def test_serving_ranks_what_the_engine_runs() -> None:
     assert serving.subject == "sd"
     assert serving.capacities.keys() == {"ar", "sd", "auto"}
     assert all(v.scenario.strategy.name != "ssd" for v in serving.policies.by_name["auto"].variants)
-    (apart,) = serving.apart.values()
+    (apart,) = serving.unsupported.values()
     assert apart.sentence.startswith("with SSD, which vLLM does not have: 1.")
     assert apart.worth[0] is not None
     assert apart.worth[0] > 1.0

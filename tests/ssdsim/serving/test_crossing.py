@@ -10,7 +10,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.many import rates
 from ssdsim.serving.closed_form import Sharing
-from ssdsim.serving.crossing import Side, advice, crossing
+from ssdsim.serving.crossing import RateCurve, advice, crossing
 from ssdsim.serving.passes import PromptTables
 from ssdsim.serving.round_table import RoundTable
 from ssdsim.serving.serve import serve
@@ -28,10 +28,10 @@ def test_a_sign_that_the_errors_leave_open_is_not_said(
 ) -> None:
     one = sharing_of_sd
 
-    def side(name: str, factors: np.ndarray) -> Side:
+    def side(name: str, factors: np.ndarray) -> RateCurve:
         scaled = replace(one, tokens_per_s=one.tokens_per_s * factors[:, None], lost_s=one.lost_s / factors[:, None])
         mean = replace(one, tokens_per_s=one.tokens_per_s * np.median(factors), lost_s=one.lost_s / np.median(factors))
-        return Side(name, name.upper(), 4, mean, scaled)
+        return RateCurve(name, name.upper(), 4, mean, scaled)
 
     sides = {"ssd": side("ssd", faster * np.linspace(1 - spread, 1 + spread, 41)), "sd": side("sd", np.ones(41))}
     crossed = crossing(sides["ssd"], sides["sd"], "replica")

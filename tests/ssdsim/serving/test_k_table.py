@@ -14,7 +14,7 @@ from ssdsim.question.configuration import configure
 from ssdsim.serving import measuring
 from ssdsim.serving.batching import Batching, KTable
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import Needs
+from ssdsim.serving.measuring import RunNeeds
 from ssdsim.serving.policies import AUTO, policies
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve, served
@@ -213,7 +213,7 @@ def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(
     monkeypatch.setattr(measuring, "_LONG", 0)
     monkeypatch.setattr(measuring, "_FIRST", 10)
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", lambda *arguments, **room: {})
-    heard: list[Needs] = []
+    heard: list[RunNeeds] = []
     load, batching = Load(rate=[1.0, 2.0], requests=40), Batching(k_table=table)
     served(load, batching=batching, hears_needs=heard.append, **{**SMALL, "strategies": "ar,sd", "k": 5})
     policies_run = 2 if table is None else 3

@@ -8,7 +8,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.readers.request_logs.records import read_log
-from ssdsim.serving.load import Cut, workload_of
+from ssdsim.serving.load import LogSelection, workload_of
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -120,7 +120,7 @@ def test_aiperfs_records(tmp_path: Path) -> None:
 def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
     rows = "".join(f"{second},{100 + second},10\n" for second in range(20))
     path = written(tmp_path, "arrival_s,input_tokens,output_tokens\n" + rows)
-    workload, _ = workload_of(path, Cut(5.0, 15.0, 4, 2.0))
+    workload, _ = workload_of(path, LogSelection(5.0, 15.0, 4, 2.0))
     assert workload.input_tokens.tolist() == [105, 106, 107, 108]
     assert np.allclose(workload.arrival_s, [0.0, 0.5, 1.0, 1.5])
 
