@@ -1,30 +1,24 @@
 """A recommendation as a person reads it in a terminal."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+
 from rich.console import Console
 from rich.text import Text
+
 from ssdsim import strategies
 from ssdsim.advise.recommend.break_even import BreakEven
 from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.advise.recommend.equal_count import EqualCount
-from ssdsim.advise.recommend.launch_plan import ATTAINMENT
-from ssdsim.advise.recommend.launch_plan import LaunchPlan
-from ssdsim.advise.recommend.launch_plan import NO_ENGINE
-from ssdsim.advise.recommend.recommendation import BatchAnswer
-from ssdsim.advise.recommend.recommendation import Recommendation
-from ssdsim.advise.recommend.recommendation import TITLE
+from ssdsim.advise.recommend.launch_plan import ATTAINMENT, NO_ENGINE, LaunchPlan
+from ssdsim.advise.recommend.recommendation import TITLE, BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.answers.contest import Versus
 from ssdsim.answers.evidence import inputs_text
 from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_origins
-from ssdsim.cli.console import print_warnings
+from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins, print_warnings
 from ssdsim.cli.render_prediction import title_of
 from ssdsim.cli.tables import TextTable
 from ssdsim.question.engines import UNNAMED

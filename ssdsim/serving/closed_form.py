@@ -1,23 +1,23 @@
 """Serving in closed form: a processor-sharing queue whose rate depends on how many requests share it."""
 
 from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim.base.checks import Array
 from ssdsim.base.intervals import Draws
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.rounds.kernel import Kernel
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.batching import LEAST_CHUNK
+from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.passes import spaced
-from ssdsim.serving.policy import Policy
-from ssdsim.serving.policy import Variant
+from ssdsim.serving.policy import Policy, Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.prefill import Chunk
-import numpy as np
 
 _NODES = spaced(1, 1.25, 4)
 

@@ -1,27 +1,25 @@
 """One replica under arrivals, and the run of a whole workload: continuous batching of whatever is there."""
 
 from __future__ import annotations
+
 from array import array
 from collections.abc import Callable
 from functools import cache
 from inspect import isfunction
+from typing import Any
+
+import numpy as np
+
 from ssdsim.base.checks import Array
 from ssdsim.base.extras import failure
 from ssdsim.base.progress import unheard
 from ssdsim.serving import rounds as r
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.batching import LEAST_CHUNK
+from ssdsim.serving.batching import LEAST_CHUNK, Batching
 from ssdsim.serving.flat_tables import FlatTables
-from ssdsim.serving.journal import ROUND
-from ssdsim.serving.journal import Requests
-from ssdsim.serving.journal import Run
-from ssdsim.serving.policy import BELOW_ONE
-from ssdsim.serving.policy import Policy
-from ssdsim.serving.policy import Variant
+from ssdsim.serving.journal import ROUND, Requests, Run
+from ssdsim.serving.policy import BELOW_ONE, Policy, Variant
 from ssdsim.serving.workload import Workload
 from ssdsim.transformer.prefill import Chunk
-from typing import Any
-import numpy as np
 
 _DRAWN = 1 << 15  # uniform numbers, at least, at a time
 _LOGGED, _LOGGED_COMPILED = 1 << 11, 1 << 17  # rounds at a time

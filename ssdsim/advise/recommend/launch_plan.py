@@ -1,47 +1,35 @@
 """The recommendation as a launch plan: its command, K by batch, what it costs, and when it stops paying."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
+
 from ssdsim import strategies
 from ssdsim.advise.candidates import fixed_options
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.export.export import engine_of
-from ssdsim.advise.export.export import export
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import deployment_json
-from ssdsim.advise.recommend.recommendation import BatchAnswer
-from ssdsim.advise.recommend.recommendation import Recommendation
-from ssdsim.advise.recommend.recommendation import recommended
-from ssdsim.advise.recommend.recommendation import unsupported_json
-from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.request import engine_json
-from ssdsim.advise.recommend.request import request_json
+from ssdsim.advise.export.export import engine_of, export
+from ssdsim.advise.recommend.deployment import Deployment, deployment_json
+from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation, recommended, unsupported_json
+from ssdsim.advise.recommend.request import SearchRequest, engine_json, request_json
 from ssdsim.answers.contest import Versus
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import low_and_high
-from ssdsim.base.plain import document
-from ssdsim.base.plain import picked
+from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.answer import Serving
 from ssdsim.serving.load import Load
-from ssdsim.serving.options import Fleet
-from ssdsim.serving.options import Goal
-from ssdsim.serving.options import ServeEngineOptions
+from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
 from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.serving.serve import served
-from ssdsim.serving.workload import Lengths
-from ssdsim.serving.workload import Workload
-from ssdsim.serving.workload import synthetic
+from ssdsim.serving.workload import Lengths, Workload, synthetic
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.transformer.forward import DATA_PARALLEL
-from typing import Any
 
 ATTAINMENT = 0.9  # of requests that must keep an SLO
 _REQUESTS = 600  # of a run that searches for that rate

@@ -1,20 +1,18 @@
 """What an engine cannot run is never recommended: it stands apart, with what it would be worth."""
 
 from __future__ import annotations
-from ssdsim import InputError
-from ssdsim import compare
-from ssdsim import configure
-from ssdsim import export
-from ssdsim import recommend
+
+from typing import Any
+
+import pytest
+
+from ssdsim import InputError, compare, configure, export, recommend
 from ssdsim.advise.export.export import _ENGINES
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.engines import Engine
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.serve import serve
-from ssdsim.serving.workload import Lengths
-from ssdsim.serving.workload import synthetic
-from typing import Any
-import pytest
+from ssdsim.serving.workload import Lengths, synthetic
 
 ENGINES = ("vllm", "vllm-0.16", "sglang", "trtllm", "ssd-engine")
 EVERY = ("ar", "sd", "ssd", "tree")
