@@ -6,34 +6,22 @@ Run: python -m site_generator.typed_options   makes them in this checkout again
 """
 
 from __future__ import annotations
-from collections.abc import Iterator
-from pathlib import Path
-from ssdsim.base.kinds import Flag
-from ssdsim.base.kinds import Kind
-from ssdsim.base.kinds import Member
-from ssdsim.base.kinds import Name
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import NumberOrWord
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import OneOrByPosition
-from ssdsim.base.kinds import Whole
-from ssdsim.base.kinds_of_lists import HitRates
-from ssdsim.base.kinds_of_lists import ListOf
-from ssdsim.base.kinds_of_lists import Names
-from ssdsim.base.kinds_of_lists import PassTimes
-from ssdsim.base.kinds_of_lists import Ranges
-from ssdsim.base.option import Option
-from ssdsim.base.option import options_of
-from ssdsim.question.options import ALL
-from ssdsim.question.options import ranged
-from ssdsim.serving.policies import accepted_options
-from ssdsim.serving.serve import RECORDS
+
 import ast
 import inspect
 import re
-import ssdsim
 import sys
 import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import ssdsim
+from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
+from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
+from ssdsim.base.option import Option, options_of
+from ssdsim.question.options import ALL, ranged
+from ssdsim.serving.policies import accepted_options
+from ssdsim.serving.serve import RECORDS
 
 _PROJECT = Path(__file__).parents[1]
 _RANGE = "str"

@@ -1,62 +1,48 @@
 """``ssdsim serve``."""
 
 from __future__ import annotations
+
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from rich.console import Console
-from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.workers import Workers
-from ssdsim.base.intervals import Interval
-from ssdsim.base.intervals import Measured
-from ssdsim.base.kinds import File
-from ssdsim.base.kinds import Number
-from ssdsim.base.option import pop_record
-from ssdsim.base.record import replace
-from ssdsim.cli.console import console
-from ssdsim.cli.console import print_labelled
-from ssdsim.cli.console import print_origins
-from ssdsim.cli.console import print_warnings
-from ssdsim.cli.options import Verb
-from ssdsim.cli.options import chosen_options
-from ssdsim.cli.options import common_options
-from ssdsim.cli.options import kept_option
-from ssdsim.cli.options import output_option
-from ssdsim.cli.options import rare_option
-from ssdsim.cli.options import record_options
-from ssdsim.cli.output import echo_json
-from ssdsim.cli.progress import duration_text
-from ssdsim.cli.progress import kept_in
-from ssdsim.cli.progress import progress_bar
-from ssdsim.cli.tables import TextTable
-from ssdsim.cli.values import OfKind
-from ssdsim.cli.values import OutputFile
-from ssdsim.pricing.occupancy import format_count
-from ssdsim.runs.answer_folders import opened_for_serving
-from ssdsim.serving.answer import Pace
-from ssdsim.serving.answer import ServedLoad
-from ssdsim.serving.answer import Serving
-from ssdsim.serving.answer import as_json as serving_json
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.batching import EMA
-from ssdsim.serving.batching import KTable
-from ssdsim.serving.batching import THROUGHPUT
-from ssdsim.serving.batching import THROUGHPUT_AWARE
-from ssdsim.serving.journal import timeline
-from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import RunNeeds
-from ssdsim.serving.measuring import run
-from ssdsim.serving.metrics import Metrics
-from ssdsim.serving.metrics import Summary
-from ssdsim.serving.options import Fleet
-from ssdsim.serving.options import Goal
-from ssdsim.serving.options import ServeEngineOptions
-from ssdsim.serving.policies import AUTO
-from ssdsim.serving.policies import accepted_options
-from ssdsim.serving.serve import served
 from typing import Any
+
 import click
 import numpy as np
+from rich.console import Console
+
+from ssdsim.answers.evidence import inputs_text
+from ssdsim.answers.workers import Workers
+from ssdsim.base.intervals import Interval, Measured
+from ssdsim.base.kinds import File, Number
+from ssdsim.base.option import pop_record
+from ssdsim.base.record import replace
+from ssdsim.cli.console import console, print_labelled, print_origins, print_warnings
+from ssdsim.cli.options import (
+    Verb,
+    chosen_options,
+    common_options,
+    kept_option,
+    output_option,
+    rare_option,
+    record_options,
+)
+from ssdsim.cli.output import echo_json
+from ssdsim.cli.progress import duration_text, kept_in, progress_bar
+from ssdsim.cli.tables import TextTable
+from ssdsim.cli.values import OfKind, OutputFile
+from ssdsim.pricing.occupancy import format_count
+from ssdsim.runs.answer_folders import opened_for_serving
+from ssdsim.serving.answer import Pace, ServedLoad, Serving
+from ssdsim.serving.answer import as_json as serving_json
+from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
+from ssdsim.serving.journal import timeline
+from ssdsim.serving.load import Load
+from ssdsim.serving.measuring import RunNeeds, run
+from ssdsim.serving.metrics import Metrics, Summary
+from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
+from ssdsim.serving.policies import AUTO, accepted_options
+from ssdsim.serving.serve import served
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"
 _LONG_S = 60.0  # of a core

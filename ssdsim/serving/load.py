@@ -1,36 +1,29 @@
 """Load of a server: requests that are made up, or those of a log."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import short_repr
-from ssdsim.base.kinds import File
-from ssdsim.base.kinds import Kind
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import Whole
-from ssdsim.base.kinds_of_lists import Several
-from ssdsim.base.option import OptionRecord
-from ssdsim.base.option import Section
-from ssdsim.base.option import option_field
-from ssdsim.base.option import options_of
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
-from ssdsim.serving.workload import Arrivals
-from ssdsim.serving.workload import Lengths
-from ssdsim.serving.workload import MOST_REQUESTS
-from ssdsim.serving.workload import OfLengths
-from ssdsim.serving.workload import SLOWEST
-from ssdsim.serving.workload import Workload
-from ssdsim.serving.workload import constant
-from ssdsim.serving.workload import of_columns
-from ssdsim.serving.workload import synthetic
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
+
 import numpy as np
+
+from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.kinds import File, Kind, Number, OneOf, Whole
+from ssdsim.base.kinds_of_lists import Several
+from ssdsim.base.option import OptionRecord, Section, option_field, options_of
+from ssdsim.base.record import Record, replace
+from ssdsim.serving.workload import (
+    MOST_REQUESTS,
+    SLOWEST,
+    Arrivals,
+    Lengths,
+    OfLengths,
+    Workload,
+    constant,
+    of_columns,
+    synthetic,
+)
 
 if TYPE_CHECKING:
     from ssdsim.readers.request_logs.log import RequestLog

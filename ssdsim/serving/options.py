@@ -1,28 +1,19 @@
 """What serve is asked beside its load and its batching: replicas, what a good request is, and how it is worked out."""
 
 from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
 from numpy.typing import NDArray
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import whole
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
-from ssdsim.base.kinds import Flag
-from ssdsim.base.kinds import Kind
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import OneOf
-from ssdsim.base.kinds import SHARE
-from ssdsim.base.kinds import Whole
-from ssdsim.base.option import OptionRecord
-from ssdsim.base.option import Section
-from ssdsim.base.option import option_field
+
+from ssdsim.base.checks import Array, whole
+from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.kinds import SHARE, Flag, Kind, Number, OneOf, Whole
+from ssdsim.base.option import OptionRecord, Section, option_field
 from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
-from typing import Any
-from typing import Literal
-from typing import cast
-from typing import get_args
-import numpy as np
 
 Router = Literal["round-robin", "least-loaded"]
 

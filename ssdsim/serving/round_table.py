@@ -1,33 +1,23 @@
 """Seconds of a strategy's rounds over the batch, the context, what happened in the round, and prompts beside it."""
 
 from __future__ import annotations
+
 from bisect import bisect_right
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
+
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Step
+from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.many import RateDraws
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Averages
-from ssdsim.rounds.round import Estimate
-from ssdsim.rounds.round import Round
-from ssdsim.rounds.round import Stationary
-from ssdsim.serving.passes import PromptTable
-from ssdsim.serving.passes import PromptTables
-from ssdsim.serving.passes import draft_place
-from ssdsim.serving.passes import pairs
-from ssdsim.serving.passes import spaced
-from ssdsim.serving.passes import target_place
-from ssdsim.serving.rounds import add_prompts
-from ssdsim.serving.rounds import prompts_alone_s
+from ssdsim.rounds.round import Estimate, Round, Stationary
+from ssdsim.serving.passes import PromptTable, PromptTables, draft_place, pairs, spaced, target_place
+from ssdsim.serving.rounds import add_prompts, prompts_alone_s
 from ssdsim.transformer.prefill import Chunk
 
 _APART = 1.3

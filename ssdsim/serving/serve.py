@@ -1,62 +1,37 @@
 """Serving: what users see at which rate, and from which rate on another strategy is the better one."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-from functools import partial
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
 from ssdsim import strategies
-from ssdsim.answers.evidence import RatioEvidence
-from ssdsim.answers.evidence import SURE
+from ssdsim.answers.evidence import SURE, RatioEvidence
 from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option import option_names
-from ssdsim.base.option import pop_record
+from ssdsim.base.option import option_names, pop_record
 from ssdsim.base.record import Record
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
 from ssdsim.runs.answer_folders import ServingFolder
-from ssdsim.serving.answer import Pace
-from ssdsim.serving.answer import ServedLoad
-from ssdsim.serving.answer import Serving
-from ssdsim.serving.answer import UnsupportedStrategy
-from ssdsim.serving.answer import crossings_of
-from ssdsim.serving.answer import rivals_of
+from ssdsim.serving.answer import Pace, ServedLoad, Serving, UnsupportedStrategy, crossings_of, rivals_of
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.closed_form import Sharing
-from ssdsim.serving.closed_form import SteadyState
-from ssdsim.serving.closed_form import sharing
-from ssdsim.serving.crossing import Crossing
-from ssdsim.serving.crossing import RateCurve
-from ssdsim.serving.crossing import advice
+from ssdsim.serving.closed_form import Sharing, SteadyState, sharing
+from ssdsim.serving.crossing import Crossing, RateCurve, advice
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import Capacity
-from ssdsim.serving.measuring import How
-from ssdsim.serving.measuring import MOST_RUNS
-from ssdsim.serving.measuring import RunCache
-from ssdsim.serving.measuring import RunNeeds
-from ssdsim.serving.measuring import capacities
-from ssdsim.serving.measuring import lines
-from ssdsim.serving.measuring import needs
-from ssdsim.serving.measuring import runs
-from ssdsim.serving.options import Fleet
-from ssdsim.serving.options import Goal
-from ssdsim.serving.options import ServeEngineOptions
+from ssdsim.serving.measuring import MOST_RUNS, Capacity, How, RunCache, RunNeeds, capacities, lines, needs, runs
+from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
 from ssdsim.serving.passes import prompt_warnings
-from ssdsim.serving.policies import Policies
-from ssdsim.serving.policies import accepted_options
-from ssdsim.serving.policies import policies
+from ssdsim.serving.policies import Policies, accepted_options, policies
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
-import numpy as np
 
 if TYPE_CHECKING:
     from ssdsim.serving.typed_options import ServeOptions
