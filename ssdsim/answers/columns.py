@@ -19,8 +19,8 @@ from ssdsim.rounds.round import Estimate
 class EstimateColumn(Record):
     """A number of an :class:`Estimate`, by its name there.
 
-    ``key`` is its name in JSON, ``title`` that in tables, where times are in ms, and ``swept`` that in a sweep (``{}``
-    stands for the strategy's name); empty where it is not shown there. ``of`` says which strategies have it in a sweep.
+    ``key`` is its name in JSON, ``title`` in tables (times in ms), ``swept`` in a sweep (``{}``: the strategy's
+    name); empty if it is not shown there. ``of`` says which strategies have it in a sweep.
     """
 
     name: str
@@ -31,12 +31,12 @@ class EstimateColumn(Record):
     of: Literal["all", "drafting", "caching"] = "all"
 
     def value(self, estimate: Estimate, seconds: bool = False) -> Any:
-        """The estimate's number; a time in ms where ``seconds`` says that it is in seconds."""
+        """The estimate's number; a time is in ms if the estimate's times are in ``seconds``."""
         number = getattr(estimate, self.name)
         return 1e3 * number if seconds and self.unit == "time" else number
 
     def headed(self, seconds: bool) -> str:
-        """The title with its unit: of times in T_v where ``seconds`` says that they are in none."""
+        """The title with its unit: ms or per second, or T_v if times are not in ``seconds``."""
         if self.unit == "time":
             return f"{self.title} {'ms' if seconds else 'T_v'}"
         return self.title if seconds else self.title.replace("/s", "/T_v")
@@ -63,7 +63,7 @@ TITLED = sorted((column for column in COLUMNS if column.title), key=lambda colum
 
 
 def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of strategies that are held together: each over those before it, the last strategy first."""
+    """Pairs of strategies with a ratio: each over those before it, the last strategy first."""
     return [
         (name, rival)
         for at in range(len(names) - 1, 0, -1)
@@ -73,13 +73,13 @@ def ratios(names: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def own(names: Sequence[str], name: str, column: str) -> str:
-    """The column of a result that not every strategy has; with the strategy's name where several of ``names`` do."""
+    """The column of a result that not every strategy has; with the strategy's name if several of ``names`` have it."""
     several = sum(column in own_columns(other) for other in names) > 1
     return f"{name}_{column}" if several else column
 
 
 def own_columns(name: str) -> tuple[str, ...]:
-    """Results that not every strategy has: hit rates where it caches, settings that it tells."""
+    """Results that not every strategy has: hit rates if it caches, and the settings that it shows."""
     told = strategies.ALL.named(name).shown_settings
     return (*(column.swept for column in _swept(name) if column.of == "caching"), *told)
 
@@ -101,13 +101,13 @@ def results(names: Sequence[str]) -> list[str]:
 
 
 def intervals(names: Sequence[str]) -> list[str]:
-    """Names of the columns that rest on draws of what is not known."""
+    """Names of the columns that rest on draws of the errors."""
     bounds = [f"{name}_{end}" for name in names for end in ("low", "high")]
     return [*bounds, *(probability(name, rival) for name, rival in contests(names))]
 
 
 def contests(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Each strategy with the rival that it is held against first, where both are among ``names``."""
+    """Each strategy with its main rival, if both are among ``names``."""
     pairs = [(name, strategies.ALL.named(name).rival) for name in names]
     return [(name, rival) for name, rival in pairs if rival in names and rival is not None]
 
@@ -117,13 +117,13 @@ def probability(name: str, rival: str) -> str:
 
 
 def texts(names: Sequence[str]) -> set[str]:
-    """Columns that hold words."""
+    """Names of the columns that hold text."""
     words = {own(names, name, column) for name in names for column in strategies.ALL.named(name).shown_settings}
     return {column for column in words if column.endswith("backup")} | {"error"}
 
 
 def of_estimate(names: Sequence[str], estimate: Estimate) -> dict[str, Any]:
-    """The columns of one strategy; those over others come with :func:`over`."""
+    """The columns of one strategy; :func:`over` has its ratios to others."""
     name = estimate.strategy
     return {
         own(names, name, column.swept) if column.of == "caching" else column.swept.format(name): column.value(estimate)
@@ -132,7 +132,7 @@ def of_estimate(names: Sequence[str], estimate: Estimate) -> dict[str, Any]:
 
 
 def over(pairs: Iterable[tuple[str, str]], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Ratios of tokens/s of the pairs, such as :func:`ratios`, that ``columns`` hold both of."""
+    """Ratios of tokens/s of ``pairs``, such as :func:`ratios`, as far as ``columns`` has both."""
     return {
         f"{name}_over_{rival}": columns[f"{name}_tokens_per_second"] / columns[f"{rival}_tokens_per_second"]
         for name, rival in pairs
@@ -147,7 +147,7 @@ def prediction_table(
     subject: str,
     sentence: str,
 ) -> Display:
-    """A row a strategy: its numbers, its interval, and its tokens/s over each rival's."""
+    """The table of a prediction, a row a strategy: its numbers, its interval, and its tokens/s over each rival's."""
     seconds = configuration.unit == "s"
     shown = {column.headed(seconds): column for column in TITLED}
     rate, *others = shown

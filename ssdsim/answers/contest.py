@@ -1,4 +1,4 @@
-"""A contest of strategies under the same draws of all that is not known, and the one rule of when it is decided."""
+"""A contest of strategies under the same draws of all errors, and the one rule of when it is decided."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ssdsim.base.intervals import Draws, Interval, bounds_95, median
 from ssdsim.base.record import Record
 from ssdsim.question.many import RateDraws
 
-DECIDED = 0.95  # the least probability at which a sign is said; below it a verdict is "undecided"
+DECIDED = 0.95  # the least probability at which a sign is certain enough; below it a verdict is "undecided"
 
 OPEN = "the timings' errors leave open who is faster"
 
@@ -20,18 +20,19 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def is_decided(share: float | None, everywhere: bool) -> bool:
-    """The one rule: a sign is said where it holds in a share :data:`DECIDED` of the joint draws of timings and tokens,
-    and, at the timings as they are predicted, ``everywhere`` that the token inputs may lie. No share: nothing errs.
+    """The one rule of decision, for the sign of a difference.
+
+    The sign must hold in a share :data:`DECIDED` of the joint draws of timings and tokens. At the predicted timings it
+    must hold ``everywhere`` in the ranges of the token inputs. Without errors there is no share (None).
     """
     return (share is None or share >= DECIDED) and everywhere
 
 
 class Versus(Record):
-    """One side's rate over another's: the ratio, its 95 % interval, P(faster); None where nothing errs.
+    """One side's rate over another's: the ratio, its 95 % interval, P(faster); None without errors.
 
-    ``lowest`` and ``highest`` are the ratio over the ranges in which token inputs lie, timings being as they are
-    predicted; None where no input lies in a range. ``timings`` is half the ratio's 95 % interval, relative, where
-    timings alone err.
+    ``lowest`` and ``highest`` bound the ratio over the ranges of token inputs, at the predicted timings; None if no
+    input has a range. ``timings`` is half the ratio's relative 95 % interval under the timings' errors alone.
     """
 
     ratio: float
@@ -48,12 +49,12 @@ class Versus(Record):
 
     @property
     def is_tie(self) -> bool:
-        """Say whether the interval rounds to 1, which leaves nothing open."""
+        """Say whether the interval rounds to 1: a tie is decided."""
         return self.low is not None and f"{self.low:.2f} {self.high:.2f}" == "1.00 1.00"
 
     @property
     def constant_ratio(self) -> str:
-        """The ratio that it is over all ranges, to the digits that are shown; empty where it moves."""
+        """The ratio, if it is the same over all ranges to the digits that are shown; else empty."""
         if self.lowest is None or self.highest is None:
             return ""
         lowest, highest = f"{self.lowest:.2f}x", f"{self.highest:.2f}x"
@@ -61,12 +62,12 @@ class Versus(Record):
 
     @property
     def sign_depends_on_inputs(self) -> bool:
-        """Say whether the other one is faster somewhere in the ranges of token inputs, at the predicted timings."""
+        """Say whether the faster side changes within the ranges of token inputs, at the predicted timings."""
         return self.lowest is not None and self.highest is not None and self.lowest <= 1.0 < self.highest
 
     @property
     def loses(self) -> bool:
-        """The other side is faster, or as fast."""
+        """Say whether the other side is faster, or as fast."""
         if self.probability_faster is None:
             return self.ratio <= 1.0
         return self.is_tie or is_decided(1.0 - self.probability_faster, not self.sign_depends_on_inputs)
@@ -77,14 +78,14 @@ class Versus(Record):
 
 
 class Contest(Record, Generic[Key]):
-    """A subject against its rivals; ``probability`` is that of its being the fastest, None where nothing errs."""
+    """A subject against its rivals. ``probability`` is P(subject is the fastest); None without errors."""
 
     over: Mapping[Key, Versus]
     probability: float | None
 
     @property
     def outcome(self) -> Outcome:
-        """The contest's end: lost where one rival is faster or as fast, won where the subject is the fastest of all."""
+        """``loses`` if one rival is faster or as fast, ``wins`` if the subject is the fastest of all."""
         if any(versus.loses for versus in self.over.values()):
             return "loses"
         everywhere = not any(versus.sign_depends_on_inputs for versus in self.over.values())
@@ -96,12 +97,12 @@ class Contest(Record, Generic[Key]):
 
     @property
     def open(self) -> list[Key]:
-        """Rivals of whom the sign is not known."""
+        """Rivals with an undecided sign."""
         return [rival for rival, versus in self.over.items() if not (versus.wins or versus.loses)]
 
     @property
     def decisive_rival(self) -> Key:
-        """The fastest rival of those that decide: that beat the subject, else that leave it open, else of all."""
+        """The rival that decides: the fastest of those that beat the subject, else of those left open, else of all."""
         lost = [rival for rival, versus in self.over.items() if versus.loses]
         return min(lost or self.open or self.over, key=lambda rival: self.over[rival].ratio)
 
@@ -113,8 +114,8 @@ def contest(
 
     Parameters
     ----------
-    rates : what is held against each other, such as tokens/s: of the subject and of each rival.
-    draws : of the rates, the same draws for all; None where nothing errs.
+    rates : what is compared, such as tokens/s, of the subject and of each rival.
+    draws : of the rates, the same draws for all; None without errors.
     """
     rivals = tuple(rivals)
     if draws is None:
@@ -137,7 +138,7 @@ def _versus(ratio: float, own: RateDraws, other: RateDraws) -> Versus:
 
 
 def _across(own: RateDraws, other: RateDraws) -> Draws | None:
-    """The ratio over the ranges of tokens; one that reads none of them has one rate, whatever they are."""
+    """The ratio over the ranges of token inputs; a side that reads none of them has one rate."""
     if own.across is None and other.across is None:
         return None
     mine, theirs = (median(each.timings) if each.across is None else each.across for each in (own, other))
@@ -145,10 +146,7 @@ def _across(own: RateDraws, other: RateDraws) -> Draws | None:
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:
-    """The share of draws (along the last axis) in which the subject is the fastest of all.
-
-    Those that are as fast have equal parts of it.
-    """
+    """The share of draws (along the last axis) in which the subject is the fastest; ties are shared equally."""
     sides = np.stack([subject, *rivals])
     fastest = sides == sides.max(axis=0)
     return np.mean(fastest[0] / fastest.sum(axis=0), axis=-1)

@@ -26,11 +26,10 @@ _SHOWN = 0.005  # of a ratio: what rounds to 0 %
 
 
 class Uncertainty(Record):
-    """The error of a ratio for one reason: ``half`` of its range, relative, the others being as they are taken.
+    """The error of a ratio for one reason: ``half`` of its relative range while all else is held.
 
-    For ``timings``, or ``the simulation`` where there are none, of its 95 % interval, for ``acceptance`` and ``hits``
-    of what it is over their ranges, or over the 95 % intervals of a pair's. ``turns`` where one of these inputs alone
-    turns the sign.
+    ``timings`` (or ``the simulation`` without hardware) move it over a 95 % interval. ``acceptance`` and ``hits`` move
+    it over their ranges, or over the 95 % intervals of a pair. ``turns``: one of these inputs alone changes the sign.
     """
 
     what: str
@@ -42,30 +41,30 @@ class Uncertainty(Record):
 
 
 class RatioEvidence(Record):
-    """Evidence behind the ratio of two strategies: the inputs of its tokens, and what may be off, timings first."""
+    """Evidence behind the ratio of two strategies: its token inputs and its uncertainties, timings first."""
 
     inputs: tuple[TokenInput, ...] = ()
     doubts: tuple[Uncertainty, ...] = ()
 
     @classmethod
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> RatioEvidence:
-        """The evidence of ``first`` over ``other``; ``timings`` is how far these alone move their ratio, where said."""
+        """The evidence of ``first`` over ``other``; ``timings`` is the ratio's error that they cause alone, if known."""
         of_timings = [] if timings is None else [Uncertainty(SIMULATION if first.site is None else TIMINGS, timings)]
         return cls(inputs_of(first, other), (*of_timings, *token_uncertainties(swings(first, other))))
 
     @property
     def tokens(self) -> tuple[Uncertainty, ...]:
-        """Doubts of tokens, the widest first."""
+        """Uncertainties of tokens, the widest first."""
         return tuple(each for each in self.doubts if each.what not in _OF_TIMES)
 
     @property
     def placeholders(self) -> list[TokenInput]:
-        """Inputs that nobody gave."""
+        """Inputs that are assumed, and have a range."""
         return [each for each in self.inputs if each.standing == "placeholder" and each.is_open]
 
     @property
     def summary(self) -> str:
-        """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty where nothing is in doubt."""
+        """One line: ``timings ±9 %, acceptance ±31 %: measure acceptance first``; empty without uncertainties."""
         shown = [each for each in self.doubts if each.half >= _SHOWN]
         if not shown:
             return ""
@@ -75,30 +74,30 @@ class RatioEvidence(Record):
 
     @property
     def condition(self) -> str:
-        """``if acceptance is near 0.8, ``; empty where nothing is a placeholder."""
+        """``if acceptance is near 0.8, ``; empty without placeholders."""
         said = listed(self.placeholders)
         return f"if {said}, " if said else ""
 
     def sentence(
         self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
-        """The finding about ``rivals``: those that decide, or that leave it open.
+        """The sentence about ``rivals``: those that decide, or that are undecided.
 
-        ``head`` is the answer where there is one, such as ``("Yes for latency", ", no for cost")``, ``clause`` what
-        it is, and ``where`` says of what it is.
+        ``head`` is the answer, such as ``("Yes for latency", ", no for cost")``, ``clause`` the finding, and ``where``
+        the batch or the devices.
         """
         return filled(self.template(contest, rivals, head, literally(clause), where), contest)
 
     @property
     def robustness_clause(self) -> str:
-        """`` at any plausible acceptance``: of an answer that placeholders do not turn; empty where nothing is one."""
+        """`` at any plausible acceptance``: placeholders do not change the answer; empty without placeholders."""
         names = list(dict.fromkeys(each.what for each in self.placeholders))
         return f" at any plausible {' and '.join(names)}" if names else ""
 
     def template(
         self, contest: Contest[Key], rivals: Sequence[Key], head: tuple[str, str], clause: str, where: str = ""
     ) -> str:
-        """The sentence with fields in place of the contest's numbers, for :func:`filled`; so is ``clause``."""
+        """The sentence with fields for the contest's numbers, for :func:`filled`; ``clause`` has fields, too."""
         held = {rival: at for at, rival in enumerate(contest.over) if rival in rivals}
         over = self._over(contest, [held[rival] for rival in rivals])
         condition, where = literally(self.condition), literally(where)
@@ -110,9 +109,9 @@ class RatioEvidence(Record):
         return f"{before}{where}{robustness}{after}: {condition}{clause}{over}."
 
     def _over(self, contest: Contest[Key], held: Sequence[int]) -> str:
-        """``; with acceptance anywhere in 0.5-0.9 it is 1.34-1.41x``; empty where no input lies in a range.
+        """``; with acceptance anywhere in 0.5-0.9 it is 1.34-1.41x``; empty if no input has a range.
 
-        ``held`` are rivals' places.
+        ``held`` are the rivals' places.
         """
         every = list(contest.over.values())
         ranged = [at for at in held if every[at].lowest is not None]
@@ -126,13 +125,13 @@ class RatioEvidence(Record):
         return f"; with {literally(self.range_clause)} it {said}"
 
     def _open(self, contest: Contest[Key], versus: Sequence[Versus]) -> str:
-        """The reason why nothing is decided."""
+        """Words on why it is undecided, in a sentence."""
         if contest.open or any(each.sign_depends_on_inputs for each in versus):
             return literally(self.why_open(any(each.sign_depends_on_inputs for each in versus)))
         return "; that it is faster than all of them has P {probability:.2f}"
 
     def why_open(self, turns: bool) -> str:
-        """Words on why it is open: tokens decide it where it ``turns`` within their ranges, else the errors do."""
+        """Words on why it is undecided: the token inputs if the sign ``turns`` within their ranges, else the errors."""
         names = [each.what for each in self.tokens if each.half >= _SHOWN]
         if turns and names:
             names = [each.what for each in self.tokens if each.turns] or names
@@ -144,29 +143,29 @@ class RatioEvidence(Record):
 
     @property
     def range_clause(self) -> str:
-        """``acceptance anywhere in 0.5-0.9``, several ``anywhere plausible``; empty where none lies in a range.
+        """``acceptance anywhere in 0.5-0.9``, or ``anywhere plausible`` of several; empty if no input has a range.
 
-        Unlike a 95 % interval this has the best and the worst of the ranges, timings being as they are predicted.
+        Unlike a 95 % interval it spans the best and the worst of the ranges, at the predicted timings.
         """
         ranged = [each for each in self.inputs if each.is_open]
         return _range_text(ranged) if ranged else ""
 
 
 def token_uncertainties(moving: Sequence[Swing]) -> tuple[Uncertainty, ...]:
-    """Doubts of tokens whose inputs move the ratio so, the widest first."""
+    """Uncertainties of tokens from the swings of their inputs, the widest first."""
     made = [Uncertainty(what, float(half), bool(turns)) for what, (half, turns) in _halves(moving).items()]
     return tuple(sorted(made, key=lambda each: -each.half))
 
 
 def alike(moving: Sequence[Swing]) -> NDArray[np.intp]:
-    """Numbers of the rows of swings in columns: the same where their doubts have the same words."""
+    """A number a row of swings in columns: rows with the same number have the same words."""
     halves, turns = (np.array(each) for each in zip(*_halves(moving).values(), strict=True))
     words = np.concatenate([halves >= _SHOWN, turns, np.argsort(-halves, axis=0, kind="stable")])
     return np.asarray(np.unique(words, axis=1, return_inverse=True)[1]).reshape(-1)
 
 
 def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArray]]:
-    """Half of the ratio's range by what moves it, and whether an input of that turns the sign; numbers, or columns."""
+    """Half of the ratio's range by what moves it, and whether it changes the sign; numbers, or columns."""
     made = {}
     for what in dict.fromkeys(swing.of for swing in moving):
         own = [swing for swing in moving if swing.of == what]
@@ -177,21 +176,21 @@ def _halves(moving: Sequence[Swing]) -> dict[str, tuple[FloatOrArray, FloatOrArr
 
 
 SURE = RatioEvidence()
-"""The evidence of a ratio of which nothing is known to be in doubt."""
+"""The evidence of a ratio without known uncertainties."""
 
 
 def field(rival: int, name: str) -> str:
-    """A number of a :class:`Versus` in a template, by its rival's place among all that the subject is held against."""
+    """A number of a :class:`Versus` in a template, by its rival's place in the contest."""
     return f"{{over[{rival}].{name}:.2f}}"
 
 
 def literally(text: str) -> str:
-    """``text`` as a template has it."""
+    """``text`` with its braces escaped for a template."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def filled(template: str, contest: Contest[Key], **more: float) -> str:
-    """The sentence that a template makes of a contest's numbers, and of ``more``."""
+    """The template filled with a contest's numbers, and with ``more``."""
     return template.format(over=list(contest.over.values()), probability=contest.probability, **more)
 
 
@@ -220,7 +219,7 @@ def _called(each: TokenInput) -> str:
 
 
 def value_text(each: TokenInput) -> str:
-    """The value in words: a number, or of rates by position the first and the last."""
+    """The value in words: a number, or the first and the last of rates by position."""
     if isinstance(each.value, int | float):
         return f"{each.value:g}"
     if isinstance(each.value, str):
@@ -232,7 +231,7 @@ def value_text(each: TokenInput) -> str:
 
 
 def range_text(each: TokenInput) -> str:
-    """The range in which the value may lie, in words."""
+    """The range of the value, in words."""
     if each.within is not None:
         return f"{each.within[0]:g}-{each.within[1]:g}"
     return "its own 95 %" if each.standing == "measured" else "exact"
@@ -246,9 +245,9 @@ def standing_text(each: TokenInput) -> str:
 
 
 def inputs_text(inputs: Iterable[TokenInput]) -> str:
-    """All inputs in one line, those of one standing and text together; empty where no strategy drafts.
+    """All inputs in one line, grouped by the text on their source; empty if no strategy drafts.
 
-    What a text adds to that of another input stands beside its value: ``(to K 12)``.
+    If a text only adds to that of another input, the addition stands beside its value: ``(to K 12)``.
     """
     told = [(each, standing_text(each)) for each in inputs]
     together: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Many predictions at once: each distinct cost and kernel is worked out once, closed forms take whole columns."""
+"""Many predictions at once: each distinct cost and kernel is computed once, and closed forms take whole columns."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def evaluate(
     Parameters
     ----------
     points : option mappings as :func:`ssdsim.configure` takes them.
-    draws : of all that is not known, timings and tokens, for intervals; 0 for none. ``predict`` takes 1000.
-    seed : of those draws; the same timing's error, and the same input of tokens, is the same at every point.
-    names : strategies that have columns even where no point asks for them.
+    draws : of the errors of timings and token inputs, for intervals; 0 for none. ``predict`` takes 1000.
+    seed : of those draws; a timing's error and a token input are the same at every point.
+    names : strategies that have columns even if no point asks for them.
 
     Returns
     -------
@@ -54,9 +54,9 @@ def evaluate(
     ``*_tokens_per_second`` over the whole batch, ``*_gpus``, ``*_round_s``, ``tokens_per_round_*``; ratios such as
     ``ssd_over_sd``; ``p_hit`` (stationary), ``p_all_hit``, ``backup`` (the better one of ``auto``), ``budget`` (cached
     outcomes a sequence). Unit-free points count in T_v instead of seconds. With draws also ``ar_low``, ``ar_high`` and
-    so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN where unit-free and all rates of tokens are given.
-    ``error`` is None, or says in one line why the point, or one of its strategies, is not possible: what is not
-    possible is NaN. ``attrs["warnings"]`` lists the extrapolations behind the rows.
+    so on (95 % of tokens/s) and ``probability_ssd_beats_sd``, NaN if unit-free and all rates of tokens are given.
+    ``error`` is None, or says in one line why the point, or one of its strategies, is not possible; its columns are
+    NaN then. ``attrs["warnings"]`` lists the extrapolations behind the rows.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def evaluate(
 
 
 class Evaluated(Record):
-    """A table of predictions, an array a column; ``errors`` has None for a point that is possible."""
+    """A table of predictions, an array a column; ``errors`` has None for a possible point."""
 
     columns: Mapping[str, NDArray[Any]]
     errors: Sequence[str | None]
@@ -85,7 +85,7 @@ class Evaluated(Record):
         return (dict(zip(self.columns, row, strict=True)) for row in zip(*values, strict=True))
 
     def frame(self) -> pd.DataFrame:
-        """Table that :func:`evaluate` returns."""
+        """The table that :func:`evaluate` returns."""
         import pandas as pd  # takes longer to load than small grids to evaluate
 
         frame = pd.DataFrame(self.columns, index=range(len(self.errors)))
@@ -95,7 +95,7 @@ class Evaluated(Record):
 
 
 class Evaluator:
-    """:func:`evaluate` for who asks many times: it keeps costs and kernels from one call to the next."""
+    """:func:`evaluate` for many calls: it keeps costs and kernels from one call to the next."""
 
     def __init__(self) -> None:
         self._steps = Steps()
@@ -116,7 +116,7 @@ class Evaluator:
         return asked.sites
 
     def fastest(self, points: Iterable[Mapping[str, Any]], names: Collection[str] = ()) -> PointResults:
-        """Each strategy at its fastest, of those that a point names."""
+        """The fastest scenario of each strategy that a point names."""
         self._steps.forget_rounds(_ROUNDS_REMEMBERED)
         if self._evaluated > _POINTS_AT_SITES:
             self._steps.forget_sites()
@@ -136,7 +136,7 @@ def _mappings(points: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]
 
 
 class PointResults:
-    """Results at points, in their order: of each strategy the fastest of its alternatives."""
+    """Results at points, in order: of each strategy the fastest of its alternatives."""
 
     def __init__(self, points: Points, names: Collection[str]) -> None:
         found = {name: points.scenarios(name) for name in points.names}
@@ -158,7 +158,7 @@ class PointResults:
             self.errors[row] = why_no_room(points.subject(row), problems)
 
     def _refuse(self, scenarios: Scenarios) -> None:
-        """Points at which something else is wrong than that a strategy has no room."""
+        """Note the errors of points that are other than missing room."""
         for row, error in scenarios.errors.items():
             self.errors[row] = self.errors[row] or str(error)
         spreads = np.array(scenarios.values("spread"))
@@ -179,19 +179,19 @@ class PointResults:
         return of_tokens.union(*(step.warnings for step in steps))
 
     def side_by_side(self, name: str) -> Scenarios | None:
-        """A strategy's scenarios; None where it is possible at no point."""
+        """A strategy's scenarios; None if it is possible at no point."""
         found = self._fastest.get(name)
         return None if found is None else found.scenarios
 
     @cached_property
     def results(self) -> list[PointResult | str]:
-        """What is found at each of points that name one strategy each, or why it is not possible."""
+        """The result of each point, or why it is not possible; each point names one strategy."""
         found = dict(pair for each in self._fastest.values() for pair in each.of_points())
         return [found[row] if error is None else error for row, error in enumerate(self.errors)]
 
     @cached_property
     def tokens_per_second(self) -> Array:
-        """Tokens/s at points that name one strategy each; 0 where it is not possible."""
+        """Tokens/s of each point, 0 if it is not possible; each point names one strategy."""
         rates = np.zeros(len(self.errors))
         for each in self._fastest.values():
             rates[each.scenarios.rows] = each.rates
@@ -211,7 +211,7 @@ class PointResults:
         return Evaluated({name: columns.get(name, nowhere) for name in wanted}, self.errors, sorted(self.warnings))
 
     def _results(self, names: Sequence[str], name: str) -> dict[str, NDArray[Any]]:
-        """A strategy's columns over all points; NaN, or None for words, where it is not possible."""
+        """A strategy's columns over all points; NaN, or None for text, if it is not possible."""
         fastest = self._fastest[name]
         scenarios = fastest.scenarios
         columns = {
@@ -231,7 +231,7 @@ class PointResults:
         return column
 
     def _intervals(self, names: Sequence[str], errors: TimingErrors) -> dict[str, Array]:
-        """95 % intervals of tokens/s; NaN where times are unit-free and every rate of tokens is given."""
+        """95 % intervals of tokens/s; NaN if times are unit-free and every rate of tokens is given."""
         filled = {name: np.full(len(self.errors), np.nan) for name in named.intervals(names)}
         err = self._err()
         places = {name: np.full(len(self.errors), -1, dtype=np.intp) for name in names}
@@ -255,7 +255,7 @@ class PointResults:
         return filled
 
     def _err(self) -> NDArray[np.bool_]:
-        """Points at which something is not known: not where times are unit-free and tokens given."""
+        """Points with errors: on hardware, or with token inputs that are not given."""
         err = np.zeros(len(self.errors), dtype=bool)
         for each in self._fastest.values():
             err[each.scenarios.rows] |= each.scenarios.is_unsure
@@ -265,7 +265,7 @@ class PointResults:
 def _gathered(
     names: Sequence[str], with_room: NDArray[np.bool_], rows: NDArray[np.intp]
 ) -> dict[tuple[str, ...], NDArray[np.intp]]:
-    """The points ``rows`` by the strategies that have room there."""
+    """The points ``rows`` grouped by the strategies that have room there."""
     if not rows.size:
         return {}
     kinds, kind = np.unique(with_room[:, rows], axis=1, return_inverse=True)
@@ -276,7 +276,7 @@ def _gathered(
 
 
 class Fastest(Record):
-    """Fastest of points: at each the scenario of most tokens/s (the first of equals), with its estimate in columns."""
+    """The scenario of most tokens/s at each point (the first of equals), with their estimates in columns."""
 
     scenarios: Scenarios
     estimate: Estimate
@@ -296,7 +296,7 @@ class Fastest(Record):
         return cls(scenarios.take(best), rows_of(found, best, len(scenarios)))
 
     def of_points(self) -> Iterator[tuple[int, PointResult]]:
-        """Each of its points with what is found there."""
+        """Each point's row with its result."""
         told = self.scenarios.strategy.shown_settings
         columns = (self.scenarios.values(name) for name in told)
         said = zip(*columns, strict=True) if told else repeat((), len(self.scenarios))
@@ -307,7 +307,7 @@ class Fastest(Record):
 
 
 class Repriced(Record):
-    """The fastest scenario of a point that another process has priced, so that it is priced here once more."""
+    """The fastest scenario of a point that another process has priced; it is priced again when it is read."""
 
     evaluator: Evaluator
     point: Mapping[str, Any]
@@ -319,7 +319,7 @@ class Repriced(Record):
 
 
 class PointResult(Record):
-    """The fastest scenario of a point, made when asked for; its tokens/s, and what its strategy tells of it."""
+    """The fastest scenario of a point, made when it is read, with its tokens/s and the settings that are shown."""
 
     scenarios: Scenarios | Sequence[Scenario] | Repriced
     number: int

@@ -1,4 +1,4 @@
-"""Options that a strategy reads, and the refusal of given options that no compared strategy reads."""
+"""Options that a strategy reads, and errors for given options that no compared strategy reads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of t
 
 
 def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
-    """The options that a strategy asks for at ``options``, in any of its alternatives: no other can change it there.
+    """The options that a strategy reads at ``options``, in any of its alternatives: no other can change it there.
 
-    Those of the site that it stands on (hardware, models, context) are left out: every strategy stands on one.
+    Options of its site (hardware, models, context) are left out: every strategy has one.
 
     >>> sorted(options_read("sd", {"t_sd": 0.2}) & {"b", "k", "alpha", "f", "backup"})
     ['alpha', 'b', 'k']
@@ -28,7 +28,7 @@ def options_read(name: str, options: Mapping[str, Any]) -> frozenset[str]:
 
 
 def check_owners(given: Mapping[str, Any]) -> None:
-    """Raise :class:`InputError` at an option of a strategy or a drafter that has no part in what a user asked for."""
+    """Raise :class:`InputError` for an option of a strategy or a drafter that is not asked for."""
     check_names(given)
     said = {name: value for name, value in given.items() if value is not None}
     for name in said:
@@ -40,7 +40,7 @@ def check_owners(given: Mapping[str, Any]) -> None:
 
 
 def _chosen(said: Mapping[str, Any], chooser: str) -> list[Any]:
-    """The values of an option that chooses others, of a grid all that it lists."""
+    """The values of an option that chooses strategies or drafters; of a grid all values of its list."""
     asked = said.get(chooser, DEFAULTS[chooser])
     several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
     return [ALL[chooser].checked(each) for each in (asked if several else [asked])]
@@ -49,9 +49,9 @@ def _chosen(said: Mapping[str, Any], chooser: str) -> list[Any]:
 def check_read(
     given: Mapping[str, Any], points: Iterable[Mapping[str, Any]], known: Configuration | None = None
 ) -> None:
-    """Raise :class:`InputError` at an option that is ``given`` (None is not given) but shapes none of ``points``.
+    """Raise :class:`InputError` for an option that is ``given`` (not None) but read at none of ``points``.
 
-    Nothing is said of more than some hundred points, or where one of them is not possible. ``known`` is the
+    Grids of more than some hundred points, and those with an impossible point, are not checked. ``known`` is the
     configuration of the only point.
 
     >>> check_read({"f": 5}, [{"t_sd": 0.2, "f": 5, "strategies": "ar"}])  # doctest: +ELLIPSIS
@@ -80,7 +80,7 @@ def check_read(
 
 
 def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """The titles of the strategies that read an option at ``options``, as far as they are possible there."""
+    """Titles of the strategies that are possible at ``options`` and read an option there."""
     for strategy in strategies.ALL:
         try:
             alone = {**options, "strategies": strategy.name}

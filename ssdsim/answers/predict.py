@@ -33,11 +33,11 @@ PredictEngine = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 """The longest run: where requests or durations differ much it ends here, with a wider interval, not after minutes."""
-DRAWS = 1000  # of what is not known; the 95 % bounds then wander by a few percent of their width
+DRAWS = 1000  # of the errors; the 95 % bounds then wander by a few percent of their width
 
 
 class Prediction(Displayable, Record):
-    """The stationary round of each strategy, with 95 % intervals of tokens/s: timings' errors and tokens' ranges."""
+    """The stationary round of each strategy, with 95 % intervals of tokens/s from all errors."""
 
     configuration: Configuration
     engine: str
@@ -47,14 +47,14 @@ class Prediction(Displayable, Record):
     draws: Mapping[str, RateDraws] | None = None
 
     def probability(self, name: str, rival: str) -> float | None:
-        """P(a strategy is faster than another), given the errors; None without errors, or without room."""
+        """P(a strategy is faster than another) under all errors; None without errors, or without room."""
         if self.draws is None or not {name, rival} <= self.draws.keys():
             return None
         return float(share_fastest(self.draws[name].joint, [self.draws[rival].joint]))
 
     @cached_property
     def other_k(self) -> str:
-        """The result that a search of K would have where K is only the default; empty where somebody chose it."""
+        """What another K would change, if K is only the default; else empty."""
         return other_k(self.configuration, self.verdict, self.estimates)
 
     @property
@@ -132,7 +132,7 @@ def predict_configured(
 
 
 def check_constant(spread: float) -> None:
-    """Raise :class:`InputError` where durations have a spread: the closed forms do not answer then."""
+    """Raise :class:`InputError` if durations have a spread, for which there is no closed form."""
     if spread > 0.0:
         raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
 
@@ -172,9 +172,9 @@ def _rate_draws(
     errors: TimingErrors | None,
     seed: int,
 ) -> dict[str, RateDraws] | None:
-    """Draws of tokens/s under all that is not known and the simulation's own errors; None where there are neither.
+    """Draws of tokens/s under all errors, the simulation's own among them; None without errors.
 
-    What is not known moves the closed form; a simulated mean is moved by the same factor.
+    Errors move the closed form; a simulated mean moves by the same factor.
     """
     if errors is None and not any(simulation_errors.values()):
         return None

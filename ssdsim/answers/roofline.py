@@ -105,7 +105,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
 
 
 def accepted_options() -> tuple[str, ...]:
-    """The options that passes may read: who, how much, where, and strategies' and drafters' own."""
+    """The options that passes may read: strategies, drafter, batch, K, hardware, and strategies' and drafters' own."""
     own = [option.name for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
     # what is accepted shapes no pass, how outcomes are spread no more than their number; a fallback without a model is
     # none; and SD's draft is priced by itself
@@ -205,13 +205,13 @@ def summarise(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _expert_bytes_share(of_pass: pd.DataFrame) -> float:
-    """Share of the bytes moved by a device's memory that are routed experts; 0 of a dense model."""
+    """The routed experts' share of the bytes that a device's memory moves; 0 for a dense model."""
     moved = of_pass["count"] * of_pass["bytes"] * (of_pass["bound"] != "communication")
     return float(moved[of_pass["kind"] == _EXPERTS].sum() / moved.sum())
 
 
 def as_json(frame: pd.DataFrame) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim roofline --json`` (schema 2); what does not apply is null."""
+    """The stable JSON object of ``ssdsim roofline --json`` (schema 2); null if a number does not apply."""
     return {
         "schema": 2,
         "passes": plain(summarise(frame).to_dict("records")),

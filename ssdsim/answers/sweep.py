@@ -1,4 +1,4 @@
-"""Predict a whole grid of options, here or on many machines, into a folder that survives a kill."""
+"""Prediction of a whole grid of options, here or on many machines, in a folder that survives a kill."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def sweep(
     preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points) or ``proposal-unit-free``; options replace its.
     engine : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
     precision : half width of the 95 % interval of simulated tokens/s, relative to it; by default that of ``predict``.
-    draws : of all that is not known, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
+    draws : of all errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
     seed : of every random draw, the same at every point.
     folder : a run folder (``config.toml``, ``results.parquet``). Results are written as they come; the same call on the
-        same folder resumes after a kill and works nothing out twice. Files that options name are copied into it, and
-        its results call them by the copies' names. One process at a time works in it.
+        same folder resumes after a kill and repeats nothing. Files that options name are copied into it, and its
+        results use the copies' names. One process at a time works in it.
     jobs : processes on this machine; -1 for one a core.
     cluster : address of a Dask scheduler, ``tcp://host:port``, whose workers take the place of ``jobs``. They need
         ssdsim and every file that the options name.
@@ -102,7 +102,7 @@ def _results(plan: GridPlan, part: PlanPart) -> tuple[PlanPart, pa.Table]:
 
 
 def _worked_out(plan: GridPlan, parts: list[PlanPart], workers: Workers) -> Iterator[tuple[PlanPart, pa.Table]]:
-    """Each of ``parts`` with its rows, in any order; copies of this process know what the first one learnt."""
+    """Each of ``parts`` with its rows, in any order; copies of this process begin with the memory of the first part."""
     report = workers.progress or (lambda done, size: None)
     done = plan.size - sum(part.stop - part.start for part in parts)
     report(done, plan.size)

@@ -68,7 +68,7 @@ class PlanPart(NamedTuple):
 
 
 class GridPlan(Record):
-    """Plan of what to work out: single ``options``, the ``grid`` of lists (the last varies fastest), and how."""
+    """The plan of a sweep: single ``options``, the ``grid`` of lists (the last varies fastest), engine and draws."""
 
     options: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
@@ -89,7 +89,7 @@ class GridPlan(Record):
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """Whose results the table has, in their order: of any point, whichever part of the points is worked out."""
+        """Strategies with results in the table, in their order: those of any point, also in a part of the points."""
         given = self.grid.get("strategies", [self.options.get("strategies", DEFAULTS["strategies"])])
         asked = {name for names in given for name in ALL["strategies"].checked(names)}
         return tuple(strategy.name for strategy in strategies.ALL if strategy.name in asked)
@@ -99,13 +99,13 @@ class GridPlan(Record):
         return [value for name in files() for value in (self.options.get(name), *self.grid.get(name, ()))]
 
     def parts(self) -> list[PlanPart]:
-        """All points, cut in the same way whenever the same plan is made."""
+        """All points in parts; the same plan always has the same parts."""
         step = _POINTS_A_PART[self.engine]
         starts = range(0, self.size, step)
         return [PlanPart(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
 
     def points(self, part: PlanPart) -> GridPart:
-        """The options of the part's points, as they were given."""
+        """The given options of the part's points."""
         return GridPart(self.options, self.grid, part.start, part.stop)
 
     def results(self, part: PlanPart) -> pa.Table:
@@ -121,11 +121,11 @@ class GridPlan(Record):
 
     @cached_property
     def _evaluator(self) -> Evaluator:
-        """Evaluator, which goes from part to part with what it has learnt."""
+        """The evaluator of all parts, which remembers costs and kernels."""
         return Evaluator()
 
     def is_of(self, results: SweepResults) -> bool:
-        """Say whether these may be the results: rows, columns and kinds of columns are theirs."""
+        """Say whether ``results`` may be this plan's: their rows, columns and types fit."""
         numbers = [name for name in number_columns(self) if name not in self.grid]
         floats = [field.name for field in results.schema if field.type == pa.float64()]
         words = {effective(name, self.grid) for name in named.texts(self.strategies)}
@@ -134,7 +134,7 @@ class GridPlan(Record):
 
 
 def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> GridPlan:
-    """A plan from options of which some are lists; they take the place of the preset's."""
+    """A plan from options of which some are lists; they replace those of the preset."""
     if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise InputError(f"unknown preset '{preset}'{nearest(preset, PRESETS)} Allowed: {', '.join(PRESETS)}")
     given = {name: _plain(value) for name, value in options.items() if value is not None}
@@ -179,9 +179,9 @@ def _check(plan: GridPlan) -> None:
 
 
 def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
-    """The point as :func:`ssdsim.configure` takes it.
+    """The point's options as :func:`ssdsim.configure` takes them.
 
-    Where a hit rate is given too, a fan-out F only says how much the draft has to do: it caches a budget of F (K+1).
+    Beside a given hit rate, a fan-out F only says how much the draft has to do: it caches a budget of F (K+1).
 
     >>> as_configured({"f": 4, "k": 5, "p_hit": 0.9})
     {'k': 5, 'p_hit': 0.9, 'budget': 24}
@@ -199,7 +199,7 @@ def all_as_configured(points: GridPart) -> GridPart:
 
 
 class _Budgeted(GridPart):
-    """Points at which each whole F says how much the draft has to do."""
+    """Points at which each whole F stands for a budget of F (K+1)."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return map(as_configured, GridPart.__iter__(self))
@@ -215,12 +215,12 @@ class _Budgeted(GridPart):
 
 
 def _budgeted(names: Collection[str]) -> bool:
-    """Say whether F, beside a hit rate, says how much the draft has to do."""
+    """Say whether F stands beside a hit rate, and so for a budget."""
     return {"p_hit", "f"} <= set(names) and not {"budget", "t_sd"} & set(names)
 
 
 def _plain(value: Any) -> Any:
-    """Lists for numpy arrays, ranges and tuples; text for a path."""
+    """The value with lists in place of numpy arrays, ranges and tuples, and text in place of a path."""
     if isinstance(value, PurePath):
         return str(value)
     if hasattr(value, "tolist"):
@@ -235,7 +235,7 @@ def _nesting(value: Any) -> int:
 
 
 def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[str]) -> pa.Table:
-    """A result whose name an axis has, such as ``p_hit``, is called ``effective_p_hit``."""
+    """The table of a part. A result with an axis's name, such as ``p_hit``, is called ``effective_p_hit``."""
     columns, texts = dict(axes), named.texts(strategies)
     for name, values in {**found.columns, "error": found.errors}.items():
         if name in texts:  # NaN where no point of the part asks for who has words
@@ -248,7 +248,7 @@ def _table(axes: Mapping[str, pa.Array], found: Evaluated, strategies: Sequence[
 
 
 def _column(values: Sequence[Any], of: Rows) -> pa.Array:
-    """The value of each row. Numbers, names or lists as such; a mixture, such as 1, 2 and ``window``, as text."""
+    """A column of an axis: numbers, names or lists; a mixture, such as 1, 2 and ``window``, is text."""
     kinds = {type(value) for value in values}
     if kinds <= {int, float}:
         return integers(np.array(values)[of]) if kinds == {int} else floats(np.array(values, dtype=float)[of])
@@ -259,7 +259,7 @@ def _column(values: Sequence[Any], of: Rows) -> pa.Array:
 
 
 def number_columns(plan: GridPlan) -> list[str]:
-    """Names of the columns of numbers that the plan's results have: axes, then results."""
+    """Names of the plan's columns of numbers: axes, then results."""
     axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
     bounded = plan.draws or plan.engine != "closed"
     columns = [*named.results(plan.strategies), *(named.intervals(plan.strategies) if bounded else ())]
@@ -268,7 +268,7 @@ def number_columns(plan: GridPlan) -> list[str]:
 
 
 def effective(name: str, axes: Collection[str]) -> str:
-    """The column of a result, also where an axis has its name."""
+    """The column of a result, whether or not an axis has its name."""
     return f"effective_{name}" if name in axes else name
 
 

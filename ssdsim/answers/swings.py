@@ -1,6 +1,6 @@
-"""Swings of the ratio of two strategies with each input of acceptance and hits that is not sure.
+"""Swings of the ratio of two strategies with each uncertain input of acceptance and hits.
 
-The widest swing says what to measure next. Settings, and the outcomes that are cached, are held.
+The widest swing says what to measure next. Settings and the cached outcomes are held.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ssdsim.question.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_
 from ssdsim.question.token_errors import Change, Changes, KnownTokens, directions
 
 _ENDS_SDS = 1.96
-_BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be beyond what it is there
+_BETWEEN = (0.25, 0.5, 0.75)  # of the way to an end, where the ratio may be outside of its ends
 _NONE = 1e-9
 
 
 class Swing(Record):
-    """A ratio's swing: ``low`` and ``high`` at the lower and upper end of where the input (``what``) may lie.
+    """A ratio's swing: ``low`` and ``high`` at the lower and the upper end of the range of an input (``what``).
 
-    ``lowest`` and ``highest`` bound it in between too: with settings held, a ratio may rise and fall again.
-    A ``placeholder`` lies in its plausible range, what is ``given`` in the user's, which ``over`` says; a rate that was
-    ``measured`` in its 95 % interval. ``of`` is what to measure: acceptance, or hits. Numbers, or columns of them.
+    ``lowest`` and ``highest`` bound it in between, too: with settings held, a ratio may rise and fall again. ``over``
+    is the range: the plausible one of a ``placeholder``, the user's of a ``given`` input, the 95 % interval of a
+    ``measured`` rate. ``of`` is what to measure: acceptance, or hits. All are numbers, or columns of numbers.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Swing(Record):
 
     @property
     def moves(self) -> FloatOrArray:
-        """Say whether it moves the ratio at all."""
+        """Say whether the input moves the ratio at all."""
         return self.width > _NONE
 
     def at(self, row: int) -> Swing:
@@ -56,41 +56,41 @@ class Swing(Record):
 
 
 def swings(first: Scenario, other: Scenario) -> list[Swing]:
-    """Swings of a sequence's tokens/s of ``first`` over ``other``, the widest first; none that moves nothing."""
+    """Swings of tokens/s per sequence of ``first`` over ``other``, the widest first; only those that move it."""
     made = [each.at(0) for each in swings_over(ScenarioTable.of([first]), ScenarioTable.of([other]))]
     return sorted((each for each in made if each.moves), key=lambda each: -each.width)
 
 
 def swings_over(own: ScenarioTable, its: ScenarioTable) -> list[Swing]:
-    """Swings of many pairs in columns: of the same ranges, and of the same tokens where a pair was measured."""
-    ways = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
-    if not ways:
+    """Swings of many rows in columns. All rows have the same ranges, and the same tokens of a measured pair."""
+    sweeps = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
+    if not sweeps:
         return []
-    present = {name: value for _, at_present, _ in ways for name, value in at_present.items()}
-    cases = [present, *({**present, **change} for _, _, changes in ways for change in changes)]
+    present = {name: value for _, at_present, _ in sweeps for name, value in at_present.items()}
+    cases = [present, *({**present, **change} for _, _, changes in sweeps for change in changes)]
     over = {name: [case[name] for case in cases] for name in present}
     ratios = _per_user(own, over) / _per_user(its, over)
-    found, start = [], 1
-    for told, _, changes in ways:
+    swings, start = [], 1
+    for label, _, changes in sweeps:
         along = ratios[:, [0, *range(start, start + len(changes))]]
-        found.append(Swing(*told, along[:, 1], along[:, -1], along.min(axis=1), along.max(axis=1)))
+        swings.append(Swing(*label, along[:, 1], along[:, -1], along.min(axis=1), along.max(axis=1)))
         start += len(changes)
-    return found
+    return swings
 
 
-_Told = tuple[str, str, Standing, str]
-_Way = tuple[_Told, Change, list[Change]]
-"""What is told of an input; the options that it is at present, and on the way from its lower end to its upper one."""
+_InputLabel = tuple[str, str, Standing, str]
+_Sweep = tuple[_InputLabel, Change, list[Change]]
+"""An input's label, its options at present, and its options on the way from the lower end to the upper one."""
 
 
-def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Way]:
-    """Inputs in a range."""
+def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Sweep]:
+    """Inputs that have a range."""
     for each in inputs:
         if each.within is not None and each.is_open:
             low, high = each.within
             values = (low, *_from_to(low, each.value)[::-1], *_from_to(high, each.value), high)
-            told = ALL[each.name].axis, each.what, each.standing, f"{low:g} to {high:g}"
-            yield told, {each.name: each.value}, [{each.name: value} for value in values]
+            label = ALL[each.name].axis, each.what, each.standing, f"{low:g} to {high:g}"
+            yield label, {each.name: each.value}, [{each.name: value} for value in values]
 
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
@@ -99,24 +99,24 @@ def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
 
 
 def _inputs(*sides: ScenarioTable) -> tuple[TokenInput, ...]:
-    """Inputs of rows whose tokens rest on the same."""
+    """The inputs of rows that share them."""
     return of_all({rows.strategy.name: rows.known[0].inputs for rows in sides})
 
 
-def _measured(known: KnownTokens) -> Iterator[_Way]:
-    """Rates of a pair that move together."""
-    nearer = [{each.name: each for each in directions(known.settings, way * _ENDS_SDS)} for way in _BETWEEN]
+def _measured(known: KnownTokens) -> Iterator[_Sweep]:
+    """Measured rates of a pair, which move together."""
+    nearer = [{each.name: each for each in directions(known.settings, share * _ENDS_SDS)} for share in _BETWEEN]
     for each in directions(known.settings, _ENDS_SDS):
         between = [near[each.name] for near in nearer if each.name in near]
         ups, downs = [one.up for one in between], [one.down for one in between]
-        told: _Told = each.what, ACCEPTANCE if "alpha" in each.up else HITS, "measured", "95 %"
+        label: _InputLabel = each.what, ACCEPTANCE if "alpha" in each.up else HITS, "measured", "95 %"
         present = {name: known.settings[name] for name in each.up}
-        yield told, present, [each.down, *downs[::-1], *ups, each.up]
+        yield label, present, [each.down, *downs[::-1], *ups, each.up]
 
 
 def _from_to(end: float, present: float) -> list[float]:
-    """Values between where an input is and an end, the nearest to where it is first."""
-    return [present + way * (end - present) for way in _BETWEEN]
+    """Values between the present one and an end, the nearest to the present first."""
+    return [present + share * (end - present) for share in _BETWEEN]
 
 
 def _per_user(rows: ScenarioTable, over: Changes) -> Array:

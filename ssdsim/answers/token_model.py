@@ -1,4 +1,4 @@
-"""Acceptance and hit rates from first principles: a synthetic model of target and draft logits.
+"""A synthetic model of target and draft logits, for acceptance and hit rates from first principles.
 
 In a context the target's logits are independent exponentials of mean ``spread``, so that the token of rank ``i``
 has a logit near ``spread (ln V - ln i)``: Zipf's law with that exponent at temperature 1, with the accidents of
@@ -86,7 +86,7 @@ class TokenModel(Record, kw_only=True):
     def logits(self) -> tuple[Array, Array]:
         """The target's and the draft's logits at temperature 1, each ``(contexts, vocabulary)``.
 
-        Tokens are numbered by their noise: they are exchangeable, and so no sum needs a sort.
+        Tokens are numbered by their noise. They are exchangeable, so no sum needs a sort.
         """
         target, noise = map(np.array, zip(*self._draws(), strict=True))
         return target, target + noise
@@ -127,7 +127,7 @@ class TokenModel(Record, kw_only=True):
     def options(self, tau: float = 1.0, c: float = 1.0, fan_out: int = 3) -> dict[str, float]:
         """``alpha`` and the hit curves' power laws, as options of :func:`ssdsim.answers.predict.predict`.
 
-        With ``c < 1`` acceptance is that at ``fan_out``; the curves follow the fan-out that they are asked for.
+        With ``c < 1`` acceptance is that at ``fan_out``; the curves are functions of the fan-out.
         """
         rates = self.rates([*FIT_FAN_OUTS, fan_out], tau, c)
         law = fit_power_law(FIT_FAN_OUTS, rates.hit.value[0, 0, :-1]).hits
@@ -222,8 +222,8 @@ def fit_token_model(
 
     ``alpha`` is the acceptance rate and ``h(F) = 1 - c F^-r`` the hit rate after a rejection, both measured at
     temperature ``tau`` with plain sampling; ``fan_outs`` are those that ``c`` and ``r`` were fitted to;
-    ``vocabulary``, ``contexts`` and ``seed`` are the model's. Two parameters meet three numbers: least squares of the
-    relative errors of ``1 - alpha``, ``c`` and ``r``, on common random numbers. What was met is in the result.
+    ``vocabulary``, ``contexts`` and ``seed`` are the model's. Two parameters fit three numbers, by least squares of the
+    relative errors of ``1 - alpha``, ``c`` and ``r`` on common random numbers. The result has the fitted numbers.
 
     Raises
     ------
@@ -269,7 +269,7 @@ class _Trials(Record):
         return np.asarray(np.log([rejected, np.exp(intercept), max(-slope, ROUNDING)]) - self.measured)
 
     def slopes(self, parameters: Array) -> Array:
-        """The errors' gradient, by a step wide enough to smooth over tokens that change places in the cache."""
+        """The errors' gradient, by a step that is wide enough to smooth tokens that change places in the cache."""
         here = self.errors(parameters)
         return np.transpose([(self.errors(parameters + step) - here) / _STEP for step in _STEP * np.eye(2)])
 

@@ -1,4 +1,4 @@
-"""Sums over contexts by which acceptance and hit rates follow from logits: one pass over the vocabulary a context."""
+"""Acceptance and hit rates from logits, by sums over contexts: one pass over the vocabulary a context."""
 
 from __future__ import annotations
 
@@ -162,8 +162,8 @@ def _prefix_sum(values: Array) -> Array:
 def _means(above: Array, below: Array, greedy: NDArray[np.bool_]) -> Means:
     """``sum(above) / sum(below)`` over contexts (axis 0) with Student's interval by the delta method.
 
-    Where nothing is ever rejected a hit rate is 1 (the convention of SSD paper Theorem 15). At temperature 0 contexts
-    are counted: the exact binomial interval where counts are few, since no variance is seen in what never happened.
+    If nothing is ever rejected, a hit rate is 1 (the convention of SSD paper, Theorem 15). At temperature 0 contexts
+    are counted: small counts have the exact binomial interval, as an event that never happened shows no variance.
     """
     n = above.shape[0]
     total = below.sum(axis=0)

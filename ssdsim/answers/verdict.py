@@ -1,4 +1,4 @@
-"""The verdict on a strategy: is it worth its devices? One answer against each rival, under the same draws."""
+"""The verdict on a strategy: is it worth its devices? All rivals are compared under the same draws."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 
-_NAMED = 2  # rivals that leave it open: nobody reads a sentence of more
+_NAMED = 2  # undecided rivals in a sentence
 
 
 class Verdict(Displayable, Record):
     """The answer to whether ``subject`` is the strategy to use.
 
-    ``best`` has the most tokens/s. ``over`` holds the subject against each rival by its name, the first of them first;
-    ``probability_best`` is that of its being faster than all of them, given the errors of timings and what is not known
-    of tokens. ``decided`` is False where these leave open whether the subject is the fastest. ``doubts`` are by how
-    much the ratio to the closest rival may be off for each of them, in one line ``doubts_told``.
+    ``best`` has the most tokens/s. ``over`` is the subject against each rival by name, the most important rival first.
+    ``probability_best`` is P(faster than all of them) under the errors of timings and token inputs; ``decided`` is
+    False if these leave open whether the subject is the fastest. ``doubts`` are the uncertainties of the ratio to the
+    decisive rival, ``doubts_told`` the same in one line.
     """
 
     subject: str
@@ -70,9 +70,9 @@ def verdict(
     ----------
     subject : a strategy's name.
     estimates : by strategy, those that have room.
-    draws : of their tokens/s under all that is not known; None where nothing errs.
+    draws : of their tokens/s under all errors; None without errors.
     refused : why others do not fit.
-    scenarios : behind the estimates; without them nothing is said of what they rest on.
+    scenarios : of the estimates; without them the verdict has no evidence.
     """
     rates = {name: float(e.tokens_per_second) for name, e in estimates.items()}
     best = max(rates, key=lambda name: rates[name])
@@ -95,33 +95,33 @@ def verdict(
 
 
 def no_room(subject: str, why: str) -> str:
-    """The sentence where the subject does not fit."""
+    """The sentence if the subject does not fit."""
     return f"No room for {strategies.ALL.named(subject).title}: {why}."
 
 
 def stands_alone(subject: str) -> str:
-    """The sentence where nobody is compared with the subject."""
+    """The sentence if no other strategy is compared."""
     return f"{strategies.ALL.named(subject).title} stands alone: give --strategies to hold it against others."
 
 
 def template(evidence: RatioEvidence, contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> str:
-    """The verdict's sentence with fields in place of its numbers, for :func:`ssdsim.answers.evidence.filled`.
+    """The verdict's sentence with fields for its numbers, for :func:`ssdsim.answers.evidence.filled`.
 
-    ``more_per_gpu`` is by how much tokens/s per GPU differ from the closest rival's.
+    ``more_per_gpu`` is the relative difference of tokens/s per GPU from the decisive rival's.
     """
     told = _told(contest)
     return evidence.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
 
 
 def rivals(subject: str, names: Sequence[str]) -> tuple[str, ...]:
-    """The others among ``names``: the one that the subject is held against first, then from the last to the first."""
+    """The others among ``names``: the subject's main rival first, then from the last to the first."""
     first = strategies.ALL.named(subject).rival
     others = [name for name in reversed(names) if name != subject]
     return tuple(sorted(others, key=lambda name: name != first))
 
 
 def called_together(names: Sequence[str]) -> str:
-    """``SD and AR``; of many how many they are."""
+    """``SD and AR``, or the first and the number of many."""
     first, *others = [strategies.ALL.named(name).title for name in names]
     if len(others) > _NAMED:
         return f"{first} and {len(others)} others"
@@ -129,7 +129,7 @@ def called_together(names: Sequence[str]) -> str:
 
 
 def _told(contest: Contest[str]) -> Sequence[str]:
-    """The rival that decides it, or those that leave it open; of many the fastest."""
+    """The rival that decides, or the fastest of those that are undecided."""
     if contest.decided or not contest.open:
         return [contest.decisive_rival]
     fastest = sorted(contest.open, key=lambda rival: contest.over[rival].ratio)[:_NAMED]
@@ -137,7 +137,7 @@ def _told(contest: Contest[str]) -> Sequence[str]:
 
 
 def _head(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> tuple[str, str]:
-    """The answer, for users and, where that is another, for the price of a token."""
+    """The answer for latency, and an addition if the answer for the cost of a token differs."""
     if contest.outcome == "loses":
         return "No", ""
     rival = contest.decisive_rival
@@ -176,7 +176,7 @@ def _clause(contest: Contest[str], told: Sequence[str], subject: str, gpus: Mapp
 
 
 def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> float:
-    """The relative gain in tokens/s of a GPU that the subject makes over its closest rival."""
+    """The subject's relative gain in tokens/s per GPU over its decisive rival."""
     rival = contest.decisive_rival
     return contest.over[rival].ratio * gpus[rival] / gpus[subject] - 1.0
 
@@ -184,13 +184,13 @@ def _per_gpu(contest: Contest[str], subject: str, gpus: Mapping[str, float]) -> 
 _LOOKED_AT = (1, 3)  # beside the default, where a long draft does not pay: each costs some milliseconds
 _RIVALS = 2  # the fastest ones
 _Rate = tuple[float, int]
-"""A rate in tokens/s, and the K that it is of."""
+"""Tokens/s and their K."""
 
 
 def other_k(configuration: Configuration, verdict: Verdict, estimates: Mapping[str, Estimate]) -> str:
-    """``K 6 is only the default``: who leads with each strategy at the best of some Ks, where that is another one.
+    """``K 6 is only the default``, and who leads with each strategy at its best K, if that is another strategy.
 
-    Empty where K was given, follows from something else, or costs no time that is known (without hardware).
+    Empty if K was given, follows from something else, or has no known cost (without hardware).
     """
     settings = configuration.settings
     if configuration.site is None or "k" not in settings or settings.source("k") != DEFAULT or not verdict.over:
@@ -213,7 +213,7 @@ def _at(name: str, rates: Mapping[str, _Rate]) -> str:
 
 
 def _at_the_best_k(configuration: Configuration, now: Mapping[str, _Rate]) -> dict[str, _Rate]:
-    """Each strategy's rate at the best of the Ks, the one that it has ``now`` among them."""
+    """Each strategy's rate at the best of some Ks and the one that it has ``now``."""
     best = dict(now)
     for k in _LOOKED_AT:
         with suppress(InputError):  # this K is not possible here

@@ -50,7 +50,7 @@ DRAWS = 1000
 
 
 class VerificationWindow(Record):
-    """The content of one verification; durations in seconds, budgets in cached outcomes a sequence.
+    """What fits into one verification; durations in seconds, budgets in cached outcomes a sequence.
 
     ``passes`` draft passes (one token a sequence each) fit into ``verify_s``, with 95 % bounds from the timings'
     errors; ``budget_of_passes`` is ``passes // K``, the proposal's fan-out budget. ``window_s`` is how long the draft
@@ -124,7 +124,7 @@ def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
 
 
 def accepted_options() -> tuple[str, ...]:
-    """The options that a window may read: the axes, and what says where and with what models draft."""
+    """The options that a window may read: the axes, and those of devices, models and drafters."""
     of_drafters = (option.name for drafter in drafters.ALL for option in drafter.options)
     idle = ("sd_draft", "backup_ms")  # what SD and a fallback do at the same site
     single = ("drafter", "temperature", *members(Group.HARDWARE), *of_drafters)

@@ -1,4 +1,4 @@
-"""A strategy's programs on SimPy's clock."""
+"""A strategy's programs, one a role, on SimPy's clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAME_INSTANT = 1e-6  # of a step: two times this close differ by rounding only
 
 
 class EventRun:
-    """One run of a strategy: its clock, its devices, the block of rounds under way, what it records."""
+    """One run of a strategy: its clock, its devices, the present block of rounds, and the recorder."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class EventRun:
         self.block: OutcomeBlock | None = None
         self.misses: Sequence[int] = ()
         self.mailboxes: defaultdict[tuple[str, str], Mailbox] = defaultdict(partial(Mailbox, self.env))
-        """By the role that receives and the message."""
+        """Mailboxes by receiving role and message."""
         self.arrows: dict[tuple[str, str], tuple[str, float]] = {}  # where a message under way comes from, and when
 
     def play(self) -> dict[str, float]:
-        """Run the programs until the first role has run its rounds; returns each device's busy seconds."""
+        """Run the programs until the first role has run its rounds; return each device's busy seconds."""
         programs = self.scenario.strategy.programs(self.scenario.settings, self.scenario.drafter)
         roles = list(programs)
         actors = {
@@ -71,7 +71,7 @@ class EventRun:
         return {role: device.busy_s for role, device in self.devices.items()}
 
     def blocks(self) -> Iterator[OutcomeBlock]:
-        """Outcomes block by block, until the stop rule is met."""
+        """Outcomes block by block, until the stopping rule is met."""
         miss = self.scenario.strategy.miss_state
         for rounds in self._stopping.blocks(self._recorder):
             self.block = self._outcomes.block(rounds)
@@ -80,7 +80,7 @@ class EventRun:
             yield self.block
 
     def record(self, block: OutcomeBlock, round_s: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Record a block whose rounds the clock has timed."""
+        """Record a block with the rounds' times by the clock."""
         timed = self.scenario.strategy.clocked(block, self.steps.block(block), round_s)
         self._recorder.add(with_rest("draft", timed) if self._others else timed)
 
@@ -89,7 +89,7 @@ class EventRun:
         return self.devices.get("link") or self._device("link", ["link"])
 
     def _of_role(self, role: str, sharing: int) -> SimDevice:
-        """The device of a role; of several alike (``target 1``, ``target 2``) each has its share of the devices."""
+        """The device of a role; roles alike (``target 1``, ``target 2``) share the devices equally."""
         gpus = self.scenario.devices.of_kind(kind_of(role)) // sharing
         return self._device(role, [f"{role} GPU {i}" for i in range(gpus)] or [f"{role} on the host"])
 
@@ -99,7 +99,7 @@ class EventRun:
 
 
 class SimActor:
-    """One role of a run: what it does takes simulated time."""
+    """One role of a run, whose actions take simulated time."""
 
     def __init__(self, run: EventRun, role: str, *, leads: bool, device: SimDevice) -> None:
         self._run, self._env, self._role, self._leads, self._device = run, run.env, role, leads, device
@@ -121,7 +121,7 @@ class SimActor:
         self._done = run.env.past()  # what takes no time is done at once
 
     def has_its_own(self, outcomes: OutcomeSource) -> None:
-        """A target beside the one that leads: its rounds are of its own, and as many as that one runs."""
+        """Make this a target beside the leading one, with outcomes of its own, until that one ends."""
         self._own = outcomes
 
     def rounds(self) -> Iterator[int]:
@@ -198,7 +198,7 @@ class SimActor:
         return self._at
 
     def fill(self) -> None:
-        """Fill nothing: whether an outcome is cached is drawn with it."""
+        """Do nothing: hits are drawn with the outcomes."""
 
     def misses(self, outcome: int) -> int:
         return self._run.misses[outcome]
@@ -223,7 +223,7 @@ class SimActor:
         self._under_way(to, message, content, self._env.after(seconds) if seconds else None)
 
     def look(self, message: str) -> Generator[Any, Any, list[Any]]:
-        """Look for messages: what comes at this very instant is seen, too."""
+        """Look for messages; those that arrive at this very instant count, too."""
         # Twice, as a wait until an event may end a rounding before it; the leader, which acts first at an instant,
         # waits until followers have looked and answered.
         for _ in range(4 if self._leads else 2):
@@ -280,7 +280,7 @@ class SimActor:
 
 
 def _slices(step: Step, seconds: float) -> list[tuple[str, float]]:
-    """A step's pieces one by one, in their shares of the time; those of a number that is drawn as one."""
+    """A step's pieces one by one, in their shares of the time; pieces of a drawn number count as one."""
     scale = seconds / step.seconds
     slices: list[tuple[str, float]] = []
     for piece in step.pieces:

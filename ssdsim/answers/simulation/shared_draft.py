@@ -1,4 +1,4 @@
-"""Monte Carlo of several targets that share a draft's devices: queues, many side by side."""
+"""Monte Carlo of several targets that share a draft's devices: many queues side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RUN_IN = 64  # of each target, before its rounds count
 
 
 def shared_rounds(scenario: Scenario, outcomes: OutcomeBlock, t: Mapping[str, FloatOrArray]) -> RoundBlock:
-    """The rounds of a block as those of targets whose draft works for one after the other."""
+    """The rounds of a block, as rounds of targets that share one draft."""
     strategy = scenario.strategy
     service = strategy.service(t, outcomes)
     assert service is not None  # else there is one target
@@ -29,10 +29,10 @@ def shared_rounds(scenario: Scenario, outcomes: OutcomeBlock, t: Mapping[str, Fl
 
 
 def round_times(service: Service, targets: int, together: bool, rounds: int) -> Array:
-    """Seconds of each round, shape ``(rounds,)``; a number of the service is one a round, or one for all.
+    """Seconds of each round, shape ``(rounds,)``; the service's numbers are one a round, or one for all.
 
-    Each target of each queue has rounds in a row. Targets begin evenly spaced; rounds in which a queue forgets that,
-    which are those of its end, do not count.
+    Each target of each queue has rounds in a row. Targets begin evenly spaced; the first rounds, in which a queue
+    forgets its start, do not count.
     """
     queues = max(1, rounds // (targets * _ROUNDS))
     of_each = -(-rounds // (targets * queues))
@@ -48,7 +48,7 @@ def round_times(service: Service, targets: int, together: bool, rounds: int) -> 
 
 
 class _Queues:
-    """Requests of targets: what each asked for, when, and since when its round runs; arrays (queues, targets)."""
+    """Requests of targets: their kind, their time, and the start of their round; arrays (queues, targets)."""
 
     def __init__(self, service: Service, numbers: Places, rounds: int, together: bool) -> None:
         def of_rounds(seconds: FloatOrArray) -> Array:
@@ -69,10 +69,10 @@ class _Queues:
         self.done = np.zeros((queues, targets), dtype=np.int64)  # rounds
 
     def serve(self) -> tuple[Places, Places, Array]:
-        """One piece of work in each queue: where that ended a round, the queue, its target and the round's seconds.
+        """Do one piece of work in each queue; return queue, target and seconds of the rounds that it ends.
 
-        First come, first served, but for who missed before who drafts ahead. Nothing is broken off. ``together``: it is
-        of all that wait for the like, and takes what it takes for the first of them.
+        First come, first served, but misses go before drafts ahead. No work is aborted. ``together``: one piece serves
+        all that wait for the same kind, in the time of the first of them.
         """
         first, alike, now = self._next()
         at = self._queue, first
@@ -93,13 +93,13 @@ class _Queues:
         return queue[ended], target[ended], (following - began)[ended]
 
     def _place(self, queue: Places, target: Places) -> Places:
-        """The place of the round under way."""
+        """The place of the present round."""
         return np.asarray((self.done[queue, target] - _RUN_IN) % self._first.shape[2])
 
     def _next(self) -> tuple[Places, NDArray[np.bool_], Array]:
-        """Whose turn it is in each queue, who waits for the like, and when.
+        """The next target of each queue, the targets that wait for the same kind, and the time.
 
-        Who asks just when the devices are done comes after those who have waited, but for who missed.
+        A request at the very time when the devices are done comes after those that waited, unless it is a miss.
         """
         now = np.maximum(self._free, self._asked.min(axis=1))
         here = self._asked <= now[:, None]

@@ -1,4 +1,4 @@
-"""Replay rounds: as events in SimPy, or as vectorised Monte Carlo without a clock. Both read the same scenario."""
+"""Simulation of rounds: events in SimPy, or vectorised Monte Carlo without a clock. Both read the same scenario."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ _MC_LANES = 32  # independent runs side by side where rounds must be drawn one a
 
 
 class SimulatedRounds(Displayable, Record):
-    """Figures of a strategy over its rounds; every mean has its interval (seconds; rates in tokens a second).
+    """Means of a strategy over its rounds, with intervals (seconds; rates in tokens a second).
 
-    ``p_hit`` and ``p_all_hit`` are None where nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means
-    over the rounds without and with a miss (nan where none is).
+    ``p_hit`` and ``p_all_hit`` are None if nothing is cached; ``clean_round_s`` and ``missed_round_s`` are means over
+    the rounds without and with a miss (nan without such rounds).
     """
 
     strategy: str
@@ -83,7 +83,7 @@ class SimulatedRounds(Displayable, Record):
 
     @property
     def burst_share(self) -> float:
-        """Share of a user's gaps between tokens that are zero, because a round's tokens arrive together."""
+        """The share of zero gaps between a user's tokens: a round's tokens arrive together."""
         return 1.0 - 1.0 / self.tokens_per_round.value
 
     def gap_quantile_s(self, q: float) -> float:
@@ -157,14 +157,14 @@ def simulate(
 
 
 def trace_rounds(trace: Trace, scenario: Scenario, rounds: int, seed: int = 0) -> None:
-    """Fill a trace as :func:`simulate` does; it works out no means, whose intervals would load scipy."""
+    """Fill a trace as :func:`simulate` does, without means, whose intervals would load scipy."""
     _replayed(scenario, seed, Stopping(rounds), Recorder(scenario.batch, scenario.strategy.miss_state), trace)
 
 
 def _replayed(
     scenario: Scenario, seed: int, stopping: Stopping, recorder: Recorder, trace: Trace | None
 ) -> Mapping[str, float]:
-    """Replay rounds as events; the seconds that each role was busy."""
+    """Replay rounds as events; return the busy seconds of each role."""
     _check_countable(scenario)
     outcome_seed, step_seed, *other_seeds = _seeds(scenario, seed)
     outcomes = long_run_source(scenario.drawn_from, scenario.batch, outcome_seed)
@@ -188,7 +188,7 @@ def simulate_requests(
 ) -> SimulatedRounds:
     """Start ``batch`` sequences together and run, as events, until each has ``tokens``; ``runs`` independent times.
 
-    A finished sequence leaves nothing behind but its place: durations stay those of the whole batch.
+    A finished sequence keeps its place: durations stay those of the whole batch.
 
     Parameters
     ----------
@@ -228,12 +228,12 @@ def simulate_requests(
 
 
 def _others(scenario: Scenario, seeds: Sequence[np.random.SeedSequence]) -> list[OutcomeSource]:
-    """The outcomes of targets beside the first one that share its draft."""
+    """Outcomes of the targets that share the first one's draft."""
     return [long_run_source(scenario.drawn_from, scenario.batch, seed) for seed in seeds]
 
 
 def _check_countable(scenario: Scenario) -> None:
-    """Raise :class:`InputError` where a round may have more tokens than outcomes are packed for."""
+    """Raise :class:`InputError` if a round may have more tokens than outcomes have bits for."""
     most = scenario.batch * (scenario.tokens.p.shape[-2] - 1)
     if most > MOST_TOKENS_A_ROUND:
         raise InputError(
@@ -269,7 +269,7 @@ def _summary(scenario: Scenario, recorder: Recorder, busy_s: Mapping[str, float]
 
 
 def _cost_of_a_miss(scenario: Scenario) -> float:
-    """Seconds by which a round with a miss is longer than one without."""
+    """The extra seconds of a round with a miss."""
     state = scenario.strategy.miss_state
     assert state is not None
     with_miss, clean = (scenario.strategy.parts(scenario.seconds, Always(state, share)) for share in (1.0, 0.0))
@@ -281,7 +281,7 @@ def _per(seconds: float, rounds: float) -> float:
 
 
 def _with_rare_rounds(round_s: Measured, p_all_hit: Measured, fallback_s: float) -> Measured:
-    """Widen a mean round by what is unknown of rare clean (or rare missed) rounds, which batches may hardly show."""
+    """Widen a mean round's interval by that of rare clean (or rare missed) rounds, which batches may hardly show."""
     return Measured(
         round_s.value,
         min(round_s.low, round_s.value - (p_all_hit.high - p_all_hit.value) * fallback_s),

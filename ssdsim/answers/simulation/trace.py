@@ -22,25 +22,25 @@ class Trace:
     _flows: int = 0
 
     def slice(self, track: str, name: str, start_s: float, end_s: float, **args: Any) -> None:
-        """Something that a device or a link did from ``start_s`` to ``end_s``; one of no length is left out."""
+        """Work of a device or a link from ``start_s`` to ``end_s``; work of no length is left out."""
         if end_s <= start_s:
             return
         event = {"name": name, "ph": "X", "ts": start_s * _MICROSECONDS, "dur": (end_s - start_s) * _MICROSECONDS}
         self._add(track, event | ({"args": args} if args else {}))
 
     def flow(self, name: str, from_track: str, from_s: float, to_track: str, to_s: float) -> None:
-        """An arrow between two slices; it binds to the slices around its ends, so give times inside them."""
+        """An arrow between two slices. It binds to the slices around its ends: give times inside them."""
         self._flows += 1
         common = {"name": name, "cat": "flow", "id": self._flows}
         self._add(from_track, {**common, "ph": "s", "ts": from_s * _MICROSECONDS})
         self._add(to_track, {**common, "ph": "f", "bp": "e", "ts": to_s * _MICROSECONDS})
 
     def count(self, name: str, at_s: float, **values: float) -> None:
-        """Numbers that are drawn as a curve."""
+        """Numbers of a curve."""
         self._events.append({"name": name, "ph": "C", "ts": at_s * _MICROSECONDS, "pid": 1, "args": values})
 
     def cut(self, end_s: float, track: str | None = None) -> None:
-        """Shorten what goes on after ``end_s``, where the run, or work on one track, stopped."""
+        """Cut slices at ``end_s``, when the run, or the work on one track, stopped."""
         end = end_s * _MICROSECONDS
         of = None if track is None else self._tracks.get(track)
         for event in self._events:
@@ -67,7 +67,7 @@ class Trace:
         return {"traceEvents": names + self._events, "displayTimeUnit": "ms"}
 
     def save(self, path: Path) -> None:
-        """Whole or not at all."""
+        """Write the file whole or not at all."""
         write_whole(path, json.dumps(self.to_json()))
 
     def _add(self, track: str, event: dict[str, Any]) -> None:
