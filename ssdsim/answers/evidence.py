@@ -48,7 +48,7 @@ class RatioEvidence(Record):
 
     @classmethod
     def of(cls, first: Scenario, other: Scenario, timings: float | None) -> RatioEvidence:
-        """The evidence of ``first`` over ``other``; ``timings`` is the ratio's error that they cause alone, if known."""
+        """The evidence of ``first`` over ``other``; ``timings`` is the ratio's error from them alone, if known."""
         of_timings = [] if timings is None else [Uncertainty(SIMULATION if first.site is None else TIMINGS, timings)]
         return cls(inputs_of(first, other), (*of_timings, *token_uncertainties(swings(first, other))))
 
