@@ -20,7 +20,7 @@ import pandas as pd
 from fidelity_generations import GROUPINGS, Generations, fit_generations
 from fidelity_outcomes import Outcome, left_out
 
-from calibration.runtimes.fit import DECODING, EXPERTS, Fit
+from calibration.runtimes.fit import DECODING, EXPERTS, RuntimeFit
 from calibration.timings.fit import significant
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.record import replace
@@ -353,7 +353,7 @@ def _or_nothing(outcome: Outcome) -> str:
     return cells(outcome) if _told(outcome) else "| | | "
 
 
-def _numbers(result: Result, fit: Fit) -> str:
+def _numbers(result: Result, fit: RuntimeFit) -> str:
     card = fit.card
     kernels, host = card.kernels, card.host
     where = "4 bits" if fit is result.fit.four_bits else "before"
@@ -361,7 +361,7 @@ def _numbers(result: Result, fit: Fit) -> str:
         f"| `{result.group.card}` | {result.group.versions} | {where} | {kernels.overlap:.2f} | "
         f"{kernels.attention:.2f} | {kernels.communication:.2f} | {1e6 * host.per_layer_s:.0f} | "
         f"{1e3 * host.per_step_s:.2f} | {1e6 * host.per_sequence_s:.0f} | {kernels.prompts:.2f} | "
-        f"{'yes' if card.cache_dtype else ''} | {', '.join(fit.told)} |"
+        f"{'yes' if card.cache_dtype else ''} | {', '.join(fit.identified)} |"
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from calibration.runtimes.fit import Fit, fit_runtime
+from calibration.runtimes.fit import RuntimeFit, fit_runtime
 from calibration.timings.fit import significant
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
@@ -18,11 +18,11 @@ class Generations(Record):
     """A fit for each generation that has rows, and the card of both."""
 
     card: Runtime
-    before: Fit | None
-    four_bits: Fit | None
+    before: RuntimeFit | None
+    four_bits: RuntimeFit | None
 
     @property
-    def fits(self) -> tuple[Fit, ...]:
+    def fits(self) -> tuple[RuntimeFit, ...]:
         return tuple(fit for fit in (self.before, self.four_bits) if fit is not None)
 
 
@@ -81,7 +81,7 @@ def _there(start: Runtime, other: Fp4Overrides) -> Runtime:
     return start.with_numbers(other.numbers).changed(**own)
 
 
-def _with_fields_of(fit: Fit | None, start: Runtime, fields: Sequence[str]) -> Runtime:
+def _with_fields_of(fit: RuntimeFit | None, start: Runtime, fields: Sequence[str]) -> Runtime:
     assert fit is not None  # one generation has rows
     return fit.card.with_numbers({n: v for n, v in start.numbers.items() if n not in fields})
 
@@ -94,7 +94,7 @@ def _apart(home: Runtime, other: Runtime) -> Fp4Overrides | None:
     return Fp4Overrides(cache_dtype=other.cache_dtype, numbers=numbers, wander=other.wander)
 
 
-def _together(fits: Sequence[Fit], home: Runtime) -> Evidence:
+def _together(fits: Sequence[RuntimeFit], home: Runtime) -> Evidence:
     errors = np.concatenate([fit.errors for fit in fits])
     counted = {"rows": len(errors), "series": sum(fit.card.evidence.series for fit in fits)}
     sources = sorted({each for fit in fits for each in fit.card.evidence.source.split(", ")})

@@ -23,8 +23,8 @@ from fidelity_outcomes import Outcome, left_out
 from fidelity_sweeps import Sweep, sweeps
 from scipy.optimize import nnls
 
-from calibration.runtimes.fit import Fit, fit_runtime
-from calibration.runtimes.next_row import PRIOR_SD
+from calibration.runtimes.fit import RuntimeFit, fit_runtime
+from calibration.runtimes.solution import PRIOR_SD
 from calibration.timings.fit import significant
 from calibration.validation.drafted import PublishedRounds, PublishedRows
 from calibration.validation.paper import load_paper
@@ -330,12 +330,12 @@ def with_errors(card: Runtime, **log_sds: float) -> Runtime:
     return card.changed(errors=card.errors.changed(**(known | log_sds)))
 
 
-def fitted(rows: Sequence[Row], bare: Runtime, fields: Sequence[str]) -> Fit:
+def fitted(rows: Sequence[Row], bare: Runtime, fields: Sequence[str]) -> RuntimeFit:
     """SGLang's numbers of rounds of heads, which its card has for heads alone."""
     return fit_runtime(rows, bare, bare.name, fields=fields)
 
 
-def as_heads(fit: Fit, bare: Runtime) -> Runtime:
+def as_heads(fit: RuntimeFit, bare: Runtime) -> Runtime:
     """The card to start from with what a fit says of rounds, a draft step as that of heads."""
     numbers = {name: significant(fit.card.numbers[name]) for name in (*OF_ROUNDS, _16_BITS)}
     step_s, factor = (numbers.pop(name) for name in ("per_draft_step_s", _16_BITS))

@@ -26,7 +26,7 @@ from ssdsim.tokens.acceptance import rate_of, rates_of_survival
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from calibration.runtimes.fit import Fit
+    from calibration.runtimes.fit import RuntimeFit
     from calibration.validation.measured import Checked, HoldOut
     from ssdsim.readers.row import Row
 
@@ -119,7 +119,7 @@ def _next(rows: Sequence[Row], output: Path) -> str:
     return " ".join(["ssdsim predict", *asked, f"--runtime {output}"])
 
 
-def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
+def _print(fit: RuntimeFit, base: str, rows: Sequence[Row]) -> None:
     out = console()
     out.print(f"{fit.card.name}: {len(rows)} rows, started from {base}", style="bold")
     out.print(_fields_table(fit))
@@ -135,11 +135,11 @@ def _print(fit: Fit, base: str, rows: Sequence[Row]) -> None:
     echo(f"Mean error {share(fit.error)} in fit{left}.")
 
 
-def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
+def _print_next(fit: RuntimeFit, rows: Sequence[Row]) -> None:
     """The row that would tell most, as it would be asked for."""
     from calibration.runtimes.next_row import next_row
 
-    following = next_row(rows, fit.card, fit.open)
+    following = next_row(rows, fit.card, fit.posterior)
     if following is None:
         return
     row = following.row
@@ -152,16 +152,16 @@ def _print_next(fit: Fit, rows: Sequence[Row]) -> None:
     )
 
 
-def _fields_table(fit: Fit) -> TextTable:
+def _fields_table(fit: RuntimeFit) -> TextTable:
     numbers = ("value", "95 % from", "to")
     table = TextTable(("number",), numbers, ("told by the rows",), joined=("to",), pad_edge=True)
     for field, value, low, high in _fitted(fit):
-        told = "yes" if field in fit.told else "little: drawn to the start"
+        told = "yes" if field in fit.identified else "little: drawn to the start"
         table.add_row(field, shown(field, value), shown(field, low), shown(field, high), told)
     return table
 
 
-def _series_table(fit: Fit) -> TextTable:
+def _series_table(fit: RuntimeFit) -> TextTable:
     from calibration.runtimes.fit import by_series
 
     table = TextTable(("series",), ("rows", "error in fit", "left out"), pad_edge=True)
@@ -170,17 +170,17 @@ def _series_table(fit: Fit) -> TextTable:
     return table
 
 
-def _fitted(fit: Fit) -> Iterator[tuple[str, float, float, float]]:
+def _fitted(fit: RuntimeFit) -> Iterator[tuple[str, float, float, float]]:
     """Each field with its value and its interval."""
     for field, low, high in zip(fit.fields, fit.low, fit.high, strict=True):
         yield field, float(fit.card.numbers[field]), float(low), float(high)
 
 
-def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
+def _json(fit: RuntimeFit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
     from calibration.runtimes.fit import by_series
     from calibration.runtimes.next_row import next_row
 
-    more = next_row(rows, fit.card, fit.open)
+    more = next_row(rows, fit.card, fit.posterior)
     asked = {} if more is None else picked(more.row, "model", "hardware", "tp", "batch", "context", "k")
     fields = (dict(zip(("field", "value", "low", "high"), each, strict=True)) for each in _fitted(fit))
     series = (dict(zip(("series", "rows", "error", "left_out_error"), each, strict=True)) for each in by_series(fit))
@@ -188,7 +188,7 @@ def _json(fit: Fit, output: Path, rows: Sequence[Row]) -> dict[str, object]:
         "schema": 1,
         "runtime": output,
         "name": fit.card.name,
-        "fields": [{**each, "told": each["field"] in fit.told} for each in fields],
+        "fields": [{**each, "told": each["field"] in fit.identified} for each in fields],
         "series": list(series),
         **picked(fit, "alike", "unpaid", "error", "left_out_error"),
         "next_row": None if more is None else {**asked, "open_without": more.without, "open_with": more.with_it},

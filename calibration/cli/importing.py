@@ -24,7 +24,7 @@ from ssdsim.readers.acceptance.read import PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import Findings, Pair
 
 if TYPE_CHECKING:
-    from calibration.timings.decoding_speeds import DecodingSpeed
+    from calibration.runtimes.fit import DecodingSpeed
     from ssdsim.hardware.profile import HardwareProfile
 
 _OUTPUT = output_option("-o", "--output", type=OutputFile(), required=True)
@@ -52,7 +52,7 @@ def aiconfigurator(
 ) -> None:
     """A folder of aiconfigurator's tables (GEMM, decode attention, all-reduce, NCCL) and its system.yaml."""
     from calibration.importers.aiconfigurator import import_aiconfigurator
-    from calibration.timings.decoding_speeds import fit_decoding_speeds
+    from calibration.runtimes.fit import fit_decoding_speeds
 
     speeds = [_speed(text, ar_context) for text in ar]
     with progress_bar("import", "", quiet=False):
@@ -64,7 +64,7 @@ def aiconfigurator(
 
 
 def _speed(text: str, context: int) -> DecodingSpeed:
-    from calibration.timings.decoding_speeds import DecodingSpeed
+    from calibration.runtimes.fit import DecodingSpeed
 
     try:
         card, tp, rate = text.split(":")

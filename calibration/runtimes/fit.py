@@ -1,4 +1,7 @@
-"""A runtime card from rows: few numbers, drawn towards a card that exists, checked on series that were left out."""
+"""Fit a runtime card: to rows, with few numbers drawn towards an existing card, or to decoding speeds alone.
+
+A fit to rows is checked on series that were left out.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,23 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import nnls
 
-from calibration.runtimes.features import FIELDS, Features, features
-from calibration.runtimes.next_row import Open
-from calibration.runtimes.solution import Solution, solve
+from calibration.runtimes.next_row import Posterior
+from calibration.runtimes.solution import FIELDS, Features, Solution, features, solve
 from calibration.runtimes.unseen import Unseen, covered_by, factor_on_errors, scaled, with_law
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, Evidence, Runtime
+from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
 from ssdsim.hardware.training_domain import TrainingDomain
+from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.operations import QUANTISED_BYTES
 
 DECODING = ("overlap", "attention", "communication", "per_layer_s", "per_step_s", "per_sequence_s")
@@ -37,23 +43,23 @@ EXPERTS = (
 """The numbers of mixtures of experts, on a card that was fitted to dense models."""
 
 
-class Fit(Record):
-    """A card with what the rows say of each number: its interval at 95 %, and those that they cannot tell apart.
+class RuntimeFit(Record):
+    """A fitted card: the interval of each number at 95 %, the ``identified`` numbers, and pairs not told apart.
 
-    ``unpaid`` are usual numbers that no row pays; ``open`` is what is left open of all usual numbers together.
+    ``unpaid`` are usual numbers that no row pays; ``posterior`` is what the rows leave open of all numbers together.
     """
 
     card: Runtime
     fields: tuple[str, ...]
     low: Array
     high: Array
-    told: tuple[str, ...]
+    identified: tuple[str, ...]
     alike: tuple[tuple[str, str], ...]
     errors: Array
     left_out: Array
     series: NDArray[np.str_]
     unpaid: tuple[str, ...]
-    open: Open
+    posterior: Posterior
 
     @property
     def error(self) -> float:
@@ -74,7 +80,7 @@ def fit_runtime(
     fields: Sequence[str] | None = None,
     source: str = "",
     own_errors: bool = True,
-) -> Fit:
+) -> RuntimeFit:
     """The card called ``name`` that predicts ``rows`` best, drawn towards ``base`` where they say little.
 
     Least squares of relative errors with every number at least 0 (a factor at least ``solution.LEAST_FACTOR``), over
@@ -88,7 +94,7 @@ def fit_runtime(
     Its errors are those of ``base`` times what series show that were left out (``own_errors``), or those of ``base``.
     """
     solved = _fit_numbers(rows, base, name, engine, fields)
-    made, card = solved.made, solved.card
+    made, card = solved.data, solved.card
     errors = made.predicted(solved.solution.values) / made.seconds - 1.0
     left_out, _ = solved.left_out
     evidence = Evidence(
@@ -103,27 +109,27 @@ def fit_runtime(
     solution = solved.solution
     low, high = solution.interval()
     usual = [name for name in (*DECODING, *EXPERTS, *SPECULATING) if name not in solution.fields]
-    return Fit(
+    return RuntimeFit(
         card=card,
         fields=solution.fields,
         low=low,
         high=high,
-        told=solution.told(),
+        identified=solution.identified(),
         alike=solution.alike(len(rows)),
         errors=errors,
         left_out=left_out,
         series=made.series,
         unpaid=tuple(name for name in usual if not made.per_unit[:, FIELDS.index(name)].any()),
-        open=Open.after(made, solved.base, solution.values, solution.noise),
+        posterior=Posterior.after(made, solved.base, solution.values, solution.noise),
     )
 
 
 class _Numbers(Record):
-    """A card with its numbers fitted, what they leave open and the settings behind it; its errors are its base's."""
+    """A card with fitted numbers and the errors of its base."""
 
     card: Runtime
     base: Runtime
-    made: Features
+    data: Features
     solution: Solution
 
     @cached_property
@@ -132,7 +138,7 @@ class _Numbers(Record):
 
         Empty with one series.
         """
-        made, fields = self.made, self.solution.fields
+        made, fields = self.data, self.solution.fields
         errors, told = np.full((2, len(made.rows)), np.nan)
         for own in without_each(list(made.series)):
             solution = solve(made.of(~own), self.base, fields)
@@ -179,13 +185,13 @@ def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, n
 
 
 def _at_home(rows: Sequence[Row], base: Runtime) -> Runtime:
-    """The card to start from as it is on the rows' devices; on those without 4-bit products where there are both."""
+    """The base card on the rows' devices; on those without 4-bit products if there are both."""
     devices = [find_hardware(name).device for name in {row.hardware for row in rows}]
     return base.on(min(devices, key=lambda device: device.multiplies_4_bits)) if devices else base
 
 
 def _caches(rows: Sequence[Row], base: Runtime) -> Iterator[Runtime]:
-    """The card to start from with every cache that the rows leave open: of 16 bits, as the models', or of 8."""
+    """The base card with each cache dtype that the rows leave open: the models' 16 bits, or 8 bits."""
     if not any(row.kv_dtype is None and row.dtype in QUANTISED_BYTES for row in rows):
         yield base
         return
@@ -196,14 +202,14 @@ def default_fields(made: Features) -> tuple[str, ...]:
     """Fields that the rows pay: of decoding, of experts where mixtures are, of drafts where rows speculate.
 
     Rows that all speculate do not tell a draft from the target pass behind it, whose numbers stay. A number that rows
-    tell little of stays near the start: that is not what many numbers cost.
+    hardly determine stays near the start.
     """
     usual = SPECULATING if all(row.k for row in made.rows) else (*DECODING, *EXPERTS, *SPECULATING)
     return tuple(name for name in usual if made.per_unit[:, FIELDS.index(name)].any())
 
 
 def check_fields(fields: Sequence[str]) -> None:
-    """Raise :class:`InputError` at fields that no fit can have."""
+    """Raise :class:`InputError` at unknown fields, or none."""
     for each in fields:
         if each not in FIELDS:
             raise InputError(f"unknown field '{each}'{nearest(each, FIELDS)} Allowed: {', '.join(FIELDS)}")
@@ -212,18 +218,18 @@ def check_fields(fields: Sequence[str]) -> None:
 
 
 def _kept(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
-    """Directions that the card to start from leaves open of the numbers that are not fitted anew."""
+    """The base card's error directions of numbers that are not fitted anew."""
     ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
     return tuple(way for way in ways if way)
 
 
 def _with_errors(solved: _Numbers) -> Runtime:
-    """The card with the errors of its base, times what series show that were left out; with one series, its own rows.
+    """The card with the errors of its base, times a factor from series left out; with one series, from its own rows.
 
     Rows of speculation alone say nothing of a target pass by itself.
     """
     card, errors = solved.card, {"host_log_sd": 0.0}
-    if all(row.k for row in solved.made.rows):
+    if all(row.k for row in solved.data.rows):
         return card.changed(errors=card.errors.changed(**errors))
     errors["pass_log_sd"] = 0.0
     card = with_law(card.changed(errors=card.errors.changed(**errors)))
@@ -231,8 +237,8 @@ def _with_errors(solved: _Numbers) -> Runtime:
 
 
 def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
-    """Each series by what the others say; with one series, its rows by the card itself."""
-    made, bare = solved.made, card.changed(wander=())
+    """Each series as the others predict it; with one series, its rows as the card predicts them."""
+    made, bare = solved.data, card.changed(wander=())
     errors, told = solved.left_out
     if not errors.size:
         errors = made.predicted(solved.solution.values) / made.seconds - 1.0
@@ -245,7 +251,7 @@ def _unseen(card: Runtime, solved: _Numbers) -> Unseen:
 
 
 def _covered(card: Runtime, base: Runtime, rows: Sequence[Row]) -> tuple[TrainingDomain, ...]:
-    """The settings behind a card: those of its rows, and of the card to start from where that is of the same engine."""
+    """The settings behind a card: those of its rows, and of a base card of the same engine."""
     before = base.covered if card.engine.lower() == base.engine.lower() else ()
     return tuple(dict.fromkeys((*before, *covered_by(rows))))
 
@@ -257,9 +263,63 @@ def _card(values: Array, base: Runtime, name: str, engine: str) -> Runtime:
     return base.with_numbers(held).changed(**told, **of_engine)
 
 
-def by_series(fit: Fit) -> Iterator[tuple[str, int, float, float]]:
+def by_series(fit: RuntimeFit) -> Iterator[tuple[str, int, float, float]]:
     """Each series: its rows, mean absolute error in fit and left out (nan where there is none)."""
     for name in sorted(set(fit.series)):
         own = fit.series == name
         left = float(np.abs(fit.left_out[own]).mean()) if fit.left_out.size else float("nan")
         yield name, int(own.sum()), float(np.abs(fit.errors[own]).mean()), left
+
+
+class DecodingSpeed(Record):
+    """Autoregressive decoding of one sequence as an engine was seen to do it."""
+
+    transformer: str
+    tp: int
+    context: int
+    tokens_per_second: float
+
+
+def fit_decoding_speeds(profile: HardwareProfile, seen: Sequence[DecodingSpeed], source: str, name: str) -> Runtime:
+    """Seconds a layer and seconds a target pass (scheduling, sampling) that explain what the kernels leave over.
+
+    Least squares with both at least 0. Autoregressive decoding makes one pass a round, so it cannot tell a cost per
+    pass from a cost per round: the second is taken as per round, that is once for every target pass and not for a
+    draft's step, which runs in the same engine step. The error is the largest of leaving one speed out and predicting
+    it from the others with a cost per layer alone.
+    """
+    if len(seen) < 2:
+        raise InputError(f"fixed costs per layer and per round need at least 2 decoding speeds, got {len(seen)}")
+    layers = np.array([float(find_transformer(one.transformer).layers) for one in seen])
+    left = np.array([1.0 / one.tokens_per_second - _kernel_seconds(one, profile) for one in seen])
+    if np.any(left < 0):
+        slowest = seen[int(np.argmin(left))]
+        raise InputError(f"{slowest.transformer} at {slowest.tokens_per_second:g} tokens/s outruns its kernels' sum")
+    (per_layer, per_round), _ = nnls(np.column_stack([layers, np.ones_like(layers)]), left)
+    speeds = "; ".join(f"{one.transformer} TP {one.tp} {one.tokens_per_second:g} tokens/s" for one in seen)
+    return Runtime(
+        name=name,
+        engine=source or "not stated",
+        host=Host(per_layer_s=significant(per_layer), per_step_s=significant(per_round)),
+        errors=CardErrors(host_log_sd=significant(_left_out_error(layers, left))),
+        evidence=Evidence(
+            source=f"autoregressive speeds only ({speeds}; {source})",
+            rows=len(seen),
+            series=len(seen),
+            note="what is not per layer is charged once a target pass, not to draft steps",
+        ),
+    )
+
+
+def _kernel_seconds(one: DecodingSpeed, profile: HardwareProfile) -> float:
+    card = find_transformer(one.transformer)
+    return cost_of_pass(forward_pass(card, batch=1, context=one.context, tp=one.tp), profile).seconds
+
+
+def _left_out_error(layers: Array, left: Array) -> float:
+    errors = []
+    for i in range(layers.size):
+        others = np.arange(layers.size) != i
+        per_layer = float(layers[others] @ left[others] / (layers[others] @ layers[others]))
+        errors.append(abs(np.log(per_layer * layers[i] / left[i])))
+    return float(max(errors))

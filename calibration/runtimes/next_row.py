@@ -1,50 +1,47 @@
-"""The next row to measure: the one that leaves the least open of what may be asked."""
+"""The next row to measure: the one that reduces the uncertainty of predictions most."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import numpy as np
 
-from calibration.runtimes.features import FIELDS, Features, features
+from calibration.runtimes.solution import FIELDS, PRIOR_SD, Features, features
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.hardware.runtime_card import NUMBERS, Runtime
+from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.question.configuration import configure
 from ssdsim.readers.price import options_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.shard import legal_tensor_parallel
-
-PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
-"""How far an engine may well be from a card of its kind, in each number: what few rows are drawn by."""
 
 BATCHES = (1, 8, 32, 128)
 CONTEXTS = (512, 8192)
 _OUTPUT = 256
 
 
-class Open(Record):
-    """Doubt that rows leave of all numbers: their covariance, and the noise of a row as a share of its seconds."""
+class Posterior(Record):
+    """All numbers after a fit: their values and covariance, and the noise of a row as a share of its seconds."""
 
     values: Array
     covariance: Array
     noise: float
 
     @staticmethod
-    def after(made: Features, base: Runtime, values: Array, noise: float) -> Open:
-        """Doubt that these rows leave, with the prior of every number; of those unpaid, what ``base`` leaves open."""
+    def after(made: Features, base: Runtime, values: Array, noise: float) -> Posterior:
+        """The posterior after these rows, with the prior of every number, or the ``base`` card's of unpaid ones."""
         slopes = made.per_unit / made.seconds[:, None]
         sds = [
             PRIOR_SD[name] if column.any() else _wandering(base, name) or PRIOR_SD[name]
             for name, column in zip(FIELDS, slopes.T, strict=True)
         ]
         precision = slopes.T @ slopes / noise**2 + np.diag(np.power(sds, -2.0))
-        return Open(values, np.asarray(np.linalg.inv(precision)), noise)
+        return Posterior(values, np.asarray(np.linalg.inv(precision)), noise)
 
 
 def _wandering(base: Runtime, name: str) -> float:
@@ -52,18 +49,18 @@ def _wandering(base: Runtime, name: str) -> float:
 
 
 class NextRow(Record):
-    """A row that nobody measured yet, and how far predictions are open without and with it (log-sds' mean square)."""
+    """A row to measure, and the root mean square log-sd of predictions without and with it."""
 
     row: Row
     without: float
     with_it: float
 
 
-def next_row(rows: Sequence[Row], card: Runtime, known: Open) -> NextRow | None:
-    """The row that would tell most, of rows like those there are at every degree, batch and context with room.
+def next_row(rows: Sequence[Row], card: Runtime, known: Posterior) -> NextRow | None:
+    """The most informative of rows like the given ones, at every degree, batch and context that fits in memory.
 
-    A linear model with a prior is open by ``x C x'`` where a row's seconds rest on its numbers by ``x``; one row more
-    takes ``(x C r')^2 / (noise^2 + r C r')`` of it. Told most is where the mean over all of these rows falls most.
+    A linear model predicts a row of slopes ``x`` with variance ``x C x'``. One more row of slopes ``r`` reduces that by
+    ``(x C r')^2 / (noise^2 + r C r')``. The best row reduces the mean over all candidates most.
     """
     asked = list(candidates(rows))
     if not asked:

@@ -1,21 +1,35 @@
-"""The numbers of a runtime card that rows make likeliest, drawn towards those of a card that exists."""
+"""The numbers of a runtime card that rows make likeliest, drawn towards those of a card that exists.
+
+A row's seconds are linear in the card's numbers: each number has a factor in a row.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import t as student
 
-from calibration.runtimes.features import FIELDS, Features, values_of
-from calibration.runtimes.next_row import PRIOR_SD
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.hardware.runtime_card import NUMBERS, Kernels, Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Kernels, Runtime
+from ssdsim.hardware.training_domain import ExtrapolationError
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import Units, cost_of_operations, units_of_kernels
+from ssdsim.pricing.step import Pass
+from ssdsim.readers.price import each_row, seconds_of, work_of
+from ssdsim.readers.row import Row
 
+FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
+PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}
+"""Prior standard deviation of each number: how far an engine may be from a card of its kind."""
+
+_HALF = 0.5  # of what a kernel takes beyond the roofs: so much hidden, none is at its shortest
 MOST_OVERLAP = 0.9
 LEAST_FACTOR = 0.25
 """No engine's kernels are four times as fast as those of another library: the rows then speak of something else."""
@@ -26,19 +40,108 @@ _USUAL_ROWS = 4
 """What a row is off by of a card that fits, and for how many rows that counts beside those there are."""
 
 _ROUNDS = 4
-_TOLD = 0.5  # of the prior's width: a number that the rows know better than that
+_IDENTIFIED = 0.5  # of the prior's width: a number whose sd is below
 _HARDLY = 1e-4  # weight of a prior that only keeps a matrix invertible
 _OWN_ERROR = ("overlap", *(name for name, number in NUMBERS.items() if number.has_own_error))
-"""Numbers without a direction: a log-sd tells how far they may be off, or (overlap) others do."""
+"""Numbers without an error direction: they have a log-sd, or (overlap) others vary for it."""
 
 _FACTORS = frozenset(Kernels.__struct_fields__) - {"overlap"}
 _SAME = 0.9  # correlation from which on two numbers are not told apart
 
 
-class Solution(Record):
-    """Numbers that rows make likeliest, and how open they are: a covariance of ``fields``, and one by rows alone.
+class Features(Record):
+    """Features of rows: ``seconds`` measured, ``offset`` of what no field moves, a column of ``per_unit`` for each
+    field.
 
-    ``misfit`` tells fits to the same rows apart: what is left over of them and of the prior, less is likelier.
+    The card with the fields ``values`` predicts ``offset + per_unit @ values``; shapes ``(rows,)``, ``(rows, fields)``.
+    """
+
+    rows: Sequence[Row]
+    seconds: Array
+    offset: Array
+    per_unit: Array
+    series: NDArray[np.str_]
+
+    def predicted(self, values: Array) -> Array:
+        return np.asarray(self.offset + self.per_unit @ values)
+
+    def of(self, chosen: NDArray[np.bool_]) -> Features:
+        """Some of the rows."""
+        rows = [row for row, keep in zip(self.rows, chosen, strict=True) if keep]
+        return Features(rows, self.seconds[chosen], self.offset[chosen], self.per_unit[chosen], self.series[chosen])
+
+
+def features(rows: Iterable[Row], like: Runtime) -> Features:
+    """Features of rows in an engine with the kernels, cache and draft of ``like``."""
+    rows = list(rows)
+    plain = _without_numbers(like)
+    each_of_row = each_row(rows, lambda row: _of_row(row, like if row.k else plain))
+    return Features(
+        rows=rows,
+        seconds=np.array([seconds_of(row) for row in rows]),
+        offset=np.array([offset for offset, _ in each_of_row]),
+        per_unit=np.array([per_unit for _, per_unit in each_of_row]),
+        series=np.array([row.series_name for row in rows]),
+    )
+
+
+def values_of(card: Runtime) -> Array:
+    """A card's fields in the order of :data:`FIELDS`."""
+    return np.array([card.numbers[name] for name in FIELDS], dtype=float)
+
+
+def _without_numbers(like: Runtime) -> Runtime:
+    """Copy a card with no numbers: one for all cards of these kernels, cache and degrees.
+
+    Without speculation a feature reads one number alone: the share of prompts waited for, which multiplies the others.
+    """
+    numbers = {name: KERNELS.numbers[name] for name in FIELDS} | {"prompts": like.numbers["prompts"]}
+    same = {
+        "wander": (),
+        "covered": (),
+        "away": ExtrapolationError(),
+        "errors": CardErrors(),
+        "evidence": KERNELS.evidence,
+    }
+    return like.with_numbers(numbers).changed(**same)
+
+
+@lru_cache(maxsize=16384)
+def _of_row(row: Row, like: Runtime) -> tuple[float, Array]:
+    """Seconds that no field moves, and seconds for a unit of each: the price is linear in the fields."""
+    work, units = work_of(row, like), dict.fromkeys(FIELDS, 0.0)
+    for piece, times in work.pieces:
+        for name, count in {**piece.units, **_of_kernels(piece.work, like)}.items():
+            units[name] += times * count
+    if row.waits_for_prompts:
+        waited_s = sum(times * prompt.cost.seconds for prompt, times in work.prompts)
+        units["prompts"] = waited_s / like.kernels.prompts
+    per_unit = np.array(list(units.values()))
+    return work.cost.seconds - float(per_unit @ values_of(like)), per_unit
+
+
+def _of_kernels(work: object, like: Runtime) -> Units:
+    """The units of decoding's kernels; those of prompts have one factor."""
+    if not isinstance(work, Pass):
+        return {}
+
+    def kernels(overlap: float) -> Cost:
+        own = {name: number for name, number in asdict(like.kernels).items() if name not in FIELDS}
+        alone = like.changed(kernels=Kernels(overlap=overlap, **own))
+        return cost_of_operations(work.forward.counted(), work.profile, alone)
+
+    whole = kernels(0.0)
+    units = units_of_kernels(work.forward, whole.by_kind(), Kernels())
+    if work.forward.over_prompts:
+        return {"prompt_experts_4_bit": units.get("experts_4_bit", 0.0)}
+    hidden_s = (whole.seconds - kernels(_HALF).seconds) / _HALF
+    return {**units, "overlap": -hidden_s}
+
+
+class Solution(Record):
+    """The likeliest numbers, the covariance of the fitted ``fields``, and their covariance by rows alone.
+
+    ``misfit`` compares fits to the same rows: the residuals of rows and prior, less is likelier.
     """
 
     values: Array
@@ -56,19 +159,19 @@ class Solution(Record):
     def interval(self) -> tuple[Array, Array]:
         """The ends of the fields' intervals at 95 %."""
         at = self.values[_columns(self.fields)]
-        wide = student.ppf(0.975, _USUAL_ROWS + max(0.0, self.rows - len(self.told()))) * self._sd
+        wide = student.ppf(0.975, _USUAL_ROWS + max(0.0, self.rows - len(self.identified()))) * self._sd
         most = [MOST_OVERLAP if name == "overlap" else np.inf for name in self.fields]
         return np.maximum(at - wide, 0.0), np.minimum(at + wide, most)
 
     def log_sd(self, made: Features) -> Array:
-        """The log-sd of what is predicted of rows, by what is left open of the numbers."""
+        """The log-sd of predicted rows, by the uncertainty of the numbers."""
         per_unit = made.per_unit[:, _columns(self.fields)] / made.predicted(self.values)[:, None]
         return np.asarray(np.sqrt(np.einsum("ij,jk,ik->i", per_unit, self.covariance, per_unit)))
 
     def wander(self) -> tuple[dict[str, float], ...]:
-        """Independent directions in which the numbers are open: columns of a root of their covariance.
+        """Independent error directions of the numbers: columns of a root of their covariance.
 
-        Numbers that have none are taken for known, and what they could be traded for as known that much better.
+        Numbers with an error of their own have no direction; the others' covariance is the one given those.
         """
         kept = [at for at, field in enumerate(self.fields) if field not in _OWN_ERROR]
         if not kept:
@@ -81,12 +184,12 @@ class Solution(Record):
             for column in root.T
         )
 
-    def told(self) -> tuple[str, ...]:
-        """The fields that the rows know better than the prior does."""
-        return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _TOLD * PRIOR_SD[f])
+    def identified(self) -> tuple[str, ...]:
+        """The fields that the rows determine better than the prior."""
+        return tuple(f for f, sd in zip(self.fields, self._sd, strict=True) if sd < _IDENTIFIED * PRIOR_SD[f])
 
     def alike(self, rows: int) -> tuple[tuple[str, str], ...]:
-        """Pairs that may be traded for each other as far as so many rows are concerned; of few rows all may."""
+        """Pairs of fields that the rows do not tell apart; none is listed for fewer rows than fields."""
         if rows <= len(self.fields):
             return ()
         sd = np.sqrt(np.diag(self.by_rows))
@@ -134,7 +237,7 @@ def solve(made: Features, base: Runtime, fields: tuple[str, ...]) -> Solution:
 
 
 def _noise_of(residuals: Array, fitted: int) -> float:
-    """The noise of a row, from what so many numbers leave over of rows: of few rows nearly the usual one."""
+    """The noise of a row, from the residuals after fitting ``fitted`` numbers; for few rows nearly the usual one."""
     counted = _USUAL_ROWS + max(1, len(residuals) - fitted)
     return float(np.sqrt((_USUAL_ROWS * _USUAL_NOISE**2 + (residuals**2).sum()) / counted))
 

@@ -1,4 +1,4 @@
-"""Errors of cards on rows that they had not seen, beside what they could know of that."""
+"""Errors of runtime cards on held-out rows, and the factor that they put on the errors that a card states."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ than 8 are less likely by more than a test at 95 % bears.
 _FAR = 1e3  # steps: no nearest setting
 
 OF_LAW = ("beside_log_sd", "experts_log_sd")
-"""Those of a card's errors that one law gives to all cards (docs/fidelity_widths.py), beside ``away``."""
+"""A card's errors that one law gives to all cards (docs/fidelity_widths.py), like ``away``."""
 
 _LAW_OF = "vllm-0.9"
 
@@ -63,7 +63,7 @@ def _covered(seen: Sequence[tuple[OperatingPoint, str]]) -> TrainingDomain:
 
 
 def case_of(row: Row) -> OperatingPoint:
-    """Find what a row asks of a card."""
+    """The case of a row: its device, model, degree, batch and version."""
     profile = find_hardware(row.hardware)
     return OperatingPoint.of(
         find_transformer(row.model), profile.device, profile.name, row.tp, row.batch, row.stated_version
@@ -73,31 +73,30 @@ def case_of(row: Row) -> OperatingPoint:
 class Unseen(Record):
     """Rows that a card predicted without having seen them.
 
-    ``logs`` of predicted over measured; ``known``, the log-sd that the timings of kernels and the card's numbers give
-    a row; ``beside``, the share of its seconds that multiplies no matrices; ``experts``, 1 where it is of a mixture;
-    ``steps``, its distance from each setting behind the card, shape ``(rows, settings, ways)``, far away where there
-    are fewer settings; ``series``.
+    ``logs`` are of predicted over measured. ``known`` is a row's log-sd by kernel timings and the card's numbers,
+    ``non_matrix`` the share of its seconds that multiplies no matrices. ``experts`` is 1 for a mixture. ``steps`` is
+    the distance from each setting behind the card, shape ``(rows, settings, ways)``; absent settings are far away.
     """
 
     logs: Array
     known: Array
-    beside: Array
+    non_matrix: Array
     experts: Array
     steps: Array
     series: NDArray[np.str_]
 
     @staticmethod
-    def of(rows: Sequence[Row], card: Runtime, errors: Array, told: Array | float = 0.0) -> Unseen:
-        """Rows that ``card``, whose settings are those behind it, missed by relative ``errors``.
+    def of(rows: Sequence[Row], card: Runtime, errors: Array, number_sd: Array | float = 0.0) -> Unseen:
+        """Rows that ``card`` missed by relative ``errors``.
 
-        ``told`` are log-sds besides: what numbers leave open that the card does not say itself.
+        ``number_sd`` are log-sds by uncertain numbers that the card does not state itself.
         """
-        kernels, beside = np.array([_shares(row, card) for row in rows]).T
+        kernels, non_matrix = np.array([_shares(row, card) for row in rows]).T
         cases = [case_of(row) for row in rows]
         return Unseen(
             logs=np.log1p(np.maximum(errors, -0.99)),
-            known=np.hypot(kernels, told),
-            beside=beside,
+            known=np.hypot(kernels, number_sd),
+            non_matrix=non_matrix,
             experts=np.array([float(case.experts) for case in cases]),
             steps=np.array([[steps(case, each) for each in card.covered] for case in cases], dtype=float).reshape(
                 len(rows), len(card.covered), len(STEPS)
@@ -112,34 +111,34 @@ class Unseen(Record):
             np.pad(part.steps, ((0, 0), (0, most - part.steps.shape[1]), (0, 0)), constant_values=_FAR)
             for part in parts
         ]
-        names = ("logs", "known", "beside", "experts", "series")
+        names = ("logs", "known", "non_matrix", "experts", "series")
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return Unseen(steps=np.concatenate(wide), **columns)
 
     def squares_of(self, beside: float, experts: float, away: Sequence[float]) -> Array:
-        """Work out what log-sds of these sizes add to the square of each row's."""
+        """The variance that log-sds of these sizes add to each row."""
         if not self.steps.shape[1]:
-            return np.asarray((beside * self.beside) ** 2 + (experts * self.experts) ** 2)
+            return np.asarray((beside * self.non_matrix) ** 2 + (experts * self.experts) ** 2)
         known, at = self._squares
         squares, whole = known * np.square(np.asarray(away)), np.isin(STEPS, OF_WHOLE)
         of_beside, of_pass = (squares[..., ways].sum(axis=2).min(axis=1)[at] for ways in (~whole, whole))
-        return np.asarray((beside**2 + of_beside) * self.beside**2 + (experts * self.experts) ** 2 + of_pass)
+        return np.asarray((beside**2 + of_beside) * self.non_matrix**2 + (experts * self.experts) ** 2 + of_pass)
 
     @cached_property
     def _squares(self) -> tuple[Array, NDArray[np.int_]]:
-        """The squares of the steps, each row's once, and where each row has them."""
+        """The distinct squared steps, and the index of each row's."""
         rows, settings, ways = self.steps.shape
         distinct, at = np.unique(self.steps.reshape(rows, settings * ways), axis=0, return_inverse=True)
         return np.square(distinct.reshape(-1, settings, ways)), at.reshape(-1)
 
     def squares_by(self, card: Runtime) -> Array:
-        """Work out what a card's own errors add to those squares."""
+        """The variance that a card's own errors add to each row."""
         away = [getattr(card.away, way) for way in STEPS]
         return self.squares_of(card.errors.beside_log_sd, card.errors.experts_log_sd, away)
 
 
 def with_law(card: Runtime) -> Runtime:
-    """The card itself where it says how wrong it is away from its rows; else with what the bundled cards say."""
+    """The card itself if it states errors away from its rows; else with those of the bundled cards."""
     if card.errors.beside_log_sd:
         return card
     law = find_runtime(_LAW_OF)
@@ -148,7 +147,7 @@ def with_law(card: Runtime) -> Runtime:
 
 
 def scaled(card: Runtime, factor: float) -> Runtime:
-    """The card with errors so many times as large."""
+    """The card with its errors multiplied by ``factor``."""
     errors, away = card.errors, card.away
 
     def larger(log_sd: float) -> float:
@@ -160,15 +159,15 @@ def scaled(card: Runtime, factor: float) -> Runtime:
 
 
 def factor_on_errors(unseen: Unseen, card: Runtime) -> float:
-    """The factor on the errors that ``card`` says of itself, from rows that it had not seen."""
+    """The factor on the errors that ``card`` states, from held-out rows."""
     squares = unseen.logs**2 - unseen.known**2
     return times_others(squares / unseen.squares_by(card), unseen.series)
 
 
 def times_others(squares: Array, series: Sequence[str] | NDArray[np.str_]) -> float:
-    """The factor on the bundled cards' log-sds that errors with such squares, in units of those, give.
+    """The factor on the bundled cards' log-sds, from squared errors in units of these.
 
-    Few errors tell a spread badly: it is drawn towards that of the bundled cards, and widened as Student's is.
+    It is shrunk towards 1 for few errors, and widened by Student's t.
     """
     _, at, counts = np.unique(series, return_inverse=True, return_counts=True)
     own = max(0.0, float(np.average(squares, weights=1.0 / counts[at])))
@@ -194,7 +193,7 @@ def independent(counts: NDArray[np.int_]) -> float:
 
 
 def _shares(row: Row, card: Runtime) -> tuple[float, float]:
-    """A row's log-sd by its kernels and the card's numbers, and the share of it that multiplies no matrices."""
+    """A row's log-sd by kernels and the card's numbers, and the share of its seconds that multiplies no matrices."""
     alone = {"name": f"{card.name}, kernels", "errors": CardErrors(beside_log_sd=1.0), "covered": ()}
     kernels = card.changed(**alone)
     cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.runtimes.features import features
 from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
+from calibration.runtimes.solution import features
 from calibration.runtimes.unseen import times_others
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_card import CardErrors, Runtime
@@ -73,9 +73,9 @@ def test_five_rows_may_be_fitted_and_leave_open_what_they_do_not_tell() -> None:
     rows = [a_row(batch, factor=1.2) for batch in (1, 4, 16, 64, 128)]
     fit = fit_runtime(rows, start(), "x")
     assert fit.error < 0.06
-    assert set(fit.told) < set(fit.fields)
+    assert set(fit.identified) < set(fit.fields)
     assert not fit.alike
-    untold = [at for at, field in enumerate(fit.fields) if field not in fit.told]
+    untold = [at for at, field in enumerate(fit.fields) if field not in fit.identified]
     for at in untold:
         assert fit.high[at] - fit.low[at] > PRIOR_SD[fit.fields[at]]
 

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from calibration.runtimes.fit import Fit, by_series, fit_runtime
+from calibration.runtimes.fit import RuntimeFit, by_series, fit_runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.readers.row import Row
 from tests.ssdsim.readers.engines import BATCHES, HIDDEN, measured, served
@@ -42,10 +42,10 @@ def noisy(rows: Sequence[Row], seed: int) -> list[Row]:
     return [row.changed(value=row.value * float(by)) for row, by in zip(rows, off, strict=True)]
 
 
-def held(fit: Fit) -> dict[str, bool]:
+def held(fit: RuntimeFit) -> dict[str, bool]:
     """Whether the interval of each field that the rows tell holds the hidden card's number."""
     ends = zip(fit.fields, fit.low, fit.high, strict=True)
-    return {field: bool(low <= TRUE[field] <= high) for field, low, high in ends if field in fit.told}
+    return {field: bool(low <= TRUE[field] <= high) for field, low, high in ends if field in fit.identified}
 
 
 def covered(draws: int) -> dict[str, float]:
@@ -68,7 +68,7 @@ def test_a_fit_without_noise_finds_the_numbers_and_predicts_series_that_it_never
     fit = fit_runtime(exact(), START, "fitted", fields=FIELDS)
     named = {**fit.card.kernels.as_dict(), **fit.card.host.as_dict()}
     assert {name: named[name] for name in FIELDS} == pytest.approx({name: TRUE[name] for name in FIELDS}, rel=0.02)
-    assert fit.told == FIELDS
+    assert fit.identified == FIELDS
     assert fit.left_out_error is not None
     assert fit.left_out_error < 0.005
     assert sum(rows for _, rows, *_ in by_series(fit)) == len(exact())

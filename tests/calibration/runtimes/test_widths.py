@@ -26,7 +26,7 @@ def unseen(rows: int, seed: int, gpu: float = GPU) -> Unseen:
     return Unseen(
         logs=log_sds * random.standard_normal(rows),
         known=known,
-        beside=beside,
+        non_matrix=beside,
         experts=np.zeros(rows),
         steps=steps,
         series=np.array([str(number // 4) for number in range(rows)]),
@@ -76,7 +76,7 @@ def test_what_is_known_of_a_row_is_what_its_cost_says_to_first_order() -> None:
     card = find_runtime("kernels").changed(covered=covered_by([row]))
     unseen = Unseen.of([row], card, np.zeros(1))
     assert unseen.known[0] == pytest.approx(work_of(row, card).cost.log_sd)
-    assert 0.0 < unseen.beside[0] < 1.0
+    assert 0.0 < unseen.non_matrix[0] < 1.0
     assert not unseen.steps.any()
 
 
@@ -89,6 +89,6 @@ def test_the_fit_and_the_card_are_one_law() -> None:
     card = find_runtime("kernels").changed(covered=covered_by(behind), away=away)
     unseen = Unseen.of(rows, card, np.zeros(len(rows)))
     facing = [card.facing(case_of(row)).errors for row in rows]
-    said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, unseen.beside, strict=True)]
+    said = [(each.beside_log_sd * beside) ** 2 for each, beside in zip(facing, unseen.non_matrix, strict=True)]
     said = [square + each.pass_log_sd**2 for square, each in zip(said, facing, strict=True)]
     assert unseen.squares_by(card) == pytest.approx(said)

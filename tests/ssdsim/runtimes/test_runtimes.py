@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibration.runtimes.features import FIELDS, features, values_of
+from calibration.runtimes.solution import FIELDS, features, values_of
 from calibration.validation.paper import load_paper
 from ssdsim import predict, strategies
 from ssdsim.base.errors import InputError
