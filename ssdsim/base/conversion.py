@@ -83,7 +83,7 @@ def _mistake(kind: Any, data: Any, written: bool) -> Mistake:
             return (key, *keys), said
     if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(data, Mapping):
         return _of_card(kind, data, written)
-    said = _wrong_type(kind, data, written) or _out_of_bounds(bounds, data)
+    said = _wrong_type(kind, data, written) or _out_of_bounds(bounds, kind, data)
     return (), f"{said}, got {short_repr(data)}" if said.startswith("Input should") else said
 
 
@@ -211,14 +211,14 @@ def _no_number(what: str, unread: bool, data: Any) -> str:
     return f"Input should be a valid {what}"
 
 
-def _out_of_bounds(bounds: list[Meta], data: Any) -> str:
+def _out_of_bounds(bounds: list[Meta], kind: Any, data: Any) -> str:
     """What a value of the right type should be, where it is out of bounds."""
     for bound in bounds:
         if isinstance(data, str) and bound.pattern is not None:
             return f"String should match pattern '{bound.pattern}'"
         for least, word, wrong in ((bound.min_length, "at least", -1), (bound.max_length, "at most", 1)):
             if least is not None and (len(data) - least) * wrong > 0:
-                name = next(name for kind, name in _SIZED if isinstance(data, kind))
+                name = _SIZED[get_origin(kind) or kind]
                 unit, after = ("character", "") if name == "String" else ("item", f" after validation, not {len(data)}")
                 return f"{name} should have {word} {least} {unit}{'' if least == 1 else 's'}{after}"
         if isinstance(data, int | float | str):
@@ -241,7 +241,7 @@ def _beyond(bound: Meta, number: float) -> str:
     return ""
 
 
-_SIZED = ((str, "String"), (Mapping, "Dictionary"), (tuple, "Tuple"), (list, "List"))
+_SIZED = {str: "String", dict: "Dictionary", tuple: "Tuple", list: "List"}
 
 
 def _digits(limit: float) -> str:

@@ -83,7 +83,7 @@ class Kernels(Card):
     one_shot_bytes: Annotated[int, FieldInfo("all-reduces read by every rank"), Meta(ge=0, le=10**12)] = 0
 
 
-_OF_DRAFTING, _OF_ROUND = "draft_step_log_sd", "per_round_log_sd"
+_DRAFTING, _ROUND = "draft_step_log_sd", "per_round_log_sd"
 
 
 class Host(Card):
@@ -107,18 +107,12 @@ class Host(Card):
     per_pass_s: Annotated[Seconds, FieldInfo("of a target pass", 1e-3, "pass")] = 0.0
     per_step_s: Annotated[Seconds, FieldInfo("after each target pass", 1e-3, "step")] = 0.0
     per_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 20e-6, "step")] = 0.0
-    per_draft_step_s: Annotated[Seconds, FieldInfo("of every pass of a draft", 1.5e-3, "draft step", _OF_DRAFTING)] = (
-        0.0
-    )
-    per_round_s: Annotated[Seconds, FieldInfo("of a round that speculates", 3e-3, "round", _OF_ROUND)] = 0.0
-    per_round_layer_s: Annotated[Seconds, FieldInfo("of it, a layer of the target", 50e-6, "round", _OF_ROUND)] = 0.0
-    per_round_sequence_s: Annotated[
-        Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _OF_ROUND)
-    ] = 0.0
-    per_tree_layer_s: Annotated[
-        Seconds, FieldInfo("of every layer of a pass over a tree", 20e-6, "tree", _OF_ROUND)
-    ] = 0.0
-    per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _OF_DRAFTING)] = 0.0
+    per_draft_step_s: Annotated[Seconds, FieldInfo("of every pass of a draft", 1.5e-3, "draft step", _DRAFTING)] = 0.0
+    per_round_s: Annotated[Seconds, FieldInfo("of a round that speculates", 3e-3, "round", _ROUND)] = 0.0
+    per_round_layer_s: Annotated[Seconds, FieldInfo("of it, a layer of the target", 50e-6, "round", _ROUND)] = 0.0
+    per_round_sequence_s: Annotated[Seconds, FieldInfo("of it, a sequence of the batch", 0.1e-3, "round", _ROUND)] = 0.0
+    per_tree_layer_s: Annotated[Seconds, FieldInfo("of every layer of a pass over a tree", 20e-6, "tree", _ROUND)] = 0.0
+    per_tree_token_s: Annotated[Seconds, FieldInfo("of a draft's node in it", 5e-6, "tree step", _DRAFTING)] = 0.0
     per_expert_layer_s: Annotated[Seconds, FieldInfo("of every layer with experts", 10e-6, "expert layers")] = 0.0
     per_expert_token_s: Annotated[Seconds, FieldInfo("of it, a token", 1e-6, "expert layers")] = 0.0
     per_expert_prompt_s: Annotated[Seconds, FieldInfo("of it, in a pass over prompts", 1e-3, "expert layers")] = 0.0

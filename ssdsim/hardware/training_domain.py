@@ -127,16 +127,16 @@ class Distance(Record):
     @property
     def farther(self) -> Near | None:
         """The side in which it is farther away."""
-        nears = [near for near in (self.beside_matrices, self.whole) if near is not None]
-        return max(nears, key=lambda near: near.square, default=None)
+        return max(self._nears, key=lambda near: near.square, default=None)
+
+    @property
+    def _nears(self) -> list[Near]:
+        return [near for near in (self.beside_matrices, self.whole) if near is not None]
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The ways that matter: at least a quarter of what the longest adds."""
-        squares = {
-            **(self.beside_matrices.squares if self.beside_matrices else {}),
-            **(self.whole.squares if self.whole else {}),
-        }
+        squares = {way: square for near in self._nears for way, square in near.squares.items()}
         least = _MATTERS * max(squares.values(), default=0.0)
         return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
 
