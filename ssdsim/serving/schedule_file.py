@@ -69,7 +69,7 @@ class Schedule(Displayable, Card):
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
-        head = json.dumps(self.as_dict(), indent=1)
+        head = json.dumps({name: value for name, value in self.as_dict().items() if name != "cells"}, indent=1)
         cells = ",\n".join(f"  {json.dumps(cell.as_dict())}" for cell in self.cells)
         return head.removesuffix("\n}") + f',\n "cells": [\n{cells}\n ]\n}}\n'
 
