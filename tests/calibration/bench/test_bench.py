@@ -56,6 +56,7 @@ def truth(server: Server) -> list[list[object]]:
     return truth  # type: ignore[return-value]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("found", [1.0, 0.4])
 def test_rounds_positions_and_undrafted_steps_are_the_servers_own(tmp_path: Path, found: float) -> None:
     with serving(law=Law((0.8, 0.7, 0.6), found=found)) as server:
@@ -72,6 +73,7 @@ def test_rounds_positions_and_undrafted_steps_are_the_servers_own(tmp_path: Path
         assert (row.k, row.engine, row.engine_version, row.model) == (3, "vllm", "0.99.0", "llama-3.1-8b")
 
 
+@pytest.mark.long
 def test_the_time_per_token_is_the_servers_own(tmp_path: Path) -> None:
     with serving(law=Law(step_s=0.006, per_sequence_s=0.001)) as server:
         rows = benched(server, tmp_path / "rows.csv")
@@ -86,6 +88,7 @@ def test_the_time_per_token_is_the_servers_own(tmp_path: Path) -> None:
     assert all(row.k is None and row.acceptance_length is None for row in rows)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", ["sglang", "llama.cpp", "tensorrt-llm"])
 def test_other_engines_tell_their_rounds_in_their_own_ways(tmp_path: Path, engine: str) -> None:
     with serving(engine, SPECULATES) as server:
@@ -98,6 +101,7 @@ def test_other_engines_tell_their_rounds_in_their_own_ways(tmp_path: Path, engin
         assert row.tp == (2 if engine == "sglang" else 1)
 
 
+@pytest.mark.long
 def test_no_more_is_asked_for_than_was_said_and_never_more_at_once(tmp_path: Path) -> None:
     with serving(law=SPECULATES) as server:
         answer = asked("bench", server.url, "-o", str(tmp_path / "rows.csv"), *SIZE, *CARD, "--drafter", "ngram")
@@ -121,6 +125,7 @@ def test_points_are_shuffled_and_repeats_interleaved() -> None:
     assert len({tuple(point.concurrency for point in order[i : i + 4]) for i in (0, 4, 8)}) > 1
 
 
+@pytest.mark.long
 def test_a_pair_says_what_was_accepted(tmp_path: Path) -> None:
     with serving(law=Law((0.8, 0.7, 0.6), found=0.5)) as server:
         benched(server, tmp_path / "rows.csv", "--drafter", "ngram", "--pair", str(tmp_path / "pair.json"))
@@ -154,6 +159,7 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path) -> None:
         assert [row.k for row in both] == [3] * 4 + [2] * 4
 
 
+@pytest.mark.long
 def test_fit_and_validate_read_the_rows(tmp_path: Path) -> None:
     with serving(law=SPECULATES) as server:
         benched(server, tmp_path / "rows.csv", "--draft", "llama-3.2-1b")
@@ -171,6 +177,7 @@ def test_nothing_listens(tmp_path: Path) -> None:
     assert "no address" in refused("ftp://x", tmp_path / "rows.csv")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -246,6 +253,7 @@ def test_a_name_without_a_card_is_refused(tmp_path: Path) -> None:
         assert "serves no 'x'" in refused(server.url, tmp_path / "rows.csv", "--served", "x")
 
 
+@pytest.mark.long
 def test_a_served_name_with_a_card_needs_none(tmp_path: Path) -> None:
     with serving(name="meta-llama/Llama-3.1-8B-Instruct") as server:
         size = [*SIZE, "--repeats", "1"]
@@ -256,6 +264,7 @@ def test_a_served_name_with_a_card_needs_none(tmp_path: Path) -> None:
     assert undescribed("bench", document) == []
 
 
+@pytest.mark.long
 def test_a_folder_that_a_server_loaded_is_told_by_the_card_that_is_given(tmp_path: Path) -> None:
     folder = tmp_path / "Llama-3.1-8B"
     folder.mkdir()
@@ -282,6 +291,7 @@ def test_a_folder_that_a_server_loaded_is_told_by_the_card_that_is_given(tmp_pat
     assert {row.model for row in read_rows(rows)} == {"llama-3.1-8b"}
 
 
+@pytest.mark.long
 def test_what_drafts_must_be_said_of_a_server_that_speculates_and_only_of_one(tmp_path: Path) -> None:
     with serving(law=SPECULATES) as server:
         assert "say what drafts" in refused(server.url, tmp_path / "rows.csv")
@@ -289,6 +299,7 @@ def test_what_drafts_must_be_said_of_a_server_that_speculates_and_only_of_one(tm
         assert "counts no round of speculation" in refused(server.url, tmp_path / "rows.csv", "--drafter", "eagle3")
 
 
+@pytest.mark.long
 def test_the_key_comes_from_the_environment_and_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-very-secret"
     with serving(wrong=Misdeeds(key=key)) as server:

@@ -78,6 +78,7 @@ def test_launch_measures_every_server_and_ends_it(installed: Path) -> None:
         own.bind(("127.0.0.1", port))
 
 
+@pytest.mark.long
 def test_a_server_that_does_not_start_is_one_line(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_GPU", "1")
     options = ("bench", "--plan", "vllm", "--launch", "-o", "rows.csv", *MODELS, *SIZE, "--quiet")

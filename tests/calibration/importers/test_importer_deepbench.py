@@ -68,6 +68,7 @@ def test_column_major_rows_become_tokens_and_widths(tmp_path: Path) -> None:
     assert "m above the largest timed, 64" in wide.warning
 
 
+@pytest.mark.long
 def test_the_workbook_and_the_csv_agree(tmp_path: Path) -> None:
     pytest.importorskip("openpyxl")
     sample().to_csv(tmp_path / "gemm.csv", index=False)

@@ -86,6 +86,7 @@ def test_peaks_of_formats_are_the_cards(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.long
 def test_attention_is_by_the_dtype_of_the_cache(tmp_path: Path) -> None:
     """16-bit queries over an 8-bit cache where they were timed, whatever else was."""
     both_narrow = attentions().query("kv_cache_dtype == 'fp8'").assign(attn_dtype="fp8")
@@ -129,6 +130,7 @@ ODD: dict[str, Any] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", list(ODD))
 @pytest.mark.parametrize(
     "column", ["version", "device", "framework", "kernel_source", "gemm_dtype", "m", "latency", "more"]

@@ -189,6 +189,7 @@ def test_vidurs_layers_are_gemms_of_known_shapes(tmp_path: Path) -> None:
     assert all(abs(band.bias) < 0.02 for band in bands)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not MEASURED.is_dir(), reason="the public measurements are not here")
 def test_two_sources_agree_on_the_h100s_gemms_that_stream() -> None:
     """Independent measurements of one device: within 3 % up to 64 tokens; beyond, the older libraries are slower."""

@@ -277,6 +277,7 @@ def test_a_file_that_is_refused_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.splitlines() == [f"error: {path}: sendrecv: 1 sizes; a fit needs at least 8"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "repeated", [" ", "1 ", "1", "1.5 ", "\n", " \n", "Z 1 ", "Rank 0 Pid 1 on ", "nThread 1 ", "8 2 float none\n"]
 )

@@ -46,6 +46,7 @@ def test_what_no_clock_can_tell_is_left_out(tmp_path: Path) -> None:
     assert import_link(tmp_path / "send_recv.csv", PEAK).bandwidth == pytest.approx(350e9, rel=0.05)
 
 
+@pytest.mark.long
 def test_all_reduces_by_ranks(tmp_path: Path) -> None:
     table = pd.concat([sample("all_reduce", 2, 1), sample("all_reduce", 4, 1)])
     table.to_csv(tmp_path / "all_reduce.csv")
@@ -74,6 +75,7 @@ def test_the_bundled_h100_link_is_vidurs() -> None:
     assert link.report.median_error < 0.03
 
 
+@pytest.mark.long
 @real
 def test_the_h100_all_reduces_of_two_sources_agree() -> None:
     """Vidur's eager NCCL and aiconfigurator's tables, read in the units found, give one large-message time."""

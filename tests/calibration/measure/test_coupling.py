@@ -185,6 +185,7 @@ def test_side_by_side_a_loop_does_what_it_does_alone(backup: str) -> None:
         assert rounds[number][: len(looked_up)] == looked_up
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("c", [1.0, 0.3])
 def test_two_programmes_over_starts_agree(c: float) -> None:
     """Of every fan-out at once (:func:`rescaled`), and of one."""
@@ -217,6 +218,7 @@ def test_two_estimates_of_alpha_agree() -> None:
     assert abs(difference.mean()) < 3.0 * difference.std() / np.sqrt(difference.size)
 
 
+@pytest.mark.long
 def test_greedy_rounds_are_the_loops_own() -> None:
     """Nothing is random: the coupling gives each request's rounds one by one."""
     way = Way("ssd", 4, 2)

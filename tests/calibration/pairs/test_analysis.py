@@ -290,6 +290,7 @@ def _estimates(table: AnswerTable) -> tuple[float, float, float, float]:
 # the whole
 
 
+@pytest.mark.long
 def test_the_whole_analysis() -> None:
     some = [*requests(12, 60), *(answer(PAIR, 60, 1.0, 900 + i, "other") for i in range(8)), *requests(12, 60, 0.0)]
     greedy, sampled = by_temperature(some, VOCABULARY, FEW_QUESTIONS)

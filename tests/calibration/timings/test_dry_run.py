@@ -80,6 +80,7 @@ def test_on_the_machine_itself_nobody_describes_it(line: str, profile: str, monk
     assert f"{profile} has 5 GPUs, 0-4" in few.stderr
 
 
+@pytest.mark.long
 def test_a_plan_needs_no_torch() -> None:
     """In a process where torch cannot be imported."""
     code = (

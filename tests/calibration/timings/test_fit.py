@@ -59,6 +59,7 @@ def test_a_quirk_of_a_kernel_is_learnt_by_the_correction() -> None:
     assert model.report.coefficients <= 64
 
 
+@pytest.mark.long
 def test_segments_meet_without_jumps() -> None:
     m, n, k = (np.tile(axis, 4) for axis in gemm_grid(4096))
     slower = np.where(m > 64, 1.15, 1.0)  # another family of kernels

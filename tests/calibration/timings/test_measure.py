@@ -71,6 +71,7 @@ def profile_of(log: CalibrationLog, points: list[TimingPoint]) -> HardwareProfil
     return build_profile("busy", WORKLOAD, DEVICES, points, rows_of(log, points), "a busy core", "made up")
 
 
+@pytest.mark.long
 def test_what_a_profile_needs_is_timed_first_and_beyond_the_minutes(
     tmp_path: Path, busy: Callable[[float], None]
 ) -> None:

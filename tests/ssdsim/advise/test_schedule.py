@@ -213,6 +213,7 @@ def test_by_a_table_a_cell_has_its_k_and_predicts_tokens() -> None:
     assert Schedule.parse(made.to_csv()) == made
 
 
+@pytest.mark.long
 def test_by_throughput_no_fixed_k_is_faster_in_any_cell() -> None:
     asked: dict[str, Any] = {**ONE_GPU, "b": [1, 16, 128], "context": [256, 1024]}
     best = schedule(k_table="throughput", k=5, **asked).cells

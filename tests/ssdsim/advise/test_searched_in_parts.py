@@ -46,6 +46,7 @@ def _is_the_same_whoever_helps() -> None:
     assert _found(0) == (helped, 0) == (in_turn, 0)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="forks are for Linux alone")
 def test_the_answer_is_the_same_whoever_helps() -> None:
     done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, check=False)

@@ -1,30 +1,39 @@
 """One rule of what is decided, whichever verb is asked."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from ssdsim import compare, predict, recommend
-from ssdsim.advise.recommend.deployment import Deployment, Shape
-from ssdsim.advise.recommend.equal_count import DeploymentDraws, equal_count, held_against
-from ssdsim.advise.recommend.request import SearchRequest, make_request
-from ssdsim.answers.contest import DECIDED, contest
+from ssdsim import compare
+from ssdsim import predict
+from ssdsim import recommend
+from ssdsim.advise.recommend.deployment import Deployment
+from ssdsim.advise.recommend.deployment import Shape
+from ssdsim.advise.recommend.equal_count import DeploymentDraws
+from ssdsim.advise.recommend.equal_count import equal_count
+from ssdsim.advise.recommend.equal_count import held_against
+from ssdsim.advise.recommend.request import SearchRequest
+from ssdsim.advise.recommend.request import make_request
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import contest
 from ssdsim.answers.evidence import SURE
-from ssdsim.answers.verdict import called_together, verdict
-from ssdsim.base.intervals import Draws, centred_on
+from ssdsim.answers.verdict import called_together
+from ssdsim.answers.verdict import verdict
+from ssdsim.base.intervals import Draws
+from ssdsim.base.intervals import centred_on
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.many import RateDraws
-from ssdsim.rounds.round import PARTS, Estimate
+from ssdsim.rounds.round import Estimate
+from ssdsim.rounds.round import PARTS
 from tests.ssdsim.answers.decoding import decoding
+from typing import Any
+import numpy as np
+import pytest
 
 NAMES = ("ar", "sd", "ssd")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("p_hit", [0.65, 0.66])
 def test_predict_recommend_and_compare_decide_alike(p_hit: float) -> None:
     """P is .955 and .968 there, and the 95 % interval holds 1: predict said "Undecided", recommend "the best"."""

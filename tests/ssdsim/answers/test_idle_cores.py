@@ -31,6 +31,7 @@ def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
     assert 0 <= idle.free() <= (os.cpu_count() or 1)
 
 
+@pytest.mark.long
 def test_what_a_process_of_ours_has_taken_is_idle_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another has taken was, too: a process that a session in Python had begun."""
     busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"]

@@ -1,17 +1,19 @@
 """A strategy that is registered and nothing else is recommended, scheduled, and refused by engines that lack it."""
 
 from __future__ import annotations
-
-import json
 from collections.abc import Iterator
-
-import pytest
-
-from ssdsim import InputError, evaluate, export, recommend, schedule, strategies
+from ssdsim import InputError
+from ssdsim import evaluate
+from ssdsim import export
+from ssdsim import recommend
+from ssdsim import schedule
+from ssdsim import strategies
 from ssdsim.advise.recommend.launch_plan import as_json
 from ssdsim.cli.render_recommendation import print_recommendation
 from ssdsim.serving.schedule_file import Schedule
 from tests.ssdsim.strategies.wary import Wary
+import json
+import pytest
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +24,7 @@ def wary() -> Iterator[Wary]:
     strategies.ALL.forget(wary.name)
 
 
+@pytest.mark.long
 def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str]) -> None:
     recommendation = recommend(gpus=5, b=4, tp=4, strategies="ar,sd,wary", subject="wary", k=[4, 6])
     (answer,) = recommendation.answers

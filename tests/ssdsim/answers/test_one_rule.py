@@ -46,6 +46,7 @@ def asked(case: str, folder: Path) -> dict[str, Any]:
     return named
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_every_verb_has_the_same_interval_and_probability_and_decides_alike(case: str, tmp_path: Path) -> None:
     options = asked(case, tmp_path)

@@ -1,25 +1,29 @@
 """The closed-form answer against the laws of the SSD paper and of the proposal."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from ssdsim.answers.contest import DECIDED, share_fastest
-from ssdsim.answers.predict import as_json, predict
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import share_fastest
+from ssdsim.answers.predict import as_json
+from ssdsim.answers.predict import predict
 from ssdsim.answers.verdict import verdict
 from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import bounds_95, centred_on
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.intervals import centred_on
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.configuration import configure
 from ssdsim.question.many import RateDraws
 from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.round import PARTS, Estimate
-from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
+from ssdsim.rounds.round import Estimate
+from ssdsim.rounds.round import PARTS
+from ssdsim.tokens.theory import sandwich_bounds
+from ssdsim.tokens.theory import ssd_speedup
+from typing import Any
+import json
+import numpy as np
+import pytest
 
 rates = st.floats(0.0, 1.0)
 ratios = st.floats(0.01, 3.0)
@@ -100,6 +104,7 @@ def test_the_sandwich_of_corollary_9(
     assert low * (1 - 1e-12) <= ratio <= high * (1 + 1e-12)
 
 
+@pytest.mark.long
 @given(alpha=rates, k=lookaheads, b=batches, t_sd=ratios, t_p=st.floats(0.0, 1.0))
 @settings(derandomize=True, deadline=None)
 def test_limits_of_the_hit_rate(alpha: float, k: int, b: int, t_sd: float, t_p: float) -> None:
@@ -152,6 +157,7 @@ def test_breakdowns_add_up_and_json_is_complete() -> None:
 near_draws = st.lists(st.floats(0.7, 1.4), min_size=40, max_size=40)
 
 
+@pytest.mark.long
 @given(rates=st.tuples(*[st.floats(0.8, 1.25)] * 3), draws=st.tuples(*[near_draws] * 3))
 @settings(derandomize=True, deadline=None)
 def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draws: tuple[list[float], ...]) -> None:

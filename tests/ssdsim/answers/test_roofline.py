@@ -37,6 +37,7 @@ def passes_of(steps: Iterable[Mapping[str, Step]]) -> dict[str, Pass]:
     return {name: by_name[name] for name in PASSES}
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_the_operations_and_the_fixed_cost_are_the_pass(b: int, k: int, context: int) -> None:
@@ -72,6 +73,7 @@ def test_nothing_beats_a_roof_unless_it_is_flagged(b: int, k: int, context: int)
     assert ((known["share_of_roof"] > 1) == known["above_roof"]).all()
 
 
+@pytest.mark.long
 @settings(max_examples=20, deadline=None)
 @given(**CELLS)
 def test_a_passes_summary_is_what_the_cost_model_says(b: int, k: int, context: int) -> None:

@@ -122,6 +122,7 @@ def test_mistakes_are_errors_and_not_rows(options: dict[str, object], message: s
         window(**options)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     b=st.integers(1, 12),  # beyond 300 tokens a verification is bound by its arithmetic and doubles with the batch

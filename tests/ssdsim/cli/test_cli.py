@@ -287,12 +287,14 @@ print([each for each in of_dataclass if each and each.frozen], file=sys.stderr)
 """
 
 
+@pytest.mark.long
 def test_what_predict_loads_has_no_methods_compiled_that_records_share() -> None:
     """Each frozen dataclass costs half a millisecond at every start."""
     done = subprocess.run([sys.executable, "-c", COMPILED], capture_output=True, text=True, check=True)
     assert done.stderr.strip().endswith("[]")
 
 
+@pytest.mark.long
 def test_an_answer_in_json_loads_nothing_that_prints_in_colours() -> None:
     code = (
         "import sys; from ssdsim.cli.main import cli; "

@@ -50,12 +50,14 @@ def allowed_or_one_line(call: Callable[[], Any]) -> None:
         call()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CALLS)
 def test_an_odd_argument_is_one_line(name: str) -> None:
     for odd in ODD:
         allowed_or_one_line(lambda odd=odd: CALLS[name](odd))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_an_odd_option_is_one_line(name: str) -> None:
     """Of a scenario and of a window, whose options may be lists."""

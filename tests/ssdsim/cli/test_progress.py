@@ -52,6 +52,7 @@ def test_a_time_as_people_say_it(seconds: float, said: str) -> None:
     assert progress.duration_text(seconds) == said
 
 
+@pytest.mark.long
 def test_recommend_says_how_far_it_is() -> None:
     heard: list[tuple[int, int]] = []
     recommend(gpus=2, b=[1, 2], k=2, tp=1, target="llama-3.1-8b", progress=lambda *far: heard.append(far))

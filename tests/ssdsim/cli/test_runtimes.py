@@ -87,6 +87,7 @@ def test_a_fit_of_a_csv_takes_the_hardware_from_the_command_line(tmp_path: Path)
     assert asked("fit", "runtime", str(path), "--hardware", "h100-sxm", "-o", str(card)).returncode == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

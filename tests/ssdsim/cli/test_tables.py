@@ -35,6 +35,7 @@ def tables(draw: st.DrawFn) -> TextTable:
     return table
 
 
+@pytest.mark.long
 @given(table=tables(), width=st.integers(2 * WIDEST, 200))
 def test_every_column_is_printed_whole_or_is_said_to_be_left_out(table: TextTable, width: int) -> None:
     lines = lines_of(table, width)
@@ -49,6 +50,7 @@ def test_every_column_is_printed_whole_or_is_said_to_be_left_out(table: TextTabl
     assert max(map(len, lines)) <= width
 
 
+@pytest.mark.long
 @given(table=tables())
 def test_a_table_with_room_is_one_block_in_the_order_of_its_columns(table: TextTable) -> None:
     header, *rows = lines_of(table, 10 * (WIDEST + 2) + 2)

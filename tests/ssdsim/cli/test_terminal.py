@@ -219,6 +219,7 @@ def test_a_real_terminal_is_measured(verb: str, width: int) -> None:
     assert in_real_terminal(VERBS[verb], width) == in_terminal(VERBS[verb], width)
 
 
+@pytest.mark.long
 def test_in_a_real_terminal_a_mistake_is_told_in_whole_words() -> None:
     told = in_real_terminal("sweep --sort speed", 60)
     assert max(map(len, told.splitlines())) <= 60
@@ -235,6 +236,7 @@ def test_help_tells_the_whole_of_each_command(group: CommandGroup) -> None:
         assert " ".join(command.help.split("\n\n")[0].split()).rstrip(".") in " ".join(told.split())
 
 
+@pytest.mark.long
 def test_an_exported_file_is_not_broken_by_the_terminal() -> None:
     arguments = "export --quiet --format vllm --b 1,16,64 --k 2:6:2 --f 3"
     assert in_terminal(arguments, 60) == in_terminal(arguments, UNLIMITED)

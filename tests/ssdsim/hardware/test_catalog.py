@@ -120,6 +120,7 @@ def test_a_copied_profile_does_not_take_prices_over() -> None:
         profile.changed(gemm={}).seconds(op)
 
 
+@pytest.mark.long
 def test_a_profile_of_no_file_is_found_by_its_name_while_it_is_held() -> None:
     faster = scale(find_hardware("h100"), "h100-sxm", memory_bandwidth=1.1)
     name = called("h100, memory x 1.1", faster)

@@ -121,6 +121,7 @@ def test_the_costs_behind_a_table_are_found() -> None:
     assert model.report.p95_error < 1e-3
 
 
+@pytest.mark.long
 def test_tiles_of_more_tokens_than_experts_are_seen_and_shapes_left_out_have_them_too() -> None:
     rows = table(0.0)
     slower = np.where(rows["num_tokens"] > rows["num_experts"], 1.8, 1.0)

@@ -1,28 +1,34 @@
 """One road from options to an answer: each step once, what was read known by reading, newcomers known by every verb."""
 
 from __future__ import annotations
-
-import json
-import pickle
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
-
-import pytest
-
-from ssdsim import InputError, compare, configure, evaluate, predict, roofline, strategies, window
+from ssdsim import InputError
+from ssdsim import compare
+from ssdsim import configure
+from ssdsim import evaluate
+from ssdsim import predict
+from ssdsim import roofline
+from ssdsim import strategies
+from ssdsim import window
 from ssdsim.base.kinds import SHARE
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Group
+from ssdsim.base.option import Option
 from ssdsim.question import given as checks
-from ssdsim.question import place, price
+from ssdsim.question import place
+from ssdsim.question import price
 from ssdsim.question.options import ALL
 from ssdsim.question.question import Question
 from tests.ssdsim.cli.in_process import asked as command
 from tests.ssdsim.strategies.wary import Wary
+from types import FrameType
+from typing import Any
+import json
+import pickle
+import pytest
+import subprocess
+import sys
 
 GUESSED = Option(
     name="guessed",
@@ -72,6 +78,7 @@ def test_each_step_is_taken_once() -> None:
     assert taken == {"checked": 1, "site_of": 1, "price": 4}  # AR, SD, SSD with either fallback
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given", [{}, {"t_sd": 0.2}, {"drafter": "ngram"}])
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd", "tree"])
 def test_what_is_shown_shapes_the_answer_and_may_be_given(name: str, given: dict[str, Any]) -> None:
@@ -163,6 +170,7 @@ def test_a_site_is_equal_to_itself_and_tells_its_options() -> None:
     assert "tp" in dict(first.options)
 
 
+@pytest.mark.long
 def test_what_a_step_asks_of_an_options_origin_is_remembered_too() -> None:
     """A head's hits differ: a concentration that is given is refused, one that a pair knows is not."""
     pair = "models/pairs/smollm2-135m-20-layers.json"

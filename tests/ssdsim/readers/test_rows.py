@@ -41,6 +41,7 @@ ROWS = st.builds(
 LINE = "model,tp,batch,input_tokens,output_tokens,metric,value\nllama-3.1-8b,2,4,100,10,tpot_ms,7.5\n"
 
 
+@pytest.mark.long
 @given(st.lists(ROWS, min_size=1, max_size=5))
 def test_rows_survive_a_csv_file(rows: list[Row]) -> None:
     with TemporaryDirectory() as folder:

@@ -75,6 +75,7 @@ def test_a_new_strategy_is_in_every_figure(made: Report) -> None:
     assert "Sleepy" in {trace.name for trace in figure(made, "pareto").plot.data}
 
 
+@pytest.mark.long
 def test_the_header_holds_the_subject_against_the_new_strategy_too(made: Report) -> None:
     prediction = predict(**OPTIONS, b=1, k=6)
     assert made.sentence == prediction.verdict.sentence
@@ -122,6 +123,7 @@ def test_colours_and_symbols_follow_the_place_in_the_list(toy: Sleepy) -> None:
     assert len(looks) == len(strategies.ALL)
 
 
+@pytest.mark.long
 def test_without_a_cache_nothing_is_said_of_one(tmp_path: Path) -> None:
     made = report(write_run(tmp_path, {"strategies": ["ar", "sd"]}, {"b": [1, 4], "k": [3, 6]}))
     assert keys(made) == ["speedup-b", "speedup-k", "speedup-alpha", "boundary", "timeline", "roofline", "pareto"]

@@ -164,6 +164,7 @@ def test_a_rival_without_room_anywhere_leaves_the_others() -> None:
     assert (with_all.measured.cases[..., 0] >= 0).all()
 
 
+@pytest.mark.long
 def test_interpolation_keeps_within_its_bars(small: ExplorerGrid) -> None:
     errors = {each.what: each for each in small.errors}
     assert errors["tokens/s of SSD"].worst < 0.005

@@ -59,6 +59,7 @@ def test_no_two_writers_share_a_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
+@pytest.mark.long
 def test_a_flipped_byte_of_a_number_is_refused(tmp_path: Path) -> None:
     """Without checksums of the pages a number changed and nobody heard of it."""
     path = tmp_path / "results.parquet"
@@ -72,6 +73,7 @@ def test_a_flipped_byte_of_a_number_is_refused(tmp_path: Path) -> None:
             read_table(path)
 
 
+@pytest.mark.long
 def test_no_flipped_bit_of_a_file_changes_what_is_read(tmp_path: Path) -> None:
     """Nor of what says which columns there are: a name changed in one case of fifty."""
     path, written = tmp_path / "results.parquet", pa.table({"k": [1, 2, 3], "tokens": [1.5, None, 2.5], "s": ["a"] * 3})

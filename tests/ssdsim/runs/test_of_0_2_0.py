@@ -18,6 +18,7 @@ from tests.calibration.pairs import sample
 OLD = Path(__file__).parent / "of_0_2_0"
 
 
+@pytest.mark.long
 def test_a_sweep_is_shown_and_not_gone_on_with(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     shutil.copytree(OLD / "sweep", folder)

@@ -33,6 +33,7 @@ cases = st.builds(
 )
 
 
+@pytest.mark.long
 @given(case=cases, covered=st.lists(settings, min_size=1, max_size=5).map(tuple), away=away, more=settings)
 def test_one_more_setting_never_takes_the_rows_away(
     case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError, more: TrainingDomain
@@ -42,6 +43,7 @@ def test_one_more_setting_never_takes_the_rows_away(
     assert one.whole_log_sd <= other.whole_log_sd
 
 
+@pytest.mark.long
 @given(
     case=cases,
     covered=st.lists(settings, min_size=1, max_size=5).map(tuple),

@@ -24,6 +24,7 @@ def tpot_ms(name: str, **options: Any) -> float:
     return float(np.nanmean(metrics_of_requests(run)["tpot"]))
 
 
+@pytest.mark.long
 def test_spectres_retries_change_what_sixteen_in_flight_wait() -> None:
     """At alpha 0.6 most of a batch fail: with the rule they draft anew, with a ratio of 1 they never do."""
     with_the_rule, never = tpot_ms("spectre"), tpot_ms("spectre", spectre_ratio=1.0)

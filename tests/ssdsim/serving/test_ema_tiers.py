@@ -139,6 +139,7 @@ def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
     assert tokens * wasted / made_s >= rate * 0.97
 
 
+@pytest.mark.long
 def test_every_replica_has_averages_of_its_own() -> None:
     answer = serve(rate=6.0, requests=60, replicas=2, k_table="ema", engine="loop", **GIVEN).points[0]
     assert set(answer.fixed_k) == set(KS)
@@ -161,6 +162,7 @@ def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
     assert undescribed("serve", answer) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("table", "by"),
     [

@@ -1,25 +1,28 @@
 """SD whose K follows the number of requests: vLLM's table, and the table of the most tokens a second."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
-
-import numpy as np
-import pytest
-
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.serving import measuring
-from ssdsim.serving.batching import Batching, KTable
+from ssdsim.serving.batching import Batching
+from ssdsim.serving.batching import KTable
 from ssdsim.serving.load import Load
 from ssdsim.serving.measuring import RunNeeds
-from ssdsim.serving.policies import AUTO, policies
+from ssdsim.serving.policies import AUTO
+from ssdsim.serving.policies import policies
 from ssdsim.serving.replica import simulate
-from ssdsim.serving.serve import serve, served
+from ssdsim.serving.serve import serve
+from ssdsim.serving.serve import served
 from ssdsim.strategies.ar import Autoregressive
-from tests.ssdsim.serving.sample_runs import SMALL, policies_of, policy, requests
+from tests.ssdsim.serving.sample_runs import SMALL
+from tests.ssdsim.serving.sample_runs import policies_of
+from tests.ssdsim.serving.sample_runs import policy
+from tests.ssdsim.serving.sample_runs import requests
+from typing import Any
+import json
+import numpy as np
+import pytest
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
 PROMPT, ANSWER = 400, 101
@@ -141,6 +144,7 @@ def test_by_throughput_no_fixed_k_is_faster_at_any_batch(alpha: float) -> None:
         assert own <= max(*fixed, batch / _round_s("ar", batch, CONTEXT)) * (1.0 + 5e-3)
 
 
+@pytest.mark.long
 def test_the_answer_holds_each_k_of_the_table_for_good_beside_it() -> None:
     table = "1-4:5,5-16:3,17-:1"
     closed = serve(rate=4.0, k_table=table, engine="closed", **GIVEN).points[0]
@@ -156,6 +160,7 @@ def test_the_answer_holds_each_k_of_the_table_for_good_beside_it() -> None:
     assert ran.fixed_k[3].tpot == fixed.mean
 
 
+@pytest.mark.long
 def test_in_a_rush_the_time_to_the_last_token_and_the_time_per_token_judge_unlike() -> None:
     """The answer named the K of the least time per token alone, whose requests wait longest for their first one."""
     given = {**SMALL, "strategies": "sd", "runtime": "sglang", "drafter": "eagle3", "k_table": "1-2:7,3-4:6,5-:4"}

@@ -98,6 +98,7 @@ def test_both_engines_draw_the_same_rounds_of_the_same_seed() -> None:
     assert mc.round_s.value == pytest.approx(des.round_s.value)
 
 
+@pytest.mark.long
 @given(
     rates=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6),
     spread=st.floats(0.0, 50.0),
@@ -191,6 +192,7 @@ def test_where_confidences_are_exponential_they_are_poisson_sums(threshold: floa
     assert np.cumsum(pmf[::-1])[::-1][1:] == pytest.approx(expected, abs=2e-4)
 
 
+@pytest.mark.long
 @given(alpha=st.floats(0.05, 0.98), k=st.integers(1, 12), spread=st.floats(0.05, 100.0), b=st.integers(1, 64))
 @settings(deadline=None, max_examples=25)
 def test_where_a_row_costs_nothing_it_is_sd(alpha: float, k: int, spread: float, b: int) -> None:

@@ -66,6 +66,7 @@ def test_events_and_monte_carlo_agree(
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
 
 
+@pytest.mark.long
 @given(d=st.floats(0.02, 2.0), least=st.integers(1, 4))
 @example(d=0.3928264741858303, least=1)
 @settings(deadline=None, max_examples=25)
@@ -183,6 +184,7 @@ def test_a_draft_that_is_never_right_is_rejected_by_every_engine(handshake: str)
     assert drawn.tokens_per_round.value == events.tokens_per_round.value == 1.0
 
 
+@pytest.mark.long
 def test_messages_delay_the_race() -> None:
     case = configure(strategies="amusd", alpha=0.8, amusd_handshake="code").scenarios["amusd"]
     assert case.seconds["stale"] < case.seconds["verify"]

@@ -212,6 +212,7 @@ def test_its_programs_for_one_target_are_ssds(monkeypatch: pytest.MonkeyPatch, t
     assert shared.tokens_per_second.value == pytest.approx(own.tokens_per_second.value, rel=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("spread", [0.0, 0.2])
 def test_its_parts_sum_to_the_round(name: Any, spread: float) -> None:

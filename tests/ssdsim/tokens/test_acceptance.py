@@ -22,6 +22,7 @@ rates = st.floats(0, 1)
 lookaheads = st.integers(0, 32)
 
 
+@pytest.mark.long
 @laws
 @given(rates, lookaheads)
 def test_expected_tokens_is_the_exact_sum_of_powers(alpha: float, k: int) -> None:

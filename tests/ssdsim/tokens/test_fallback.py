@@ -23,6 +23,7 @@ def _fast(p: float, t_p: float, e_hit: float, e_miss: float, b: float) -> float:
     return float(ssd_speedup(p, e_hit, e_miss, t_p, 0, b, "event"))
 
 
+@pytest.mark.long
 @laws
 @given(hits, times, tokens, tokens)
 def test_critical_batch_size_is_where_the_speedups_cross(p: float, t_p: float, e_hit: float, e_miss: float) -> None:
@@ -70,6 +71,7 @@ def test_no_hits() -> None:
     assert critical_batch_size(0, 0.2, 1.5, 1) == math.inf
 
 
+@pytest.mark.long
 @laws
 @given(hits, st.floats(0.05, 1), tokens, tokens)
 def test_crossing_is_the_next_whole_critical_batch_size(p: float, t_p: float, e_hit: float, e_miss: float) -> None:

@@ -136,6 +136,7 @@ def test_optimal_is_the_best_of_all_splits(
     assert hit_rate(optimal_fan_out(budget, pmf, h, h_all), pmf, h, h_all) == pytest.approx(best, abs=ROUNDING)
 
 
+@pytest.mark.long
 @laws
 @given(
     st.floats(0.001, 0.999),

@@ -223,6 +223,7 @@ def test_ends_are_a_distribution_whose_mean_is_the_sum_of_scores(ranks: Array, p
     assert np.bincount(tree.depths, weights=ends) == pytest.approx(tree.accepted_pmf(rates))
 
 
+@pytest.mark.long
 def test_a_drawn_walk_down_a_tree_gets_as_deep_as_the_pmf_says() -> None:
     """Literal: at each accepted node one uniform number against its children's rates."""
     tree, rng, rounds = grown(alike(S), 8, 4), np.random.default_rng(5), 40_000
@@ -316,6 +317,7 @@ def test_eagle_2_with_one_confidence_and_a_wide_beam_is_the_best_static_tree(
     assert dynamic.expected_tokens(rates) == pytest.approx(grown(rates, nodes, depth).expected_tokens(rates))
 
 
+@pytest.mark.long
 @given(
     alpha=st.floats(0.05, 0.95),
     concentration=st.floats(0.5, 50.0),

@@ -25,6 +25,7 @@ def chain(count: int, per_token: int, tokens: int, overlap: float, rng: np.rando
     return seen
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "per_token", "tokens", "sequences", "overlap"),
     [(128, 8, 16, 1, 0.38), (256, 8, 16, 1, 0.6), (8, 2, 16, 1, 0.38), (256, 8, 8, 8, 0.45), (64, 6, 3, 2, 0.2)],

@@ -115,6 +115,7 @@ BEFORE = {
 """What has the engine's reader take the rest for its own."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("engine", BEFORE)
 @pytest.mark.parametrize("repeated", REPEATED)
 def test_a_long_text_that_suits_a_regular_expression_ends(repeated: str, engine: str, tmp_path: Path) -> None:
