@@ -1,34 +1,26 @@
 """One rule of what is decided, whichever verb is asked."""
 
 from __future__ import annotations
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim import compare
-from ssdsim import predict
-from ssdsim import recommend
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import Shape
-from ssdsim.advise.recommend.equal_count import DeploymentDraws
-from ssdsim.advise.recommend.equal_count import equal_count
-from ssdsim.advise.recommend.equal_count import held_against
-from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.request import make_request
-from ssdsim.answers.contest import DECIDED
-from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import SURE
-from ssdsim.answers.verdict import called_together
-from ssdsim.answers.verdict import verdict
-from ssdsim.base.intervals import Draws
-from ssdsim.base.intervals import centred_on
-from ssdsim.pricing.occupancy import Devices
-from ssdsim.question.many import RateDraws
-from ssdsim.rounds.round import Estimate
-from ssdsim.rounds.round import PARTS
-from tests.ssdsim.answers.decoding import decoding
+
 from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import compare, predict, recommend
+from ssdsim.advise.recommend.deployment import Deployment, Shape
+from ssdsim.advise.recommend.equal_count import DeploymentDraws, equal_count, held_against
+from ssdsim.advise.recommend.request import SearchRequest, make_request
+from ssdsim.answers.contest import DECIDED, contest
+from ssdsim.answers.evidence import SURE
+from ssdsim.answers.verdict import called_together, verdict
+from ssdsim.base.intervals import Draws, centred_on
+from ssdsim.pricing.occupancy import Devices
+from ssdsim.question.many import RateDraws
+from ssdsim.rounds.round import PARTS, Estimate
+from tests.ssdsim.answers.decoding import decoding
 
 NAMES = ("ar", "sd", "ssd")
 

@@ -1,22 +1,22 @@
 """Kernels of many rates of acceptance and hits at once, against the same one by one."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
 from ssdsim import strategies
-from ssdsim.answers.swings import swings
-from ssdsim.answers.swings import swings_over
+from ssdsim.answers.swings import swings, swings_over
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.many import ScenarioTable
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.token_errors import averages_under
-from ssdsim.question.token_errors import each_of
+from ssdsim.question.token_errors import averages_under, each_of
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-import numpy as np
-import pytest
 
 OTHERS: Mapping[str, Mapping[str, Any]] = {
     "defaults": {},

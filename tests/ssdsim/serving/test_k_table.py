@@ -1,28 +1,25 @@
 """SD whose K follows the number of requests: vLLM's table, and the table of the most tokens a second."""
 
 from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.serving import measuring
-from ssdsim.serving.batching import Batching
-from ssdsim.serving.batching import KTable
+from ssdsim.serving.batching import Batching, KTable
 from ssdsim.serving.load import Load
 from ssdsim.serving.measuring import RunNeeds
-from ssdsim.serving.policies import AUTO
-from ssdsim.serving.policies import policies
+from ssdsim.serving.policies import AUTO, policies
 from ssdsim.serving.replica import simulate
-from ssdsim.serving.serve import serve
-from ssdsim.serving.serve import served
+from ssdsim.serving.serve import serve, served
 from ssdsim.strategies.ar import Autoregressive
-from tests.ssdsim.serving.sample_runs import SMALL
-from tests.ssdsim.serving.sample_runs import policies_of
-from tests.ssdsim.serving.sample_runs import policy
-from tests.ssdsim.serving.sample_runs import requests
-from typing import Any
-import json
-import numpy as np
-import pytest
+from tests.ssdsim.serving.sample_runs import SMALL, policies_of, policy, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
 PROMPT, ANSWER = 400, 101
