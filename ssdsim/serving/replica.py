@@ -5,7 +5,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from inspect import isfunction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -259,13 +261,18 @@ def _state(most: int, tables: FlatTables, compiled: bool) -> r.State:
 
 @cache
 def _compiled() -> Any:
-    """The rounds, compiled once for this machine."""
+    """The rounds, compiled once for this machine.
+
+    numba names what it keeps after the function, and cannot read what it kept of classes with other names. So the name
+    holds the file's digest.
+    """
     from numba import njit  # here, because it takes half a second
     from numba.extending import register_jitable
 
     for function in vars(r).values():
         if isfunction(function) and function.__module__ == r.__name__:
             register_jitable(function)
+    r.advance.__qualname__ = f"advance_{sha256(Path(r.__file__).read_bytes()).hexdigest()[:16]}"
     try:
         return njit(cache=True)(r.advance)
     except RuntimeError:  # no folder can be written to
