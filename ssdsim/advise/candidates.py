@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 MOST_CHOICES = 1_000_000  # over all cells: a tenth of a millisecond and a kilobyte each
 CELLS: Mapping[str, Sequence[Any]] = {"b": (1, 2, 4, 8, 16, 32, 64), "context": (1024,)}
-"""What a schedule has a cell for, with its values where nobody gives them."""
+"""Axes of a schedule's cells, with their default values."""
 
 
 def choices() -> dict[str, Sequence[Any]]:
-    """Options of which a schedule tries every value, of all strategies, with those values."""
+    """Options that a schedule searches, of all strategies, with the values that it tries."""
     return {axis.table_option: axis.tabled for strategy in strategies.ALL for axis in _tabled(strategy.name)}
 
 
 def fixed_options() -> tuple[str, ...]:
-    """Options that a schedule takes as given."""
+    """Options that a schedule does not search."""
     turned = {*CELLS, *choices(), *varied_by("schedule"), *members(Group.GIVEN_DURATIONS), "subject"}
     return tuple(name for name in DEFAULTS if name not in turned)
 
@@ -46,10 +46,10 @@ def _tabled(strategy: str) -> list[SearchAxis]:
 class Candidates(Record):
     """Every choice of ``strategies`` at every batch and context, with its tokens/s.
 
-    ``table`` has the columns ``b``, ``context``, ``strategy``, one for each of :func:`choices` (None where the strategy
-    has no such option), ``gpus``, ``tokens_per_second``, ``point`` (the number in ``points`` of the options that were
-    evaluated) and ``choice`` (equal choices have equal numbers, simple ones small numbers). ``impossible`` says why
-    nothing fits in the cells that it lists.
+    ``table`` has the columns ``b``, ``context``, ``strategy``, one for each of :func:`choices` (None if the strategy
+    has no such option), ``gpus``, ``tokens_per_second``, ``point`` (the number of its options in ``points``) and
+    ``choice`` (equal choices have equal numbers, simple ones small numbers). ``impossible`` says of some cells why
+    nothing fits there.
     """
 
     strategies: Sequence[str]
@@ -60,7 +60,7 @@ class Candidates(Record):
     warnings: Sequence[str]
 
     def best(self, names: Sequence[str] | None = None, by: Sequence[str] = ("b", "context")) -> pd.DataFrame:
-        """The best of the strategies ``names`` (by default all), a row a cell with the table's columns and ``loss``.
+        """The best choice of the strategies ``names`` (by default all), a row a cell: the table's columns and ``loss``.
 
         Cells that agree in ``by`` share one choice: that of the highest geometric mean of tokens/s over them, among
         those possible in all. ``loss`` is the share of tokens/s that this costs a cell against its own best choice.
@@ -74,7 +74,7 @@ class Candidates(Record):
 
     @staticmethod
     def _shared(group: pd.DataFrame) -> list[Any]:
-        """Rows of the choice that is best over all cells of ``group``; of equals the simplest, which comes first."""
+        """Rows of the best choice over all cells of ``group``; of equals the simplest, which comes first."""
         cells = len(group[["b", "context"]].drop_duplicates())
         logs = np.log(group["tokens_per_second"]).groupby(group["choice"]).agg(["mean", "count"])
         best = logs.loc[logs["count"] == cells, "mean"].idxmax()
@@ -92,7 +92,7 @@ def candidates(**options: Any) -> Candidates:
 
     Returns
     -------
-    Candidates : every point with its tokens/s, and why nothing fits where nothing does.
+    Candidates : every point with its tokens/s, and the reason for cells in which nothing fits.
     """
     import pandas as pd
 
@@ -152,7 +152,7 @@ def _choices(
 
 
 def _known(axis: SearchAxis, values: list[Any], given: Mapping[str, Any], fixed: Mapping[str, Any]) -> list[Any]:
-    """The values that do not go beyond what is known of the models."""
+    """Keep the values that the models allow."""
     refused = {value: why for value in values if (why := axis.refuses(fixed, value)) is not None}
     if refused and axis.table_option in given:
         value, why = next(iter(refused.items()))
@@ -170,7 +170,7 @@ def _check(
     cells: Sequence[Mapping[str, Any]],
     chosen: Sequence[tuple[str, Mapping[str, Any]]],
 ) -> None:
-    """A name or a value that is wrong is wrong in every cell: not something that does not fit."""
+    """Raise :class:`InputError` for a wrong name or value: it is wrong in every cell, unlike one that does not fit."""
     find_transformer(fixed.get("target", DEFAULTS["target"]))
     draft_by_options(fixed)
     for role in ("hardware", "draft_hardware"):

@@ -1,4 +1,4 @@
-"""Every strategy at its best on as many GPUs, and how likely each is to be the fastest."""
+"""Comparison of all strategies at their best on as many GPUs, with the probability of each to be the fastest."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 
 
 class RankedStrategy(Record):
-    """A strategy's best deployment with its tokens/s per user: 95 % interval, quantiles, P(the fastest).
+    """A strategy's best deployment, with the 95 % interval and quantiles of its tokens/s per user, and P(fastest).
 
-    ``rests_on`` are the inputs that its acceptance and hits rest on, by their standing; of AR there are none.
+    ``rests_on`` are its token inputs by their standing; AR has none.
     """
 
     deployment: Deployment
@@ -50,10 +50,11 @@ class RankedStrategy(Record):
 
 
 class Comparison(Displayable, Record):
-    """Strategies from the fastest to the slowest; ``winner`` is None where it is open, or another is as fast.
+    """Strategies from the fastest to the slowest; ``winner`` is None if it is undecided or a tie.
 
-    ``likeliest`` is most often the fastest, and ``over`` holds it against each other one. ``doubts`` are by how much
-    its ratio to the closest may be off, in one line ``doubts_told``. ``impossible`` says why others have no room;
+    ``likeliest`` is most often the fastest, and ``over`` compares it with each other one. ``doubts`` are the
+    uncertainties of its ratio to the decisive rival, ``doubts_told`` the same in one line. ``impossible`` says why
+    others have no room;
     ``unsupported`` are those that the engine cannot run.
     """
 
@@ -94,8 +95,8 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
 
     Returns
     -------
-    Every strategy's best settings, as :func:`ssdsim.recommend` finds them at the inputs' values, under the same draws
-    of timings and tokens. Its settings, and the outcomes that it caches, are held.
+    Every strategy with its best settings, as :func:`ssdsim.recommend` finds them at the inputs' values, under the same
+    draws of timings and token inputs. The draws change neither its settings nor its cached outcomes.
 
     Raises
     ------
@@ -154,7 +155,7 @@ def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Sea
 
 
 def check_ranges(options: Mapping[str, Any], inputs: Sequence[TokenInput]) -> None:
-    """Raise :class:`InputError` at a range of what no strategy rests on."""
+    """Raise :class:`InputError` for a range of an input that no strategy reads."""
     read = {each.name for each in inputs}
     for name, _, _ in options.get("ranges", ()):
         if name not in read:
@@ -179,7 +180,7 @@ def _sentence(
     gpus: int,
     batch: int,
 ) -> str:
-    """The verdict: who wins, or who may, and how the likeliest stands against its closest rival."""
+    """The verdict: the winner, or the likely ones, and the likeliest against its decisive rival."""
     where = f" at batch {batch} on up to {gpus} GPU{'s' if gpus > 1 else ''}"
     sure = f"P {compared[first.shape.strategy].probability_fastest:.2f} that it is the fastest"
     if not held.over:

@@ -38,9 +38,9 @@ def schedule(
 
     Parameters
     ----------
-    seed : of the draws of what is not known, behind the intervals.
-    k_table : a table of K or a policy of ``serve``, in place of the search: what SD runs by it in each cell. Its K 0 is
-        SD with a draft that only keeps its cache ready.
+    seed : of the draws of the errors, for the intervals.
+    k_table : a table of K or a policy of ``serve`` in place of the search: each cell has SD with its K. K 0 is SD with
+        a draft that only keeps its cache ready.
     options : those of :func:`ssdsim.advise.candidates.candidates`.
 
     Returns
@@ -49,7 +49,7 @@ def schedule(
 
     Raises
     ------
-    InputError : an option that has no part here or means nothing in this combination.
+    InputError : an option that has no effect here or in this combination.
 
     >>> from ssdsim import schedule
     >>> [(c.b, c.strategy, c.settings["k"], c.settings.get("backup")) for c in schedule(b=[1, 64], k=[2, 6], f=3).cells]
@@ -61,7 +61,7 @@ def schedule(
 
 
 def of_candidates(candidates: Candidates, seed: int = 0, names: Sequence[str] | None = None) -> Schedule:
-    """:func:`schedule` of choices that are already evaluated; of the strategies ``names`` alone."""
+    """:func:`schedule` of evaluated candidates; of the strategies ``names`` alone."""
     from ssdsim.answers.grid import evaluate
 
     best = candidates.best(names).to_dict("records")
@@ -104,7 +104,7 @@ def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, st
 
 
 def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
-    """Inputs of each strategy's first choice: what is accepted is the same in all."""
+    """Token inputs of each strategy's first choice; they are the same in all choices."""
     first = {point["strategies"][0]: point for point in reversed(candidates.points)}
     fitting = {row["strategy"] for row in candidates.table.to_dict("records")}
     scenarios = (scenario_of(point) for name, point in first.items() if name in fitting)
@@ -118,7 +118,7 @@ def scenario_of(point: Mapping[str, Any]) -> Scenario:
 
 
 class OfPolicy(Record):
-    """A batch and a context, with the K of the policy there; ``reason`` says why nothing fits."""
+    """A batch and a context with the policy's K; ``reason`` says why nothing fits."""
 
     b: int
     context: int
@@ -128,7 +128,7 @@ class OfPolicy(Record):
 
     @property
     def scenario(self) -> Scenario:
-        """SD with that K; with 0 a draft that keeps its cache ready and drafts nothing."""
+        """SD with that K; at K 0 the draft only keeps its cache ready."""
         from ssdsim.serving.by_k import paused  # here, since few ask and it loads much of serving
 
         assert self.configuration is not None
@@ -153,7 +153,7 @@ class OfPolicy(Record):
 
 
 class PolicyOfK(Record):
-    """Policy of K in each cell; ``options`` are those that were given."""
+    """A policy of K in all cells; ``options`` are the given ones."""
 
     options: Mapping[str, Any]
     cells: tuple[OfPolicy, ...]
@@ -173,7 +173,7 @@ class PolicyOfK(Record):
         return tuple(dict.fromkeys(said for each in self.configurations for said in each.warnings))
 
     def schedule(self, seed: int = 0) -> Schedule:
-        """Schedule with intervals from draws of what is not known."""
+        """The schedule, with intervals from draws of the errors."""
         errors, first = TimingErrors(DRAWS, seed), next(iter(self.configurations), None)
         taken = [] if first is None else first.settings.items()
         assumed = {name: value for name, value in taken if first and first.settings.source(name) in _ASSUMED}
@@ -188,9 +188,9 @@ class PolicyOfK(Record):
 
 
 def policy_of_k(k_table: KTable | str | Sequence[Sequence[int]], **options: Any) -> PolicyOfK:
-    """Plan SD at every batch and context by ``k_table``: a table or the word of a policy, as ``serve`` takes it.
+    """SD at every batch and context by ``k_table``: a table or the name of a policy, as ``serve`` takes it.
 
-    One that follows what was accepted has the K of most of its rounds, as in the closed form of ``serve``.
+    A policy that follows the accepted lengths has the K of most of its rounds, as in the closed form of ``serve``.
     """
     given = {name: value for name, value in options.items() if value is not None}
     refuse_others("a schedule by --k-table", given, ("strategies", "k", *CELLS, *fixed_options()))

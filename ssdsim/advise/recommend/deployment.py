@@ -22,7 +22,7 @@ Setting = tuple[str, Any]
 
 
 class Shape(Record):
-    """One copy: a strategy, where it runs, what it speculates (options by name), and the devices that this takes.
+    """One copy: a strategy, its placement, its speculation settings (options by name), and its devices.
 
     A copy is one target, or all those that share a draft.
     """
@@ -53,12 +53,12 @@ class Shape(Record):
 
     @property
     def ep(self) -> int:
-        """Groups of them that hold different experts."""
+        """Groups of a target's devices that hold different experts."""
         return self.tp if self.data_parallel else int(self.settings.get("ep", DEFAULTS["ep"]))
 
     @property
     def data_parallel(self) -> bool:
-        """They have sequences of their own."""
+        """Whether a target's devices have sequences of their own."""
         return self.settings.get("attention") == DATA_PARALLEL
 
     @property
@@ -89,7 +89,7 @@ class Deployment(Record):
         return self.shape, self.copies, self.batch, self.paid
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether it is the same deployment, whatever was found of it."""
+        """Tell whether it is the same deployment; results do not matter."""
         return isinstance(other, Deployment) and self._key == other._key
 
     def __hash__(self) -> int:
@@ -100,12 +100,12 @@ class Deployment(Record):
 
     @property
     def scenario(self) -> Scenario:
-        """That of a target."""
+        """The scenario of one target."""
         return self.result.scenario
 
     @property
     def rate(self) -> Estimate:
-        """Rate of one target: tokens/s over its batch, and the round behind it."""
+        """The estimate of one target: tokens/s over its batch, and its round."""
         return self.scenario.estimate
 
     @cached_property
@@ -134,7 +134,7 @@ class Deployment(Record):
 
     @property
     def per_gpu(self) -> float:
-        """Tokens/s for each GPU that is counted."""
+        """Tokens/s per GPU that is counted."""
         return self.total / (self.paid or self.gpus)
 
     def cost_per_million(self, gpu_hour: float) -> float:
@@ -143,7 +143,7 @@ class Deployment(Record):
 
     @property
     def title(self) -> str:
-        """The strategy's."""
+        """The strategy's title."""
         return strategies.ALL.named(self.shape.strategy).title
 
     @property
@@ -158,22 +158,22 @@ class Deployment(Record):
 
     @property
     def settings(self) -> str:
-        """Short text of the rest: ``K 6, 21 outcomes, jit``."""
+        """Short text of the speculation settings: ``K 6, 21 outcomes, jit``."""
         chosen = dict(self.shape.speculation)
         axes = [axis for axis in strategies.ALL.named(self.shape.strategy).searched if axis.option in chosen]
         return ", ".join(axis.says.format(symbol=ALL[axis.option].short, value=chosen[axis.option]) for axis in axes)
 
 
 def score(deployment: Deployment, rank: Rank) -> float:
-    """Number that ``rank`` maximises; the cost of a token falls as tokens/s per GPU rise, whatever a GPU costs."""
+    """The number that ``rank`` maximises; lower cost of a token is higher tokens/s per GPU, at any price of a GPU."""
     return deployment.per_user if rank == "user" else deployment.per_gpu
 
 
 def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
-    """The highest score among those of at least ``at_least`` tokens/s per user, None if there are none.
+    """The deployment with the highest score among those of at least ``at_least`` tokens/s per user; None without any.
 
-    Among equals (within a thousandth) the one that takes the fewest GPUs; then the strategy that is listed first, with
-    the fewest cached outcomes and draft steps.
+    Of equals (within a thousandth) it is the one with the fewest GPUs, then of the strategy that is listed first, then
+    with the fewest cached outcomes and draft steps.
     """
     allowed = [d for d in deployments if d.per_user >= at_least]
     if not allowed:
@@ -185,7 +185,7 @@ def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -
 
 
 def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:
-    """Deployments that no other beats in tokens/s per user and per GPU, from the fastest to the most economical.
+    """Deployments that no other beats in both tokens/s per user and per GPU, from the fastest to the cheapest.
 
     Nearly equal ones (within a thousandth) are shown once.
     """

@@ -1,4 +1,4 @@
-"""The question: GPUs, workload, strategies, what counts, and what may be chosen."""
+"""The question of a search: GPUs, workload, strategies, the rank, and the values that may be chosen."""
 
 from __future__ import annotations
 
@@ -36,10 +36,9 @@ MOST_VALUES = 1_000  # of a list: each is searched
 class SearchRequest(Record):
     """A checked question about ``subject`` among ``strategies``.
 
-    A token's cost is that of the GPUs which ``use`` counts: those needed, or all ``gpus``.
-    ``engine`` is what the named runtime's engine runs: only that is ranked. ``options`` go to :func:`ssdsim.configure`
-    at every point; ``axes`` are what is searched of each strategy, with the values that may be chosen, in the
-    strategy's order. ``warnings`` say what was asked for and cannot be.
+    ``use`` says which GPUs count for a token's cost: those needed, or all ``gpus``. Only strategies that ``engine``,
+    the named runtime's, runs are ranked. ``options`` go to :func:`ssdsim.configure` at every point. ``axes`` are the
+    searched options of each strategy with the values that may be chosen. ``warnings`` are about values left out.
     """
 
     gpus: int
@@ -78,18 +77,18 @@ def engine_json(request: SearchRequest) -> dict[str, Any]:
 
 
 def axes_of(strategy: str) -> tuple[SearchAxis, ...]:
-    """Everything that a search turns of a strategy."""
+    """All options of a strategy that a search may vary."""
     return (*PLACED, *strategies.ALL.named(strategy).searched)
 
 
 def every_axis() -> tuple[SearchAxis, ...]:
-    """Axes of all strategies, those of one option once."""
+    """Axes of all strategies, one an option."""
     by_option = {axis.option: axis for name in reversed(strategies.ALL.names) for axis in axes_of(name)}
     return tuple(sorted(by_option.values(), key=lambda axis: tuple(ALL).index(axis.option)))
 
 
 def workload() -> tuple[str, ...]:
-    """Options that a recommendation takes as given."""
+    """Options of the workload, which a recommendation does not search."""
     turned = {*varied_by("recommend"), *(axis.option for axis in every_axis()), *members(Group.GIVEN_DURATIONS)}
     return tuple(name for name in DEFAULTS if name not in turned)
 
@@ -105,7 +104,7 @@ def make_request(
     seed: int,
     **given: Any,
 ) -> SearchRequest:
-    """Check the question and settle what is searched; what is ``given`` beside are options of the workload."""
+    """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
     count, options = _counted(gpus, options)
     names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
@@ -156,7 +155,7 @@ def whole_numbers(name: str, value: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise :class:`InputError` at an option that is not of the workload."""
+    """Raise :class:`InputError` for an option that is not of the workload."""
     allowed = workload()
     elsewhere = {axis.option for axis in every_axis()}
     for name in options:
@@ -168,7 +167,7 @@ def _check_names(options: Mapping[str, Any], names: Sequence[str]) -> None:
 
 
 def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Number of GPUs, and the options with their profile where ``gpus`` names it: ``8xh200``."""
+    """The number of GPUs, and the options with their profile, if ``gpus`` names it: ``8xh200``."""
     matched = _COUNTED.fullmatch(gpus.strip()) if isinstance(gpus, str) else None
     if matched is None:
         return int(gpus) if isinstance(gpus, str) and gpus.isdecimal() else gpus, dict(options)
@@ -191,7 +190,7 @@ def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, us
 
 
 def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[SearchAxis, Values]]) -> None:
-    """Raise :class:`InputError` where none of the target's degrees that are left go together."""
+    """Raise :class:`InputError` if no pair of the target's degrees is possible."""
     for axes in searched.values():
         degrees, groups = axes[TARGET] or (), axes.get(EXPERTS)
         pairs = [(tp, ep) for tp in degrees for ep in groups or (1, tp)]
@@ -209,7 +208,7 @@ def _several(name: str, value: Any) -> tuple[Any, ...]:
 def _searched(
     axes: Sequence[SearchAxis], narrowed: Mapping[str, tuple[Any, ...]], scope: Scope, warnings: dict[str, None]
 ) -> dict[SearchAxis, Values]:
-    """The axes that leave a choice, with what may be chosen; writes into ``warnings`` what is left out."""
+    """The axes with a choice and their values; ``warnings`` get what is left out."""
     values_by_axis: dict[SearchAxis, Values] = {}
     for axis in axes:
         if axis.option in narrowed:
@@ -222,7 +221,7 @@ def _searched(
 
 
 def _known(axis: SearchAxis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Keep those of ``values`` that do not go beyond what is known of the models."""
+    """Keep the values that the models allow."""
     refused = {value: why for value in values if (why := axis.refuses(scope.options, value)) is not None}
     if not refused:
         return values
@@ -234,7 +233,7 @@ def _known(axis: SearchAxis, values: tuple[Any, ...], scope: Scope, warnings: di
 
 
 def _within(axis: SearchAxis, values: tuple[Any, ...], scope: Scope, warnings: dict[str, None]) -> tuple[Any, ...]:
-    """Keep those of ``values`` that can be."""
+    """Keep the values that are possible on the GPUs."""
     possible = axis.possible(scope)
     if not axis.bounded or possible is None:
         return values

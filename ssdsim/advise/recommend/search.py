@@ -1,6 +1,6 @@
-"""Every shape that fits, priced: a coarse grid of all of them, then the good ones' neighbourhoods.
+"""The search of all shapes that fit: a coarse grid first, then the neighbourhoods of the good ones.
 
-What is found of one batch of a target asks for nothing of another, so copies of this process take batches of their own.
+Batches of a target do not depend on each other, so copies of this process take batches of their own.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORTH_REFINING = 0.95  # of the same strategy's best that needs no more devices
 
 
 class _Learnt(Record):
-    """Results of some batches, small enough to travel: cases as they were asked and as settled, with tokens/s."""
+    """Results of some batches, small enough to send: cases as asked and as settled, with tokens/s."""
 
     rates: Sequence[tuple[Case, Case, float]]
     errors: Mapping[Case, str]
@@ -48,7 +48,7 @@ class _Learnt(Record):
 
 @dataclass
 class Search:
-    """Prices what it is asked, each case once; ``refused`` are cases whose target alone has no room, priced by none."""
+    """Prices each case once. ``refused`` are cases whose target alone has no room; they are not priced."""
 
     request: SearchRequest
     evaluator: Evaluator = field(default_factory=Evaluator)
@@ -61,7 +61,7 @@ class Search:
     _serving: dict[int, tuple[int, list[Deployment]]] = field(default_factory=dict)
 
     def run(self, workers: Workers | None = None) -> None:
-        """Price the coarse grid at every batch, then refine what may be chosen."""
+        """Price the coarse grid at every batch, then refine the best cases."""
         workers = workers or Workers()
         placed = (shape for name in self.request.strategies for shape in placements(self.request, name))
         cases = self._cases(shape for like in placed for shape in coarse_grid(self.request, like))
@@ -72,7 +72,7 @@ class Search:
         self.priced, self.errors, self.refused = _by_batch(self.priced), _by_batch(self.errors), _by_batch(self.refused)
 
     def refine(self, cases: Sequence[Case]) -> None:
-        """Price some cases, and what may be chosen around the best of their batches."""
+        """Price some cases, and the neighbours of the best of their batches."""
         self.price(cases)
         batches = {batch for _, batch in cases}
         for step in STEPS:
@@ -80,18 +80,18 @@ class Search:
             self.price((shape, batch) for top, batch in tops for shape in neighbours(self.request, top, step))
 
     def price(self, cases: Iterable[Case]) -> None:
-        """Evaluate the cases that are new, all in one call."""
+        """Evaluate the new cases, all in one call."""
         new = [case for case in dict.fromkeys(cases) if np.isnan(self._rate(case))]
         if fitting := self._fitting(new):
             self._price(fitting)
 
     def learnt(self) -> _Learnt:
-        """Results in small."""
+        """All results, to send."""
         rates = [(asked, case, self.priced[case].tokens_per_second) for asked, case in self._as_settled.items()]
         return _Learnt(rates, self.errors, self.refused, frozenset(self.warnings))
 
     def _learn(self, learnt: _Learnt) -> None:
-        """Take over what a copy of this process has found."""
+        """Take over the results of a copy of this process."""
         for asked, case, rate in learnt.rates:
             if asked not in self._as_settled:
                 shape, batch = asked
@@ -108,7 +108,7 @@ class Search:
         return len(self.priced) + len(self.errors)
 
     def _fitting(self, cases: Sequence[Case]) -> list[Case]:
-        """Keep those whose target fits: where it has no room by itself, nothing has that drafts besides."""
+        """Keep the cases whose target fits alone; with a draft it needs more."""
         bare = {
             case: (case[0].tp, case[0].ep, case[1]) for case in cases if strategies.ALL.named(case[0].strategy).drafts
         }
@@ -119,7 +119,7 @@ class Search:
         return [case for case in cases if case not in refused]
 
     def _refusals(self, cases: Sequence[Case]) -> list[str | None]:
-        """Why the target has no room by itself in each of the cases; None where it has."""
+        """Why the target alone has no room, a case each; None if it has."""
         placed = [
             {axis.option: shape.settings[axis.option] for axis in PLACED if axis.option in shape.settings}
             for shape, _ in cases
@@ -128,7 +128,7 @@ class Search:
         return [_shortage(site) for site in self.evaluator.sites(given)]
 
     def _price(self, cases: Sequence[Case]) -> None:
-        """Evaluate cases. The word that one was left to settle names the same case."""
+        """Evaluate cases. A case with a word such as ``auto`` and the case that it settles to share one result."""
         fastest = self.evaluator.fastest([shape.point(self.request.options, b) for shape, b in cases])
         self.warnings.update(fastest.warnings)
         for (shape, batch), one in zip(cases, fastest.results, strict=True):
@@ -139,11 +139,11 @@ class Search:
                 self.priced[case] = one
 
     def tokens_per_second(self, points: Sequence[Mapping[str, Any]]) -> Array:
-        """Tokens/s of the one strategy that each point names; 0 where it is not possible."""
+        """Tokens/s of points that name one strategy each; 0 if not possible."""
         return self.evaluator.fastest(points).tokens_per_second
 
     def rates(self, cases: Sequence[Case]) -> Array:
-        """Tokens/s of cases, looked up where they were priced; 0 where they are not possible."""
+        """Tokens/s of cases, priced if they are new; 0 if not possible."""
         rates = np.array([self._rate(case) for case in cases], dtype=float)
         if (new := np.flatnonzero(np.isnan(rates))).size:
             asked = [cases[number] for number in new.tolist()]
@@ -151,20 +151,20 @@ class Search:
         return rates
 
     def _rate(self, case: Case) -> float:
-        """Tokens/s of a case that was asked about, 0 where it is not possible; NaN of another."""
+        """Tokens/s of a priced case, 0 if it is not possible; NaN of a new case."""
         if case in self.errors or case in self.refused:
             return 0.0
         one = self.priced.get(self._as_settled.get(case, case))
         return np.nan if one is None else one.tokens_per_second
 
     def _cases(self, shapes: Iterable[Shape]) -> Iterator[Case]:
-        """Each shape at every batch that one of its targets may have."""
+        """Each shape at every batch of its fullest target."""
         for shape in shapes:
             for size in sorted({size for b in self.request.batches for _, size in splits(self.request, shape, b)}):
                 yield shape, size
 
     def _tops(self, batches: Collection[int]) -> Iterator[Case]:
-        """The best shape of each strategy, placement and batch of these, where it may matter."""
+        """The best shape of each strategy, placement and batch, if it is near the strategy's best."""
         best: dict[tuple[Any, ...], Case] = {}
         rates = {case: one.tokens_per_second for case, one in self.priced.items() if case[1] in batches}
         for (shape, batch), rate in rates.items():
@@ -178,20 +178,20 @@ class Search:
                 yield top
 
     def deployments(self, batch: int) -> list[Deployment]:
-        """Everything priced that serves ``batch`` sequences, and that the engine runs."""
+        """All priced deployments of ``batch`` sequences that the engine runs."""
         return [d for d in self._priced(batch) if self.lacks(d) is None]
 
     def unsupported(self, batch: int) -> list[Deployment]:
-        """Deployments that were priced and that the engine lacks."""
+        """All priced deployments of ``batch`` sequences that the engine cannot run."""
         return [d for d in self._priced(batch) if self.lacks(d) is not None]
 
     def lacks(self, deployment: Deployment) -> str | None:
-        """Name what the engine does not have of it; None where it runs it."""
+        """What the engine lacks for it; None if the engine runs it."""
         engine, shape = self.request.engine, deployment.shape
         return engine.lacks(shape.strategy) or engine.lacks_devices(shape.devices.draft, shape.targets)
 
     def _priced(self, batch: int) -> list[Deployment]:
-        """Deployments of a batch, made once for as many cases as are priced."""
+        """Deployments of a batch, made again only after new cases were priced."""
         cases, deployments = self._serving.get(batch, (0, []))
         if cases != len(self.priced):
             deployments = self._made(batch)
@@ -208,7 +208,7 @@ class Search:
         ]
 
     def why_not(self, batch: int) -> dict[str, str]:
-        """Reasons that keep the widest shape of a strategy from fitting at ``batch``: of those that the engine runs."""
+        """Why the widest shape of each strategy that the engine runs does not fit at ``batch``."""
         reasons: dict[str, str] = {}
         fits = {d.shape.strategy for d in self.deployments(batch)}
         all_errors = {**self.refused, **self.errors}
@@ -230,7 +230,7 @@ def _refined(search: Search, cases: Sequence[Case]) -> _Learnt:
 
 
 def _dealt(cases: Iterable[Case], parts: int) -> list[list[Case]]:
-    """Cases in so many parts of about as many, or fewer; a batch's are in one, the largest batch's in the last."""
+    """Cases in at most ``parts`` parts of similar size; a batch is in one part, the largest batch in the last."""
     by_batch = defaultdict[int, list[Case]](list)
     for case in cases:
         by_batch[case[1]].append(case)
@@ -242,17 +242,17 @@ def _dealt(cases: Iterable[Case], parts: int) -> list[list[Case]]:
 
 
 def _by_batch(results: Mapping[Case, T]) -> dict[Case, T]:
-    """The same order, whichever part was there first."""
+    """Results in the order of batches, whichever part came first."""
     return dict(sorted(results.items(), key=lambda result: result[0][1]))
 
 
 def _width(shape: Shape) -> tuple[Any, ...]:
-    """Sorts the widest target and the least speculation last."""
+    """A key that sorts the widest target and the least speculation last."""
     return shape.tp, tuple(-number for number in shape.work[::-1])
 
 
 def _shortage(site: Site | None) -> str | None:
-    """Why a site has no room for its target alone; None where it has."""
+    """Why a site has no room for its target alone; None if it has."""
     assert site is not None  # nobody can be advised to deploy unit-free times
     try:
         check_memory(site.batch, [target_alone(site, 0)])
@@ -262,19 +262,19 @@ def _shortage(site: Site | None) -> str | None:
 
 
 def _settled(shape: Shape, told: Mapping[str, Any]) -> Shape:
-    """The shape with the settings that its strategy has settled."""
+    """The shape with the settings that its strategy chose."""
     return with_settings(shape, {**shape.settings, **told})
 
 
 def with_settings(shape: Shape, settings: Mapping[str, Any]) -> Shape:
-    """The shape with other settings on the same devices."""
+    """The shape with other settings, on the same devices."""
     axes = [axis for axis in axes_of(shape.strategy) if not axis.placing and axis.option in settings]
     speculation = tuple((axis.option, settings[axis.option]) for axis in axes)
     return Shape(shape.strategy, shape.placement, speculation, shape.devices)
 
 
 def splits(request: SearchRequest, shape: Shape, batch: int) -> Iterator[tuple[int, int]]:
-    """Numbers of copies that the GPUs hold, and the sequences of the fullest target (no target is empty)."""
+    """Possible numbers of copies, each with the sequences of the fullest target (no target is empty)."""
     for copies in range(1, min(request.gpus // shape.gpus, batch // shape.targets) + 1):
         targets = copies * shape.targets
         size = -(-batch // targets)
@@ -283,7 +283,7 @@ def splits(request: SearchRequest, shape: Shape, batch: int) -> Iterator[tuple[i
 
 
 def combinations(axes: Iterable[tuple[SearchAxis, Values]], values_beside: ValuesBeside) -> list[dict[str, Any]]:
-    """Every combination of the axes' values, those of each beside the settings of the axes before it."""
+    """Every combination of the axes' values; ``values_beside`` may depend on the settings of earlier axes."""
     combinations: list[dict[str, Any]] = [{}]
     for axis, values in axes:
         combinations = [
@@ -301,7 +301,7 @@ def setting_choices(request: SearchRequest, strategy: str) -> list[tuple[SearchA
 
 
 def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) -> Shape | None:
-    """A shape without speculation on its devices; None where they are too many, or cannot share the target so."""
+    """A shape without speculation settings; None if it has too many devices, or they cannot split the target."""
     options = {**DEFAULTS, **request.options, **placement}
     if "attention" in request.options:
         placement = {**placement, "attention": options["attention"]}
@@ -313,7 +313,7 @@ def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) 
 
 
 def placements(request: SearchRequest, strategy: str) -> Iterator[Shape]:
-    """Every one of a first look, without speculation."""
+    """All placements of the coarse grid, without speculation settings."""
     for placement in combinations(placings(request, strategy), _first_look):
         shape = placed(request, strategy, placement)
         if shape is not None:
@@ -321,7 +321,7 @@ def placements(request: SearchRequest, strategy: str) -> Iterator[Shape]:
 
 
 def coarse_grid(request: SearchRequest, shape: Shape) -> Iterator[Shape]:
-    """Shapes on the same devices with the settings of a first look."""
+    """Shapes on the same devices with the settings of the coarse grid."""
     for settings in combinations(setting_choices(request, shape.strategy), _first_look):
         yield with_settings(shape, settings)
 
