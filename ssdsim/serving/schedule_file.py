@@ -69,9 +69,13 @@ class Schedule(Displayable, Card):
 
     def to_json(self) -> str:
         """One object, schema 2, with a line a cell."""
-        head = json.dumps({name: value for name, value in self.as_dict().items() if name != "cells"}, indent=1)
+        head = json.dumps(self._head(), indent=1)
         cells = ",\n".join(f"  {json.dumps(cell.as_dict())}" for cell in self.cells)
         return head.removesuffix("\n}") + f',\n "cells": [\n{cells}\n ]\n}}\n'
+
+    def _head(self) -> dict[str, Any]:
+        """All but the cells."""
+        return {name: value for name, value in self.as_dict().items() if name != "cells"}
 
     def to_csv(self) -> str:
         """A row a cell under one comment line that holds the rest as JSON.
@@ -79,8 +83,7 @@ class Schedule(Displayable, Card):
         Every setting has a column of its own, ``settings.k`` and so on; a list is JSON.
         """
         text = io.StringIO()
-        head = self.as_dict()
-        text.write(f"# {json.dumps(head)}\n")
+        text.write(f"# {json.dumps(self._head())}\n")
         settings = dict.fromkeys(name for cell in self.cells for name in cell.settings)
         before = ("b", "context", "strategy")
         after = [name for name in Cell.__struct_fields__ if name not in (*before, "settings")]
