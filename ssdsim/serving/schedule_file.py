@@ -1,31 +1,23 @@
 """A schedule and the files that hold it: JSON or CSV."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from msgspec import Meta
-from msgspec import field
-from msgspec.structs import force_setattr
-from pathlib import Path
-from ssdsim import strategies
-from ssdsim.base.conversion import FieldError
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
-from ssdsim.base.documents import as_record
-from ssdsim.base.documents import parse_csv
-from ssdsim.base.documents import parse_json
-from ssdsim.base.documents import read_text
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import short_repr
-from ssdsim.base.records import Card
-from ssdsim.base.records import Finite
-from typing import Annotated
-from typing import Any
-from typing import Literal
+
 import csv
 import io
 import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, field
+from msgspec.structs import force_setattr
+
+from ssdsim import strategies
+from ssdsim.base.conversion import FieldError
+from ssdsim.base.display import Display, Displayable
+from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
+from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.records import Card, Finite
 
 Setting = int | float | str | tuple[int, ...]
 
