@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from msgspec import Meta, Struct, ValidationError, convert
-from msgspec.structs import fields
+from msgspec import Meta, Struct, ValidationError, convert, structs
 
 from ssdsim.base.errors import nearest, short_repr
 
@@ -18,23 +20,40 @@ Read = TypeVar("Read")
 def converted(kind: type[Read], data: Any, *, written: bool = False) -> Read:
     """``data`` as a ``kind``; numbers may be text where they are ``written``, as keys always may."""
     try:
-        return convert(data, kind, strict=not written, str_keys=True, dec_hook=_of_several)
+        return convert(data, kind, str_keys=True, dec_hook=_of_several)
     except ValidationError:
         if not written:
             raise
-        return convert(_stripped(data), kind, strict=False, str_keys=True, dec_hook=_of_several)
+        return convert(_read(kind, data), kind, str_keys=True, dec_hook=_of_several)
 
 
-def _stripped(data: Any) -> Any:
-    """``data`` with its text without blanks around it."""
+def _read(kind: Any, data: Any) -> Any:
+    """``data`` with numbers where a ``kind`` has numbers and the data has their text."""
+    kind = _without_bounds(kind, data)[0]
+    if kind in (int, float):
+        return _number(kind, data)
+    parts = {key: _read(part, value) for key, part, value in _parts(kind, data) if value is not _MISSING}
     match data:
-        case str():
-            return data.strip()
         case dict():
-            return {key: _stripped(each) for key, each in data.items()}
+            of_key = get_args(kind)[0] if get_origin(kind) is dict else str
+            return {_read(of_key, key): parts.get(key, value) for key, value in data.items()}
         case list() | tuple():
-            return [_stripped(each) for each in data]
+            return [parts.get(place, value) for place, value in enumerate(data)]
     return data
+
+
+def _number(kind: Any, data: Any) -> Any:
+    """The number that a text is of, or ``data`` itself."""
+    if isinstance(data, float) and kind is int and data.is_integer():
+        return int(data)
+    if isinstance(data, str):
+        with suppress(ValueError):
+            return float(data) if kind is float else int(_ZEROS.sub("", data))
+    return data
+
+
+_ZEROS = re.compile(r"(?<=\d)\.0+\s*$")
+"""What an integer may end with."""
 
 
 def _of_several(kind: Any, data: Any) -> Any:
@@ -138,6 +157,9 @@ def _parts(kind: Any, data: Any) -> Iterator[tuple[Any, Any, Any]]:
         kinds = args[:1] * len(data) if origin is list or args[-1] is ... else args
         for place, part in enumerate(kinds):
             yield place, part, data[place] if place < len(data) else _MISSING
+
+
+fields = cache(structs.fields)
 
 
 def _unknown(kind: Any, data: Mapping[Any, Any]) -> str:

@@ -82,8 +82,9 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
         return copied
 
     def as_dict(self, without_none: bool = False) -> dict[str, Any]:
-        """The fields by their keys in files, and those of cards in them."""
-        return dict(_items(self, without_none))
+        """The tag, where the class has one, and the fields by their keys in files, and so for cards in them."""
+        tag = self.__struct_config__.tag_field
+        return ({tag: self.__struct_config__.tag} if tag else {}) | dict(_items(self, without_none))
 
     def as_json(self, indent: int = 0, without_none: bool = False) -> str:
         """The card as JSON; of several lines where there is an ``indent``."""

@@ -9,6 +9,7 @@ import pytest
 
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
+from ssdsim.base.records import Card
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import HardwareProfile
@@ -27,6 +28,52 @@ def test_a_copy_is_not_checked_but_for_its_names() -> None:
     assert link.changed(bandwidth=2.0) == LinkModel(source="bench", latency_s=1e-6, bandwidth=2.0)
     with pytest.raises(AttributeError, match="has no field 'bandwith'"):
         link.changed(bandwith=2.0)
+
+
+class _Ring(Card, tag_field="kind", tag="ring"):
+    links: int
+
+
+class _Tree(Card, tag_field="kind", tag="tree"):
+    levels: float
+
+
+class _Nodes(Card):
+    shape: _Ring | _Tree
+
+
+def test_a_tagged_card_keeps_its_tag() -> None:
+    nodes = _Nodes(shape=_Tree(levels=2.0))
+    assert nodes.as_dict() == {"shape": {"kind": "tree", "levels": 2.0}}
+    assert nodes.as_json() == '{"shape":{"kind":"tree","levels":2.0}}'
+    assert as_record(_Nodes, nodes.as_dict(), "memory", "nodes") == nodes
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(".5", 0.5), ("5.", 5.0), (" 5 ", 5.0), ("1e3", 1000.0), ("+5", 5.0), ("1_000", 1000.0), ("007", 7.0)],
+)
+def test_a_written_number_is_one_as_python_reads_it(text: str, number: float) -> None:
+    assert as_record(float, text, "f", "cell", written=True) == number
+    assert as_record(_Nodes, {"shape": {"kind": "tree", "levels": text}}, "f", "row", written=True) == _Nodes(
+        shape=_Tree(levels=number)
+    )
+
+
+@pytest.mark.parametrize(("text", "number"), [("+5", 5), ("1_000", 1000), ("5.0", 5), (" 7 ", 7)])
+def test_a_written_integer_may_end_with_zeros(text: str, number: int) -> None:
+    assert as_record(dict[int, int], {"1": text}, "f", "cells", written=True) == {1: number}
+
+
+@pytest.mark.parametrize("text", ["5.", "1e3", "5.5", "null", "", "inf"])
+def test_other_text_is_no_integer(text: str) -> None:
+    with pytest.raises(InputError, match="f: cell: Input should be a valid integer, unable to parse"):
+        as_record(int | None, text, "f", "cell", written=True)  # type: ignore[arg-type]
+
+
+def test_a_changed_card_survives_pickling() -> None:
+    link = LinkModel(source="bench", latency_s=1e-6, bandwidth=1.0).changed(latency_s=-1.0)
+    assert pickle.loads(pickle.dumps(link)) == link
 
 
 def test_a_card_survives_json_and_pickling() -> None:
