@@ -1,15 +1,21 @@
 """``pair.json``: what is written is read again, what is not known stays unknown, a mistake is one line."""
 
 from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import Any
-
-import pytest
-
 from ssdsim.base.errors import InputError
-from ssdsim.tokens.pair_file import AtTemperature, Findings, HitLaw, Hits, Length, Mean, Pair, Participant, load_pair
+from ssdsim.tokens.pair_file import AtTemperature
+from ssdsim.tokens.pair_file import Findings
+from ssdsim.tokens.pair_file import HitLaw
+from ssdsim.tokens.pair_file import Hits
+from ssdsim.tokens.pair_file import Length
+from ssdsim.tokens.pair_file import Mean
+from ssdsim.tokens.pair_file import Pair
+from ssdsim.tokens.pair_file import Participant
+from ssdsim.tokens.pair_file import load_pair
+from tests.refusals import refused
+from typing import Any
+import json
+import pytest
 
 PAIR = Pair(
     target=Participant(id="big", vocabulary=512),
@@ -88,7 +94,7 @@ def _with_curve(curve: list[Any]) -> dict[str, Any]:
 )
 def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
     path = _written(tmp_path, **changed)
-    with pytest.raises(InputError, match=r"pair\.json") as error:
+    with refused("pair.json") as error:
         load_pair(path)
     assert says in str(error.value)
 

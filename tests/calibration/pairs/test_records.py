@@ -15,6 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.record import replace
 from tests.calibration.measure.chains import answer, chain_pair, positions_between
+from tests.refusals import refused
 
 PAIR = chain_pair()
 HEADER = {"target": {"id": "big"}, "draft": {"id": "small"}}
@@ -55,7 +56,7 @@ def test_a_torn_file_is_no_answer(tmp_path: Path) -> None:
 
 def test_a_header_or_an_answer_of_another_kind_is_one_line(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, 1)
-    with pytest.raises(InputError, match="settings: Input should be"):
+    with refused("settings"):
         pair_of(folder, Questions())
     file = next(folder.path.glob("t*/*.parquet"))
     table = read_table(file)

@@ -1,23 +1,24 @@
 """Measured rows against predictions: what an error, an interval and a summary are."""
 
 from __future__ import annotations
-
-import numpy as np
-import pytest
-
-from calibration.validation.measured import (
-    AXES,
-    always,
-    check_rows,
-    check_what_can_be,
-    likelier_caches,
-    of_engine,
-    of_hardware,
-    summarise,
-)
+from calibration.validation.measured import AXES
+from calibration.validation.measured import always
+from calibration.validation.measured import check_rows
+from calibration.validation.measured import check_what_can_be
+from calibration.validation.measured import likelier_caches
+from calibration.validation.measured import of_engine
+from calibration.validation.measured import of_hardware
+from calibration.validation.measured import summarise
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_card import CardErrors
-from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
+from tests.refusals import refused
+from tests.ssdsim.readers.engines import BATCHES
+from tests.ssdsim.readers.engines import HIDDEN
+from tests.ssdsim.readers.engines import MODEL_IDS
+from tests.ssdsim.readers.engines import measured
+from tests.ssdsim.readers.engines import served
+import numpy as np
+import pytest
 
 WRONG = HIDDEN.changed(name="wrong by 10 %", errors=CardErrors(pass_log_sd=0.1))
 
@@ -64,7 +65,7 @@ def test_summaries_are_over_all_rows_and_along_every_axis() -> None:
 
 
 def test_a_row_that_cannot_be_predicted_is_named() -> None:
-    with pytest.raises(InputError, match=r"row 2 \(llama-3.1-8b, h100-sxm, batch 1\)"):
+    with refused("row 2", "llama-3.1-8b", "h100-sxm", "batch 1"):
         check_rows([measured(served()), served(tp=7)], HIDDEN)
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from ssdsim import InputError, compare, recommend
 from tests.calibration.pairs import sample
+from tests.refusals import refused
 
 ALL = (
     "ar",
@@ -147,18 +148,18 @@ def test_single_sequence_systems_have_no_room_at_a_larger_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "message"),
+    ("names", "given", "named"),
     [
         (("ar", "sd"), {"ranges": {"alfa": (0.1, 0.2)}}, "--ranges: no such number 'alfa'"),
-        (("ar", "sd"), {"ranges": {"alpha": (0.9, 0.2)}}, r"--ranges alpha=0.9:0.2 must not fall"),
-        (("ar", "sd"), {"ranges": {"alpha": (0.9, 1.2)}}, r"--alpha must lie in \[0, 1\], got 1.2"),
+        (("ar", "sd"), {"ranges": {"alpha": (0.9, 0.2)}}, "--ranges alpha=0.9:0.2 must not fall"),
+        (("ar", "sd"), {"ranges": {"alpha": (0.9, 1.2)}}, "--alpha, 1.2"),
         (("ar", "sd"), {"ranges": {"hit_c": (0.1, 0.2)}}, "--ranges hit_c has no effect: no strategy that is"),
-        (("ar", "sd"), {"strategies": "ar,sdd"}, "unknown strategy 'sdd'"),
-        (("amusd",), {"b": 2}, "AMUSD decodes 1 sequence at a time, got --b 2"),
+        (("ar", "sd"), {"strategies": "ar,sdd"}, "sdd"),
+        (("amusd",), {"b": 2}, "AMUSD, 1 sequence, --b 2"),
     ],
 )
-def test_mistakes_are_told_in_one_line(names: tuple[str, ...], given: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_mistakes_are_told_in_one_line(names: tuple[str, ...], given: dict[str, Any], named: str) -> None:
+    with refused(*named.split(", ")):
         compare(**{**small(*names), **given})
 
 
@@ -236,5 +237,5 @@ def test_an_engine_that_has_no_shared_draft_has_it_apart() -> None:
     assert all(each.shape.targets == 1 for each in answer.pareto)
     with pytest.raises(InputError, match="--targets 12 cannot be used with --gpus 9"):
         recommend(gpus=9, b=8, strategies="ar,sd", targets=12)
-    with pytest.raises(InputError, match="--targets has no effect with --strategies ar,pearl"):
+    with refused("--targets", "--strategies"):
         recommend(gpus=9, b=8, strategies="ar,pearl", targets=2)

@@ -21,6 +21,7 @@ from ssdsim.advise.candidates import candidates
 from ssdsim.advise.export.dialect import ranges as ranges_of
 from ssdsim.cli.main import cli
 from ssdsim.serving.schedule_file import Schedule
+from tests.refusals import refused
 
 KEYS = tomllib.loads((Path(__file__).parent / "engine_keys.toml").read_text())
 SMALL: dict[str, Any] = {"b": [1, 8, 64], "k": [2, 4, 6], "f": [3, 8]}
@@ -429,22 +430,22 @@ def test_what_an_engine_fixes_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("format_", "options", "message"),
+    ("format_", "options", "names"),
     [
-        ("vlm", {}, "unknown format 'vlm'; did you mean 'vllm'?"),
+        ("vlm", {}, "vlm, vllm"),
         ("json", {"backup": "jit"}, "a schedule has no option 'backup'"),
-        ("json", {"b": []}, "--b is an empty list"),
-        ("json", {"b": 0}, "--b must be a whole number of at least 1"),
-        ("json", {"alpha": 2.0}, r"--alpha must lie in \[0, 1\]"),
-        ("json", {"p_hit": 0.8, "f": 3}, "--f has no effect with --p-hit"),
-        ("json", {"target": "lama"}, "unknown transformer 'lama'"),
-        ("json", {"draft_hardware": "x100"}, "unknown hardware 'x100'"),
+        ("json", {"b": []}, "--b"),
+        ("json", {"b": 0}, "--b, got 0"),
+        ("json", {"alpha": 2.0}, "--alpha"),
+        ("json", {"p_hit": 0.8, "f": 3}, "--f, --p-hit"),
+        ("json", {"target": "lama"}, "lama"),
+        ("json", {"draft_hardware": "x100"}, "x100"),
         ("ssd", {"target": "llama-2-70b", "dtype": "bfloat16"}, "the SSD engine does not know llama-2-70b"),
-        ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine pairs models of one family, not llama with a qwen draft"),
+        ("ssd", {"draft": "qwen3-0.6b"}, "the SSD engine, llama, qwen"),
     ],
 )
-def test_mistakes_are_errors(format_: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_mistakes_are_errors(format_: str, options: dict[str, Any], names: str) -> None:
+    with refused(*names.split(", ")):
         export(format_, **{"b": 1, "k": 2, "f": 2, **options} if "p_hit" not in options else options)
 
 

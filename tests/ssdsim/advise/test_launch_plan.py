@@ -15,6 +15,7 @@ from ssdsim import InputError, configure, recommend
 from ssdsim.advise.recommend.launch_plan import launch_plan
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import full_hardware_name, hardware_names
+from tests.refusals import refused
 from tests.ssdsim.advise.test_export import bench_commands, check_vllm, served
 
 pytestmark = pytest.mark.long
@@ -93,7 +94,7 @@ def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
         if use == "all":
             assert best.total == max(d.total for d in recommendation.answers[0].by_strategy.values())
     assert costs["needed"] < costs["all"]
-    with pytest.raises(InputError, match="--use must be one of needed, all, got 'some'"):
+    with refused("--use", "needed", "all", "some"):
         recommend(gpus=2, use="some")
 
 
@@ -106,7 +107,7 @@ def test_gpus_may_name_their_profile() -> None:
     assert (recommendation.request.gpus, recommendation.request.options["hardware"]) == (2, "h200-sxm")
     with pytest.raises(InputError, match="names other hardware than --hardware l40s"):
         recommend(gpus="2xh200", hardware="l40s")
-    with pytest.raises(InputError, match="unknown hardware 'h999'"):
+    with refused("h999"):
         recommend(gpus="2xh999")
 
 
@@ -116,7 +117,7 @@ def test_an_slo_is_searched_in_the_same_call() -> None:
     assert plan is not None
     assert plan.paying is not None
     assert plan.paying.within_slo["sd"] > plan.paying.within_slo["ar"]
-    with pytest.raises(InputError, match="unknown metric 'tpt'"):
+    with refused("--slo", "tpt", "tpot"):
         launch_plan(recommendation, slo="tpt:8")
 
 
@@ -133,5 +134,5 @@ def test_a_folder_keeps_the_answer_its_command_and_a_page(tmp_path: Path) -> Non
     page = (folder / "report.html").read_text()
     assert kept["verdict"]["sentence"] in page
     (tmp_path / "config.toml").write_text("schema = 1\n")
-    with pytest.raises(InputError, match="holds another run"):
+    with refused("another run"):
         shown("--gpus", "4", "-o", str(tmp_path))

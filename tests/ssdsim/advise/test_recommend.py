@@ -22,6 +22,7 @@ from ssdsim.answers.grid import evaluate
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.configuration import configure
+from tests.refusals import refused
 from tests.ssdsim.answers.decoding import decoding
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.cli.test_cli import answer
@@ -252,30 +253,30 @@ def test_only_the_best_of_a_finite_search_is_named_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_options", "message"),
+    ("given_options", "names"),
     [
-        ({"rank": "speed"}, "--rank must be one of user, gpu, cost"),
-        ({"rank": "cost"}, "--rank cost needs --gpu-hour"),
-        ({"gpu_hour": -1.0}, "--gpu-hour must be above 0"),
-        ({"tp": 16}, "--tp 16 cannot be used with --gpus 8; allowed: 1, 2, 4, 8"),
-        ({"tp": [3, 5]}, "--tp 3, 5 cannot be used with --gpus 8; allowed: 1, 2, 4, 8"),
-        ({"draft_gpus": 8}, "--draft-gpus 8 cannot be used with --gpus 8; allowed: 1, 2, 3, 4, 5, 6, 7"),
-        ({"k": []}, "--k is an empty list"),
-        ({"b": 0}, "--b must be a whole number of at least 1, got 0"),
+        ({"rank": "speed"}, "--rank, user, gpu, cost"),
+        ({"rank": "cost"}, "--rank, --gpu-hour"),
+        ({"gpu_hour": -1.0}, "--gpu-hour, 0"),
+        ({"tp": 16}, "--tp 16, --gpus 8, allowed: 1, 2, 4, 8"),
+        ({"tp": [3, 5]}, "--tp 3, 5, --gpus 8, allowed: 1, 2, 4, 8"),
+        ({"draft_gpus": 8}, "--draft-gpus 8, --gpus 8, allowed: 1, 2, 3, 4, 5, 6, 7"),
+        ({"k": []}, "--k"),
+        ({"b": 0}, "--b, got 0"),
         ({"f": 3}, "--f is searched"),
-        ({"strategies": "ar,sd", "budget": 21}, "--budget has no effect with --strategies ar,sd"),
-        ({"strategies": "ar,ssd2"}, "unknown strategy 'ssd2'; did you mean 'ssd'"),
-        ({"strategies": "ar,sd", "subject": "ssd"}, "--subject ssd is not among --strategies ar,sd"),
-        ({"contxt": 3}, "did you mean 'context'"),
-        ({"p_hit": 0.8, "fan_out_policy": "uniform"}, "--fan-out-policy has no effect with --p-hit"),
-        ({"backup": "jit", "alpha_backup": 0.5}, "--alpha-backup has no effect with --backup jit"),
-        ({"alpha": 1.5}, "--alpha must lie in"),
-        ({"acceptance": "absent.csv"}, "absent.csv: not a readable"),
-        ({"target": "lama-3.1-70b"}, "did you mean 'llama-3.1-70b'"),
+        ({"strategies": "ar,sd", "budget": 21}, "--budget, --strategies ar,sd"),
+        ({"strategies": "ar,ssd2"}, "ssd2, ssd"),
+        ({"strategies": "ar,sd", "subject": "ssd"}, "--subject ssd, --strategies ar,sd"),
+        ({"contxt": 3}, "--contxt, context"),
+        ({"p_hit": 0.8, "fan_out_policy": "uniform"}, "--fan-out-policy, --p-hit"),
+        ({"backup": "jit", "alpha_backup": 0.5}, "--alpha-backup, --backup jit"),
+        ({"alpha": 1.5}, "--alpha"),
+        ({"acceptance": "absent.csv"}, "absent.csv"),
+        ({"target": "lama-3.1-70b"}, "lama-3.1-70b, llama-3.1-70b"),
     ],
 )
-def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_questions_are_refused_in_one_line(given_options: dict[str, Any], names: str) -> None:
+    with refused(*names.split(", ")):
         recommend(**{"gpus": 8, **given_options})
 
 

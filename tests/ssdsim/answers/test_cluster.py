@@ -18,6 +18,7 @@ import ssdsim
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import plain
 from ssdsim.serving.answer import as_json
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
 
 pytestmark = [
@@ -133,6 +134,4 @@ def test_a_cluster_that_is_not_there_is_one_line_in_bounded_time(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_address_that_is_none_is_refused_before_any_work(command: str) -> None:
-    done = asked(*command.split(), "--cluster", "nonsense")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--cluster must be an address such as tcp://host:8786, got 'nonsense'" in done.stderr
+    assert_refused(asked(*command.split(), "--cluster", "nonsense"), "--cluster", "nonsense")

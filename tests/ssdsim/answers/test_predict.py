@@ -1,25 +1,29 @@
 """The closed-form answer against the laws of the SSD paper and of the proposal."""
 
 from __future__ import annotations
-
-import json
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from ssdsim.answers.contest import DECIDED, share_fastest
-from ssdsim.answers.predict import as_json, predict
+from ssdsim.answers.contest import DECIDED
+from ssdsim.answers.contest import share_fastest
+from ssdsim.answers.predict import as_json
+from ssdsim.answers.predict import predict
 from ssdsim.answers.verdict import verdict
-from ssdsim.base.errors import InputError
-from ssdsim.base.intervals import bounds_95, centred_on
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.base.intervals import bounds_95
+from ssdsim.base.intervals import centred_on
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.configuration import configure
 from ssdsim.question.many import RateDraws
 from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.round import PARTS, Estimate
-from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
+from ssdsim.rounds.round import Estimate
+from ssdsim.rounds.round import PARTS
+from ssdsim.tokens.theory import sandwich_bounds
+from ssdsim.tokens.theory import ssd_speedup
+from tests.refusals import refused
+from typing import Any
+import json
+import numpy as np
+import pytest
 
 rates = st.floats(0.0, 1.0)
 ratios = st.floats(0.01, 3.0)
@@ -216,24 +220,24 @@ def test_rates_by_position_replace_the_power_of_one_rate() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "names"),
     [
-        ({"alpha": 1.2}, r"--alpha must lie in \[0, 1\], got 1.2"),
+        ({"alpha": 1.2}, "--alpha, got 1.2"),
         ({"alpha": [0.9, 0.8]}, "2 rates by position, but the lookahead is 6"),
-        ({"p_hit": 0.5, "f": 3}, "--f has no effect with --p-hit"),
-        ({"t_sd": 0.2, "tp": 4}, "--tp has no effect with --t-sd"),
-        ({"t_p": 0.2}, "--t-p needs --t-sd"),
-        ({"backup": "jit", "alpha_backup": 0.1}, "--alpha-backup has no effect with --backup jit"),
-        ({"budget": 8, "f": 2}, "give one"),
-        ({"p_hit_backup": 0.5}, "--p-hit-backup needs --p-hit"),
-        ({"b": 0}, "--b must be a whole number of at least 1, got 0"),
-        ({"t_sd": float("nan")}, "--t-sd must be at least 0"),
-        ({"lookahead": 3}, "unknown option 'lookahead'"),
-        ({"backup": "jti"}, "did you mean 'jit'"),
+        ({"p_hit": 0.5, "f": 3}, "--f, --p-hit"),
+        ({"t_sd": 0.2, "tp": 4}, "--tp, --t-sd"),
+        ({"t_p": 0.2}, "--t-p, --t-sd"),
+        ({"backup": "jit", "alpha_backup": 0.1}, "--alpha-backup, --backup jit"),
+        ({"budget": 8, "f": 2}, "--f, --budget"),
+        ({"p_hit_backup": 0.5}, "--p-hit-backup, --p-hit"),
+        ({"b": 0}, "--b, got 0"),
+        ({"t_sd": float("nan")}, "--t-sd, got nan"),
+        ({"lookahead": 3}, "lookahead"),
+        ({"backup": "jti"}, "--backup, jti, jit"),
     ],
 )
-def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+def test_mistakes_are_one_clear_line(options: dict[str, Any], names: str) -> None:
+    with refused(*names.split(", ")) as caught:
         configure(**options)
     assert "\n" not in str(caught.value)
 
@@ -241,10 +245,10 @@ def test_mistakes_are_one_clear_line(options: dict[str, Any], message: str) -> N
 @pytest.mark.parametrize("strategy", ["ar", "sd"])
 def test_a_strategy_by_itself_may_use_every_device(strategy: str) -> None:
     """The verdict at equal GPU count needs SD at TP 8 on 8 devices, where SSD finds no room for its draft."""
-    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+    with refused("SSD", "8 target", "1 draft"):
         configure(tp=8, strategies="ssd")
     assert configure(tp=8, strategies=strategy).scenarios[strategy].gpus == 8
-    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+    with refused("SD", "8 target", "1 draft"):
         configure(tp=8, strategies=("sd",), sd_draft="separate")
 
 
@@ -265,9 +269,9 @@ def test_a_strategy_without_room_leaves_the_others_and_says_why() -> None:
 
 
 def test_where_none_has_room_the_subjects_reason_is_told() -> None:
-    with pytest.raises(InputError, match="SD needs 8 target and 1 draft devices"):
+    with refused("SD", "8 target", "1 draft"):
         configure(tp=8, strategies=("sd", "ssd"), subject="sd", sd_draft="separate")
-    with pytest.raises(InputError, match="SSD needs 8 target and 1 draft devices"):
+    with refused("SSD", "8 target", "1 draft"):
         configure(tp=8, strategies=("sd", "ssd"), sd_draft="separate")
 
 
@@ -278,14 +282,14 @@ def test_a_verdict_on_another_subject_turns_the_ratios() -> None:
     assert list(sd.over) == ["ar", "ssd"]
     assert sd.best == ssd.best
     assert sd.sentence.startswith("No: SD is ")
-    with pytest.raises(InputError, match="--subject ssd is not among --strategies ar,sd"):
+    with refused("--subject ssd", "--strategies ar,sd"):
         predict(t_sd=0.2, strategies=("ar", "sd"), subject="ssd")
 
 
 def test_memory_is_asked_of_the_named_strategy_only() -> None:
     """400 cached outcomes of 10 tokens with their logits, times 64 sequences, are more than a draft device holds."""
     shape = {"tp": 4, "b": 64, "k": 10, "budget": 400, "temperature": 1.0, "p_hit": 0.8}
-    with pytest.raises(InputError, match="400 cached outcomes a sequence needs"):
+    with refused("400 cached"):
         configure(**shape, strategies="ssd")
     together = configure(**shape)
     assert list(together.scenarios) == ["ar", "sd"]

@@ -1,22 +1,31 @@
 """The roofline reads the same passes and the same timings as every prediction."""
 
 from __future__ import annotations
-
+from click.testing import CliRunner
+from collections.abc import Iterable
+from collections.abc import Mapping
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from ssdsim import InputError
+from ssdsim import configure
+from ssdsim import find_hardware
+from ssdsim.answers.roofline import BOUNDS
+from ssdsim.answers.roofline import COLUMNS
+from ssdsim.answers.roofline import of_steps
+from ssdsim.answers.roofline import roofline
+from ssdsim.answers.roofline import summarise
+from ssdsim.cli.main import cli
+from ssdsim.pricing.passes import cost_between_kernels
+from ssdsim.pricing.passes import cost_of_operations
+from ssdsim.pricing.passes import streaming_share
+from ssdsim.pricing.step import Pass
+from ssdsim.pricing.step import Step
+from ssdsim.transformer.operations import Gemm
+from tests.refusals import refused
 import json
-from collections.abc import Iterable, Mapping
-
 import pandas as pd
 import pytest
-from click.testing import CliRunner
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ssdsim import InputError, configure, find_hardware
-from ssdsim.answers.roofline import BOUNDS, COLUMNS, of_steps, roofline, summarise
-from ssdsim.cli.main import cli
-from ssdsim.pricing.passes import cost_between_kernels, cost_of_operations, streaming_share
-from ssdsim.pricing.step import Pass, Step
-from ssdsim.transformer.operations import Gemm
 
 PASSES = ("decode", "verify", "draft step", "glue", "branch step")
 CELLS = {"b": st.integers(1, 48), "k": st.integers(1, 10), "context": st.integers(64, 4096)}  # all of these fit
@@ -149,20 +158,20 @@ def test_a_target_on_every_device_has_a_roofline() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "names"),
     [
         ({"alpha": 0.5}, "roofline has no option 'alpha'"),
-        ({"tp": 3}, "tp 3 does not divide"),
+        ({"tp": 3}, "tp 3"),
         (
             {"target": "transformer-shaped-2048x4", "dtype": "bfloat16", "tp": 16},
-            "needs 16 target devices, h100-sxm has 8",
+            "16 target devices, h100-sxm has 8",
         ),
-        ({"draft_gpus": 9, "strategies": "ssd"}, "needs 9 draft devices, h100-sxm has 8"),
-        ({"f": 3, "budget": 10}, "--f has no effect with --budget"),
+        ({"draft_gpus": 9, "strategies": "ssd"}, "9 draft devices, h100-sxm has 8"),
+        ({"f": 3, "budget": 10}, "--f, --budget"),
     ],
 )
-def test_mistakes_are_errors(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_mistakes_are_errors(options: dict[str, object], names: str) -> None:
+    with refused(*names.split(", ")):
         roofline(**options)
 
 

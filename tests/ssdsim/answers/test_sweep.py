@@ -40,6 +40,7 @@ from ssdsim.question.given import checked_table
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default
+from tests.refusals import assert_refused, refused
 from tests.ssdsim.cli.in_process import asked
 
 pytestmark = pytest.mark.long
@@ -139,7 +140,7 @@ def test_points_that_are_not_possible_keep_their_reason() -> None:
     table = sweep(tp=[3, 4], b=[1, 4])
     assert table["error"].notna().tolist() == [True, False, True, False]
     assert table["ssd_over_sd"].isna().tolist() == [True, False, True, False]
-    with pytest.raises(InputError, match=r"none of the 2 points is possible; the first: tp 3 does not divide"):
+    with refused("2 points", "tp 3"):
         sweep(tp=3, b=[1, 4])
 
 
@@ -211,7 +212,7 @@ def test_another_sweep_does_not_go_into_the_same_folder(tmp_path: Path) -> None:
     sweep(t_sd=0.2, b=4, alpha=[0.5, 0.7], folder=tmp_path)
     before = (tmp_path / "results.parquet").read_bytes()
     for changed in ({"alpha": [0.5, 0.8]}, {"b": 8}, {"k": 3}, {"seed": 1}):
-        with pytest.raises(InputError, match=rf"holds another sweep \({next(iter(changed))} differ\)"):
+        with refused(*changed):
             sweep(**({"t_sd": 0.2, "b": 4, "alpha": [0.5, 0.7], "folder": tmp_path} | changed))
     assert (tmp_path / "results.parquet").read_bytes() == before
 
@@ -237,7 +238,7 @@ def test_files_that_options_name_are_found_from_anywhere(tmp_path: Path, monkeyp
     again = sweep(**options, hardware=[kept / "mine.json", "../../run/files/mine-2.json"])
     assert_frame_equal(again, table)
     (kept / "mine.json").write_text((kept / "mine-2.json").read_text())
-    with pytest.raises(InputError, match=r"holds another sweep \(files/mine.json differ\)"):
+    with refused("files/mine.json"):
         sweep(**options, hardware=[kept / "mine.json", kept / "mine-2.json"])
 
 
@@ -344,34 +345,30 @@ def test_points_are_sorted_from_the_best() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "names"),
     [
-        ("--k 5:2", "does not rise from first to last"),
-        ("--k 2,x", "is not a list or range"),
-        ("--backup jti,fast", "'jti' is not one of 'jit', 'fast', 'auto'; did you mean 'jit'?"),
-        ("--t-sd 0.2 --k 2,3,2", "the list of --k names 2 twice"),
-        ("--preset propsal", "unknown preset 'propsal'; did you mean 'proposal'?"),
-        ("--t-sd 0.2 --spread 0,0.1", "--engine closed needs constant durations"),
-        ("--t-sd 0.2 --precision 0.1", "--precision has no effect with --engine closed"),
-        ("--t-sd 0.2 --engine mc --draws 9", "--draws has no effect with --engine mc"),
-        ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs has no effect with --cluster"),
-        ("--t-sd 0.2 --cluster nonsense", "--cluster must be an address such as tcp://host:8786, got 'nonsense'"),
-        ("--t-sd 0.2 --jobs 0", "--jobs must be at least 1, or -1"),
-        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds", "did you mean 'ssd_over_sd'?"),
-        ("--t-sd 0.2 --b 1,2 --sort backup", "--sort backup: no such column of numbers"),
-        ("--t-sd 0.2 --b 1,2 --sort ssd_low", "--sort ssd_low: no such column of numbers"),
-        ("--t-sd 0.2 --b 1,2 --top 3 --json", "--top has no effect with --json"),
-        ("--t-sd 0.2 --b 1,2 --sort b --top 0", "--sort has no effect with --top 0"),
-        ("--tp 3,5 --quiet", "none of the 2 points is possible"),
+        ("--k 5:2", "--k, 5:2"),
+        ("--k 2,x", "--k, 2,x"),
+        ("--backup jti,fast", "--backup, jti, jit"),
+        ("--t-sd 0.2 --k 2,3,2", "--k, 2"),
+        ("--preset propsal", "propsal, proposal"),
+        ("--t-sd 0.2 --spread 0,0.1", "--engine closed"),
+        ("--t-sd 0.2 --precision 0.1", "--precision, --engine closed"),
+        ("--t-sd 0.2 --engine mc --draws 9", "--draws, --engine mc"),
+        ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs, --cluster"),
+        ("--t-sd 0.2 --cluster nonsense", "--cluster, nonsense"),
+        ("--t-sd 0.2 --jobs 0", "--jobs"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_over_ds", "--sort, ssd_over_ds, ssd_over_sd"),
+        ("--t-sd 0.2 --b 1,2 --sort backup", "--sort backup"),
+        ("--t-sd 0.2 --b 1,2 --sort ssd_low", "--sort ssd_low"),
+        ("--t-sd 0.2 --b 1,2 --top 3 --json", "--top, --json"),
+        ("--t-sd 0.2 --b 1,2 --sort b --top 0", "--sort, --top 0"),
+        ("--tp 3,5 --quiet", "none of the 2 points, tp 3"),
         ("--t-sd 0.2 -o pyproject.toml", "pyproject.toml"),
     ],
 )
-def test_mistakes_are_one_line(arguments: str, message: str) -> None:
-    done = asked("sweep", *arguments.split())
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_mistakes_are_one_line(arguments: str, names: str) -> None:
+    assert_refused(asked("sweep", *arguments.split()), *names.split(", "))
 
 
 def test_the_proposals_sweep_is_whole() -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from ssdsim.answers.predict import predict
 from ssdsim.answers.token_model import FIT_FAN_OUTS, TokenModel, fit_power_law, fit_token_model
-from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import binomial_interval
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.hit_models import PowerLawHits, geometric_fan_out_real, hit_rate, optimal_fan_out
 from ssdsim.tokens.sampling import acceptance_rate, residual, residual_hit_rate, saguaro_distribution
+from tests.refusals import refused
 
 pytestmark = pytest.mark.long
 
@@ -261,23 +261,23 @@ def test_table_of_rates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "names"),
     [
-        (lambda: TokenModel(spread=0.0, sigma=1.0), "spread must be finite and at least"),
-        (lambda: TokenModel(spread=1.0, sigma=-1.0), "sigma must be finite and at least 0, got -1"),
-        (lambda: TokenModel(spread=1.0, sigma=1.0, vocabulary=1), "vocabulary must be at least 2"),
-        (lambda: MODEL.rates(1.5), "fan_outs must be whole numbers"),
-        (lambda: MODEL.rates(1, -0.1), "tau must be finite and at least 0"),
-        (lambda: MODEL.rates(1, 1.0, 1.5), r"c must lie in \[0, 1\]"),
-        (lambda: MODEL.rates(1, 0.0, 0.0), "c must be above 0 at temperature 0"),
+        (lambda: TokenModel(spread=0.0, sigma=1.0), "spread"),
+        (lambda: TokenModel(spread=1.0, sigma=-1.0), "sigma, got -1"),
+        (lambda: TokenModel(spread=1.0, sigma=1.0, vocabulary=1), "vocabulary"),
+        (lambda: MODEL.rates(1.5), "fan_outs"),
+        (lambda: MODEL.rates(1, -0.1), "tau"),
+        (lambda: MODEL.rates(1, 1.0, 1.5), "c"),
+        (lambda: MODEL.rates(1, 0.0, 0.0), "c, temperature 0"),
         (lambda: MODEL.rates([[1]]), "numbers or lists of numbers"),
-        (lambda: TokenModel(spread=2.0, sigma=1.0, vocabulary=9).rates(9, 1.0, 0.0), "leaves no token to sample"),
-        (lambda: fit_power_law([1, 2], [0.5, 1.0]), "no misses at fan-out 2"),
+        (lambda: TokenModel(spread=2.0, sigma=1.0, vocabulary=9).rates(9, 1.0, 0.0), "leaves no token"),
+        (lambda: fit_power_law([1, 2], [0.5, 1.0]), "fan-out 2"),
         (lambda: fit_power_law([1], [0.5]), "two fan-outs or more"),
         (lambda: fit_power_law([1, 2], [0.5, 0.4]), "fall as the fan-out grows"),
-        (lambda: fit_token_model(1.0, 0.5, 0.7), "alpha must lie in"),
+        (lambda: fit_token_model(1.0, 0.5, 0.7), "alpha"),
     ],
 )
-def test_bad_input_is_refused(call: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_input_is_refused(call: object, names: str) -> None:
+    with refused(*names.split(", ")):
         call()  # type: ignore[operator]

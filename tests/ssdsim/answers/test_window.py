@@ -1,26 +1,32 @@
 """The verification window: what fits, checked against the costs that the simulator itself uses."""
 
 from __future__ import annotations
-
-import importlib
-import json
-from pathlib import Path
-
-import click
-import pandas as pd
-import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-import ssdsim
-from ssdsim import InputError, configure
-from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
-from ssdsim.base.kinds import Kind, Name, Number, Whole
+from pathlib import Path
+from ssdsim import configure
+from ssdsim.answers.window import AXES
+from ssdsim.answers.window import MEASURES
+from ssdsim.answers.window import MOST_OUTCOMES
+from ssdsim.answers.window import sentence
+from ssdsim.answers.window import window
+from ssdsim.base.kinds import Kind
+from ssdsim.base.kinds import Name
+from ssdsim.base.kinds import Number
+from ssdsim.base.kinds import Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.main import cli
 from ssdsim.cli.values import WHOLES
 from ssdsim.hardware.what_if import scale
+from tests.refusals import refused
+import click
+import importlib
+import json
+import pandas as pd
+import pytest
+import ssdsim
 
 
 def only(**options: object) -> pd.Series:
@@ -74,7 +80,7 @@ def test_memory_ends_the_budget_of_a_small_draft_device(tmp_path: Path) -> None:
     assert not configure(**options, p_hit=0.8, budget=int(row["budget"])).no_room
     one_more = {"p_hit": 0.8, "budget": int(row["budget"]) + 1}
     assert "cached outcomes a sequence needs" in configure(**options, **one_more).no_room["ssd"]
-    with pytest.raises(InputError, match="cached outcomes a sequence needs"):
+    with refused("cached outcomes"):
         configure(**options, **one_more, strategies="ssd")
 
 
@@ -108,17 +114,17 @@ def test_a_weaker_draft_device_makes_a_smaller_window(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "names"),
     [
         ({"alpha": 0.5}, "window has no option 'alpha'"),
-        ({"tp": []}, "--tp is an empty list"),
-        ({"b": [0, 1]}, "--b must be a whole number of at least 1"),
-        ({"target": ["llama-3.1-70b", "lama"]}, "unknown transformer 'lama'"),
-        ({"draft_hardware": "x100"}, "unknown hardware 'x100'"),
+        ({"tp": []}, "--tp"),
+        ({"b": [0, 1]}, "--b"),
+        ({"target": ["llama-3.1-70b", "lama"]}, "lama"),
+        ({"draft_hardware": "x100"}, "x100"),
     ],
 )
-def test_mistakes_are_errors_and_not_rows(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_mistakes_are_errors_and_not_rows(options: dict[str, object], names: str) -> None:
+    with refused(*names.split(", ")):
         window(**options)
 
 

@@ -1,23 +1,21 @@
 """The command line as a person or a script meets it."""
 
 from __future__ import annotations
-
-import json
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
-import click
-import pytest
 from click.testing import CliRunner
-
+from pathlib import Path
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import transformer_names
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
+from typing import Any
+import click
+import json
+import os
+import pytest
+import re
+import subprocess
+import sys
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -64,55 +62,51 @@ def test_the_measured_engines_are_reproduced() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "names"),
     [
-        ("predict --target lama-3.1-70b", "unknown transformer 'lama-3.1-70b'; did you mean 'llama-3.1-70b'?"),
-        ("predict --hardware h100-sxn", "unknown hardware 'h100-sxn'; did you mean 'h100-sxm'?"),
-        ("predict --hardware absent.json", "absent.json: no such hardware profile"),
-        ("predict --alpha 1.2", "--alpha must lie in [0, 1], got 1.2"),
-        ("predict --alpha 0.9,x", "is not a rate, a range such as 0.75:0.85 or a list of rates"),
-        ("predict --tp 3", "tp 3 does not divide llama-3.1-70b"),
-        ("predict --p-hit 0.5 --f 3", "--f has no effect with --p-hit"),
-        ("predict --t-sd 0.2 --context 10", "--context has no effect with --t-sd"),
-        ("predict --contxt 10", "No such option '--contxt'"),
-        ("predict --backup jti", "'jti' is not one of 'jit'"),
-        ("predict --dtype float32", "has no float32 gemm timings (it has bfloat16"),
-        ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "float32); give --dtype float16"),
-        ("validate paper kumar2026 --rounds 12", "No such option '--rounds'"),
+        ("predict --target lama-3.1-70b", "lama-3.1-70b, llama-3.1-70b"),
+        ("predict --hardware h100-sxn", "h100-sxn, h100-sxm"),
+        ("predict --hardware absent.json", "absent.json"),
+        ("predict --alpha 1.2", "--alpha, got 1.2"),
+        ("predict --alpha 0.9,x", "--alpha, 0.9,x"),
+        ("predict --tp 3", "tp 3, llama-3.1-70b"),
+        ("predict --p-hit 0.5 --f 3", "--f, --p-hit"),
+        ("predict --t-sd 0.2 --context 10", "--context, --t-sd"),
+        ("predict --contxt 10", "--contxt"),
+        ("predict --backup jti", "jti, jit"),
+        ("predict --dtype float32", "float32 gemm, bfloat16"),
+        ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "--dtype float16"),
+        ("validate paper kumar2026 --rounds 12", "--rounds"),
         ("predict --strategy ssd --hardware v100-sxm2-32gb --dtype float16 --tp 8", "the nearest that fits is tp 4"),
         (
             "predict --strategies sd,sdd",
-            "--strategies: unknown strategy 'sdd'; did you mean 'sd'? Allowed: ar, sd, ssd",
+            "--strategies, sdd, sd",
         ),
-        ("predict --strategies ar,sd --subject ssd", "--subject ssd is not among --strategies ar,sd"),
-        ("simulate --tp 8 --trace t.json", "no timeline: SSD needs 8 target and 1 draft devices"),
-        ("predict --tp 1", "llama-3.1-70b at tp 1 needs"),
+        ("predict --strategies ar,sd --subject ssd", "--subject ssd, --strategies ar,sd"),
+        ("simulate --tp 8 --trace t.json", "no timeline: SSD, 8 target, 1 draft"),
+        ("predict --tp 1", "llama-3.1-70b, tp 1"),
         ("predict --b 4096 --context 8192", "the largest batch that fits is"),
-        ("predict --t-sd 0.2 --spread 0.1 --engine closed", "needs constant durations"),
-        ("predict --f window --t-sd 0.2", "--f window needs hardware"),
-        ("predict --fl 3,2,1", "a fan-out list needs K + 1 = 7 numbers, got 3"),
-        ("predict --hit-curve 1:0.5,2:0.4", "rates must not decrease"),
-        ("predict --acceptance absent.csv", "absent.csv: not a readable acceptance card or trace"),
-        ("predict --output-tokens 100", "--output-tokens needs --acceptance or --alpha-concentration"),
+        ("predict --t-sd 0.2 --spread 0.1 --engine closed", "--engine, --spread"),
+        ("predict --f window --t-sd 0.2", "--f window"),
+        ("predict --fl 3,2,1", "7 numbers, got 3"),
+        ("predict --hit-curve 1:0.5,2:0.4", "rates"),
+        ("predict --acceptance absent.csv", "absent.csv"),
+        ("predict --output-tokens 100", "--output-tokens, --acceptance, --alpha-concentration"),
         ("predct", "unknown verb 'predct'; did you mean 'predict'?"),
-        ("models show gpt-5", "unknown transformer 'gpt-5'"),
-        ("simulate --t-sd 0.2 --engine mc --trace t.json", "--trace and --tokens need --engine des"),
-        ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "have no effect with --tokens"),
-        ("simulate --t-sd 0.2 --precision 2", "2.0 is not in the range"),
+        ("models show gpt-5", "gpt-5"),
+        ("simulate --t-sd 0.2 --engine mc --trace t.json", "--trace, --tokens, --engine des"),
+        ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "--rounds, --tokens"),
+        ("simulate --t-sd 0.2 --precision 2", "--precision"),
         ("import aiconfigurator absent -o x.json", "absent"),
-        ("serve --rate 1 --seconds inf", "--seconds must be at least 0 and at most 1,000,000,000, got inf"),
-        ("measure --resume . ", ".: no measurement there"),
-        ("simulate --spread 8", "--spread must be at least 0 and at most 2, got 8.0"),
-        ("simulate --spread 2 --rounds 3", "3 rounds say nothing of the tokens/s of AR"),
-        ("import aiconfigurator absent --ar llama -o x.json", "is not CARD:TP:TOKENS_PER_S"),
+        ("serve --rate 1 --seconds inf", "--seconds, got inf"),
+        ("measure --resume . ", "no measurement there"),
+        ("simulate --spread 8", "--spread, got 8.0"),
+        ("simulate --spread 2 --rounds 3", "3 rounds, AR"),
+        ("import aiconfigurator absent --ar llama -o x.json", "CARD:TP:TOKENS_PER_S"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, message: str) -> None:
-    done = asked(*arguments.split())
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert done.stdout == ""
+def test_bad_input_is_one_clear_line_and_exit_code_2(arguments: str, names: str) -> None:
+    assert_refused(asked(*arguments.split()), *names.split(", "))
 
 
 @pytest.mark.parametrize(("p_hit", "said"), [("0", "one with a miss 1.200"), ("1", "all hit takes 1.000")])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from site_generator.json_reference import undescribed
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked as run
 from tests.ssdsim.readers.acceptance import logs
 
@@ -55,8 +56,7 @@ def test_sets_are_named_and_chosen(here: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert run("predict", "--pair", "p.json", "--pair-set", "code", "--quiet").returncode == 0
-    refused = run("predict", "--pair", "p.json", "--pair-set", "cod")
-    assert (refused.returncode, "did you mean 'code'" in refused.stderr) == (2, True)
+    assert_refused(run("predict", "--pair", "p.json", "--pair-set", "cod"), "cod", "code")
 
 
 def test_the_json_is_the_file_and_every_key_is_described(here: Path) -> None:
@@ -70,19 +70,16 @@ def test_the_json_is_the_file_and_every_key_is_described(here: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "names"),
     [
-        (("vlm", "code.jsonl"), "unknown engine 'vlm'; did you mean 'vllm'?"),
+        (("vlm", "code.jsonl"), "vlm, vllm"),
         (("vllm", "after.txt"), "one snapshot"),
-        (("vllm", "--set", "code"), "--set 'code' is not NAME=FILE"),
-        (("vllm", "--set", "a=code.jsonl", "--set", "a=code.jsonl"), "--set a is there twice"),
-        (("vllm", "nothing.txt"), "nothing.txt: not a readable log of an engine"),
+        (("vllm", "--set", "code"), "--set, code"),
+        (("vllm", "--set", "a=code.jsonl", "--set", "a=code.jsonl"), "--set a"),
+        (("vllm", "nothing.txt"), "nothing.txt"),
         (("vllm",), "nothing to import"),
     ],
 )
-def test_what_is_wrong_is_one_line(here: Path, arguments: tuple[str, ...], says: str) -> None:
-    done = run("import", "acceptance", *arguments, "-o", "pair.json")
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_what_is_wrong_is_one_line(here: Path, arguments: tuple[str, ...], names: str) -> None:
+    assert_refused(run("import", "acceptance", *arguments, "-o", "pair.json"), *names.split(", "))
     assert not (here / "pair.json").exists()

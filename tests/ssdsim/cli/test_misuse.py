@@ -1,18 +1,16 @@
 """What no caller should pass is one clear line, never a traceback from inside."""
 
 from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pytest
-
-import ssdsim
 from ssdsim import InputError
 from ssdsim.question.options import DEFAULTS
+from tests.refusals import refused
+from typing import Any
+import numpy as np
+import pytest
+import ssdsim
 
 ODD: list[Any] = [
     *(2.5, -1, True, float("nan"), 1j, "x", b"x", object(), Path("absent")),
@@ -67,22 +65,22 @@ def test_an_odd_option_is_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "names"),
     [
-        (lambda: ssdsim.recommend(gpus=2.5), "--gpus must be a whole number, got 2.5"),
-        (lambda: ssdsim.window(hardware=5), "hardware must be a name or a path, got 5"),
-        (lambda: ssdsim.predict(fl=3), "--fl must be a list, got 3"),
-        (lambda: ssdsim.predict(engine="closd"), "unknown engine 'closd'; did you mean 'closed'?"),
+        (lambda: ssdsim.recommend(gpus=2.5), "--gpus, got 2.5"),
+        (lambda: ssdsim.window(hardware=5), "hardware, got 5"),
+        (lambda: ssdsim.predict(fl=3), "--fl, got 3"),
+        (lambda: ssdsim.predict(engine="closd"), "closd, closed"),
         (lambda: ssdsim.evaluate({"t_sd": 0.2}), "points must be several mappings of options"),
         (lambda: ssdsim.predict(batch_size=16), "batch_size is spelled b here"),
-        (lambda: ssdsim.predict(model="llama-3.1-8b"), "model is spelled target here"),
-        (lambda: ssdsim.recommend(gpus=4, tensor_parallel_size=4), "tensor_parallel_size is spelled tp here"),
-        (lambda: ssdsim.predict(num_speculative_token=4), "did you mean 'k'?"),
-        (lambda: ssdsim.serve(rate=1.0, max_batchh=4), "serve has no option 'max_batchh'; did you mean 'max_batch'?"),
+        (lambda: ssdsim.predict(model="llama-3.1-8b"), "model, target"),
+        (lambda: ssdsim.recommend(gpus=4, tensor_parallel_size=4), "tensor_parallel_size, tp"),
+        (lambda: ssdsim.predict(num_speculative_token=4), "num_speculative_token, k"),
+        (lambda: ssdsim.serve(rate=1.0, max_batchh=4), "serve, max_batchh, max_batch"),
     ],
 )
-def test_what_it_says(call: Callable[[], Any], message: str) -> None:
-    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+def test_what_it_says(call: Callable[[], Any], names: str) -> None:
+    with refused(*names.split(", ")):
         call()
 
 

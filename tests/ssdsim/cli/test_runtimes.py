@@ -1,22 +1,25 @@
 """Runtimes from the command line: listed, shown, fitted to an engine's benchmarks, and held against them."""
 
 from __future__ import annotations
-
-import json
-import re
-import shlex
 from pathlib import Path
-from typing import Any
-
-import pytest
-
 from site_generator.json_reference import undescribed
 from site_generator.shown import PROJECT
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_catalog import load_runtime, runtime_names
-from ssdsim.readers.row import Row, write_rows
+from ssdsim.hardware.runtime_catalog import load_runtime
+from ssdsim.hardware.runtime_catalog import runtime_names
+from ssdsim.readers.row import Row
+from ssdsim.readers.row import write_rows
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.readers.engines import HIDDEN, measured, served, write_benchmarks
+from tests.ssdsim.readers.engines import HIDDEN
+from tests.ssdsim.readers.engines import measured
+from tests.ssdsim.readers.engines import served
+from tests.ssdsim.readers.engines import write_benchmarks
+from typing import Any
+import json
+import pytest
+import re
+import shlex
 
 PAGE = PROJECT / "docs" / "how-to" / "runtimes.md"
 
@@ -81,37 +84,32 @@ def test_a_fit_of_a_csv_takes_the_hardware_from_the_command_line(tmp_path: Path)
     write_rows(rows, path)
     lines = [line.split(",") for line in path.read_text().splitlines()]
     path.write_text("\n".join(",".join(cell for at, cell in enumerate(line) if at != 1) for line in lines))
-    refused = asked("fit", "runtime", str(path), "-o", str(card))
-    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
-    assert "lacks the column 'hardware'" in refused.stderr
+    assert_refused(asked("fit", "runtime", str(path), "-o", str(card)), "hardware")
     assert asked("fit", "runtime", str(path), "--hardware", "h100-sxm", "-o", str(card)).returncode == 0
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "names"),
     [
         (["fit", "runtime", "absent.csv", "-o", "card.toml"], "absent.csv"),
-        (["fit", "runtime", "rows.csv", "--fields", "gem", "-o", "card.toml"], "did you mean 'gemm'?"),
-        (["fit", "runtime", "rows.csv", "--like", "vlm", "-o", "card.toml"], "unknown runtime 'vlm'"),
-        (["fit", "runtime", "rows.csv", "-o", "absent/card.toml"], "there is no folder absent"),
-        (["runtimes", "show", "ssd-engin"], "did you mean 'ssd-engine'?"),
-        (["validate", "rows", "rows.csv", "--rounds", "9"], "No such option '--rounds'"),
-        (["validate", "rows", "rows.csv", "-o", "x.jsonl"], "must be a folder"),
-        (["validate", "rows.csv"], "unexpected extra argument (rows.csv)"),
-        (["validate", "--acceptance-length", "2"], "No such option '--acceptance-length'"),
-        (["validate", "paper", "kumar2026", "--runtime", "kernels"], "No such option '--runtime'"),
+        (["fit", "runtime", "rows.csv", "--fields", "gem", "-o", "card.toml"], "gem, gemm"),
+        (["fit", "runtime", "rows.csv", "--like", "vlm", "-o", "card.toml"], "vlm, vllm"),
+        (["fit", "runtime", "rows.csv", "-o", "absent/card.toml"], "absent"),
+        (["runtimes", "show", "ssd-engin"], "ssd-engin, ssd-engine"),
+        (["validate", "rows", "rows.csv", "--rounds", "9"], "--rounds"),
+        (["validate", "rows", "rows.csv", "-o", "x.jsonl"], "x.jsonl"),
+        (["validate", "rows.csv"], "rows.csv"),
+        (["validate", "--acceptance-length", "2"], "--acceptance-length"),
+        (["validate", "paper", "kumar2026", "--runtime", "kernels"], "--runtime"),
     ],
 )
 def test_what_is_wrong_is_one_line(
-    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], names: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows([measured(served(batch=batch)) for batch in (1, 2)], tmp_path / "rows.csv")
-    done = asked(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert_refused(asked(*arguments), *names.split(", "))
 
 
 def test_runtimes_are_listed_and_shown() -> None:

@@ -1,19 +1,19 @@
 """Finding cards: names, aliases, files and Hugging Face configs, and the one line a mistake gets."""
 
 from __future__ import annotations
-
-import gc
-import json
 from pathlib import Path
-from typing import Any
-
-import pytest
-
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import called, find_hardware, find_transformer
+from ssdsim.hardware.catalog import called
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Gemm
+from tests.refusals import refused
+from typing import Any
+import gc
+import json
+import pytest
 
 LLAMA_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -43,7 +43,7 @@ def test_aliases_find_the_card(alias: str) -> None:
 def test_an_underscore_in_a_name_is_read_as_a_dash(alias: str) -> None:
     assert find_hardware(alias).name == "h200-sxm"
     assert find_transformer("llama_3.1_70b").name == "llama-3.1-70b"
-    with pytest.raises(InputError, match=r"unknown hardware 'h200_sxn'; did you mean 'h200-sxm'\?"):
+    with refused("hardware", "h200_sxn", "h200-sxm"):
         find_hardware("h200_sxn")
 
 
@@ -73,7 +73,7 @@ def test_unsupported_architectures_are_refused_by_name(tmp_path: Path, changes: 
 def test_a_config_without_a_key_names_it(tmp_path: Path) -> None:
     config = {key: value for key, value in LLAMA_8B.items() if key != "num_hidden_layers"}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match="num_hidden_layers"):
+    with refused("num_hidden_layers"):
         find_transformer(str(tmp_path))
 
 
@@ -93,14 +93,14 @@ def test_a_misspelt_key_in_a_card_suggests_the_right_one(tmp_path: Path) -> None
 def test_a_truncated_card_is_one_line(tmp_path: Path) -> None:
     card = tmp_path / "mine.toml"
     card.write_text('name = "x"\nlayers = ')
-    with pytest.raises(InputError, match=r"mine.toml: not a readable card"):
+    with refused("mine.toml"):
         find_transformer(str(card))
 
 
 def test_unknown_hardware_suggests_the_nearest() -> None:
-    with pytest.raises(InputError, match=r"unknown hardware 'h100-sxn'; did you mean 'h100-sxm'\?"):
+    with refused("h100-sxn", "h100-sxm"):
         find_hardware("h100-sxn")
-    with pytest.raises(InputError, match=r"absent.json"):
+    with refused("absent.json"):
         find_hardware("absent.json")
 
 
@@ -116,7 +116,7 @@ def test_a_card_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
 def test_a_copied_profile_does_not_take_prices_over() -> None:
     profile, op = find_hardware("h100-sxm"), Gemm("w", 1, 8192, 8192, "bfloat16")
     assert profile.seconds(op).seconds > 0.0
-    with pytest.raises(InputError, match="no bfloat16 gemm timings"):
+    with refused("bfloat16 gemm"):
         profile.changed(gemm={}).seconds(op)
 
 

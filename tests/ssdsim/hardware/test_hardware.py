@@ -1,25 +1,30 @@
 """Profiles: what a file may hold, what a mistake in one gets, and what a profile says of an operation."""
 
 from __future__ import annotations
-
-import json
-import pickle
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pytest
-
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware, hardware_names
-from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
-from ssdsim.hardware.profile import Device, HardwareProfile, load_profile
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import hardware_names
+from ssdsim.hardware.laws import Correction
+from ssdsim.hardware.laws import DATASHEET_LOG_SD
+from ssdsim.hardware.profile import Device
+from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.profile import load_profile
 from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
 from ssdsim.question.configuration import configure
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import Elementwise
+from ssdsim.transformer.operations import Gemm
+from tests.refusals import refused
+from typing import Any
+import json
+import numpy as np
+import pickle
+import pytest
+import subprocess
+import sys
 
 REPORT = {
     "rows_fitted": 70,
@@ -86,19 +91,19 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "message"),
+    ("where", "value", "names"),
     [
-        (("sorces",), {}, r"unknown key 'sorces'; did you mean 'sources'\?"),
-        (("device", "memory_byte"), 1, r"device: unknown key 'memory_byte'; did you mean 'memory_bytes'\?"),
-        (("gemm", "bfloat16", "segments", 0, "rooflines"), {}, r"gemm.bfloat16.segments.0: unknown key 'rooflines'"),
-        (("device", "memory_bytes"), -1, "device.memory_bytes: Input should be greater than 0, got -1$"),
-        (("schema",), 2, "schema: Input should be 1, got 2$"),
-        (("link", "source"), "bensh", r"link: source 'bensh' is not in sources; did you mean 'bench'\?"),
-        (("sources", "bench", "kind"), "guessed", "sources.bench.kind: Input should be 'measured'.*, got 'guessed'$"),
+        (("sorces",), {}, "sorces, sources"),
+        (("device", "memory_byte"), 1, "device, memory_byte, memory_bytes"),
+        (("gemm", "bfloat16", "segments", 0, "rooflines"), {}, "gemm.bfloat16.segments.0, rooflines"),
+        (("device", "memory_bytes"), -1, "device.memory_bytes, 0, got -1"),
+        (("schema",), 2, "schema, 1, got 2"),
+        (("link", "source"), "bensh", "link, bensh, bench"),
+        (("sources", "bench", "kind"), "guessed", "sources.bench.kind, measured, guessed"),
     ],
 )
 def test_a_mistake_in_a_file_is_one_line_with_file_and_key(
-    tmp_path: Path, where: tuple[str | int, ...], value: Any, message: str
+    tmp_path: Path, where: tuple[str | int, ...], value: Any, names: str
 ) -> None:
     data: Any = json.loads(json.dumps(card()))
     place = data
@@ -107,7 +112,7 @@ def test_a_mistake_in_a_file_is_one_line_with_file_and_key(
     place[where[-1]] = value
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(InputError, match=message) as raised:
+    with refused(*names.split(", ")) as raised:
         load_profile(path)
     assert str(raised.value).startswith(f"{path}: ")
     assert "\n" not in str(raised.value)

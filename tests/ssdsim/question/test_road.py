@@ -1,28 +1,34 @@
 """One road from options to an answer: each step once, what was read known by reading, newcomers known by every verb."""
 
 from __future__ import annotations
-
-import json
-import pickle
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
-from typing import Any
-
-import pytest
-
-from ssdsim import InputError, compare, configure, evaluate, predict, roofline, strategies, window
+from ssdsim import compare
+from ssdsim import configure
+from ssdsim import evaluate
+from ssdsim import predict
+from ssdsim import roofline
+from ssdsim import strategies
+from ssdsim import window
 from ssdsim.base.kinds import SHARE
-from ssdsim.base.option import Group, Option
+from ssdsim.base.option import Group
+from ssdsim.base.option import Option
 from ssdsim.question import given as checks
-from ssdsim.question import place, price
+from ssdsim.question import place
+from ssdsim.question import price
 from ssdsim.question.options import ALL
 from ssdsim.question.question import Question
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked as command
 from tests.ssdsim.strategies.wary import Wary
+from types import FrameType
+from typing import Any
+import json
+import pickle
+import pytest
+import subprocess
+import sys
 
 GUESSED = Option(
     name="guessed",
@@ -91,7 +97,7 @@ def test_autoregressive_decoding_is_shown_without_speculation() -> None:
     shown = configure(strategies="ar")
     assert not {"k", "alpha", "f", "hit_c", "backup", "sd_draft"} & set(shown.settings)
     assert shown.shape == "batch 1"
-    with pytest.raises(InputError, match="--k has no effect with --strategies ar"):
+    with refused("--k", "--strategies ar"):
         predict(strategies="ar", k=5)
 
 
@@ -117,7 +123,7 @@ def test_a_newcomer_is_known_by_answers_about_passes(guesser: Guesser) -> None:
 
 @pytest.mark.parametrize("answer", [roofline, window])
 def test_an_option_of_one_who_has_no_part_is_refused_by_answers_about_passes(answer: Any) -> None:
-    with pytest.raises(InputError, match="--ngram-lookup-us has no effect without --drafter"):
+    with refused("--ngram-lookup-us", "--drafter"):
         answer(ngram_lookup_us=5.0)
 
 

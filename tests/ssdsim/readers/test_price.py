@@ -1,19 +1,19 @@
 """A measured row has the price that ``predict`` gives its setting: there is one."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import pytest
-
 from calibration.runtimes.fit import fit_runtime
 from calibration.validation.measured import check_rows
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import options_of, work_of
+from ssdsim.readers.price import options_of
+from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
-from tests.ssdsim.readers.engines import measured, served
+from tests.refusals import refused
+from tests.ssdsim.readers.engines import measured
+from tests.ssdsim.readers.engines import served
+from typing import Any
+import pytest
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "AR": ({}, {"strategies": ("ar",)}),
@@ -68,7 +68,7 @@ def test_a_round_has_one_error_whoever_asks(setting: str) -> None:
 def test_a_batch_that_was_run_is_not_asked_whether_it_fits() -> None:
     """Engines that let requests wait run concurrencies that no memory holds at once."""
     row = served("llama-3.1-70b", 512, tp=2, input_tokens=8000, metric="step_ms")
-    with pytest.raises(InputError, match="the largest batch that fits"):
+    with refused("largest batch"):
         configure(**options_of(row))
     assert work_of(row).cost.seconds > 0.0
 

@@ -1,22 +1,28 @@
 """The grid behind the page: its axes, what it holds at its points, between them, and its sentences."""
 
 from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pytest
-
 from ssdsim import predict
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.reports.explorer.contests import contests
-from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid, limits
+from ssdsim.reports.explorer.grid import ExplorerGrid
+from ssdsim.reports.explorer.grid import explorer_grid
+from ssdsim.reports.explorer.grid import limits
 from ssdsim.reports.explorer.space import space_of
-from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints, StrategyGrid
-from ssdsim.reports.explorer.table import Floats, GridTable, chosen_nodes, interpolated, weights
+from ssdsim.reports.explorer.strategy_grid import ErrorDraws
+from ssdsim.reports.explorer.strategy_grid import PricedPoints
+from ssdsim.reports.explorer.strategy_grid import StrategyGrid
+from ssdsim.reports.explorer.table import Floats
+from ssdsim.reports.explorer.table import GridTable
+from ssdsim.reports.explorer.table import chosen_nodes
+from ssdsim.reports.explorer.table import interpolated
+from ssdsim.reports.explorer.table import weights
+from tests.refusals import refused
+from typing import Any
+import numpy as np
+import pytest
 
 PAIR = Path(__file__).parents[3] / "models/pairs/smollm2-135m-28-layers.json"
 SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}
@@ -74,19 +80,19 @@ def test_a_page_says_what_limits_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "names"),
     [
         ({"hardware": ["h100-sxm", "h1000"]}, "h1000"),
-        ({"f": [2, 4], "strategies": "ar,sd"}, "--f has no effect with --strategies ar,sd"),
-        ({"b": 0}, "--b must be a whole number"),
-        ({"optoin": 1}, "unknown option"),
+        ({"f": [2, 4], "strategies": "ar,sd"}, "--f, --strategies ar,sd"),
+        ({"b": 0}, "--b"),
+        ({"optoin": 1}, "optoin"),
         ({"strategies": "ar"}, "names only ar"),
         ({"spread": 0.1}, "needs constant durations"),
         ({"fl": [[4], [3], [2], [1]]}, "commas stand between the numbers of a list"),
     ],
 )
-def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_a_mistake_is_one_line(options: dict[str, Any], names: str) -> None:
+    with refused(*names.split(", ")):
         space_of(options)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import ssdsim
+from tests.refusals import refused
 
 
 @pytest.mark.long
@@ -25,5 +26,5 @@ def test_python_makes_the_page(tmp_path: Path) -> None:
 
 
 def test_a_wrong_option_is_told() -> None:
-    with pytest.raises(ssdsim.InputError, match="batch is spelled b here"):
+    with refused("batch", "b"):
         ssdsim.explore(batch=[1, 2])  # type: ignore[call-arg]

@@ -24,6 +24,7 @@ from ssdsim.reports.study import Study
 from ssdsim.reports.style import PALETTE, log_ticks
 from ssdsim.reports.theme import DARK, LIGHT, Theme, for_print, height_for_print
 from ssdsim.runs.report_folder import RunFolder, read_run_folder
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.reports.run_folders import write_measurements, write_run
 
@@ -140,7 +141,7 @@ def test_the_window_is_over_one_option() -> None:
 
 
 def test_a_figure_of_another_answer_is_named() -> None:
-    with pytest.raises(InputError, match=re.escape("no figure 'windows'; did you mean 'window'? There are: window")):
+    with refused("windows", "window"):
         figures.figure(ssdsim.window(k=[2, 4]), "windows")
 
 

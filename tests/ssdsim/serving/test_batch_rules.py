@@ -1,19 +1,20 @@
 """Strategies whose rules are about a batch, where the batch is what the load makes it."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import numpy as np
-import pytest
-
-from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve
+from tests.refusals import refused
 from tests.ssdsim.serving.checks import every_token_was_made
-from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policies_of, policy, requests
+from tests.ssdsim.serving.sample_runs import ELSEWHERE
+from tests.ssdsim.serving.sample_runs import SMALL
+from tests.ssdsim.serving.sample_runs import policies_of
+from tests.ssdsim.serving.sample_runs import policy
+from tests.ssdsim.serving.sample_runs import requests
+from typing import Any
+import numpy as np
+import pytest
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.6, "k": 4}
 SIXTEEN = requests(64, inputs="400", outputs="200", concurrency=16)
@@ -73,7 +74,7 @@ def test_a_subject_without_room_is_refused_for_that() -> None:
     """It was said not to be among the strategies."""
     given: dict[str, Any] = {**GIVEN, "strategies": "sd,specactor", "subject": "specactor", "engine": "closed"}
     assert serve(rate=2.0, **given, specactor_targets=2).subject == "specactor"
-    with pytest.raises(InputError, match="--subject specactor: SpecActor needs 60 target"):
+    with refused("--subject specactor", "60 target"):
         serve(rate=2.0, **given, specactor_targets=60)
 
 

@@ -14,6 +14,7 @@ from ssdsim.serving.journal import Run, timeline
 from ssdsim.serving.options import Fleet
 from ssdsim.serving.policies import policies
 from ssdsim.serving.replica import simulate
+from tests.refusals import refused
 from tests.ssdsim.serving.checks import every_token_was_made, time_adds_up
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests
 
@@ -52,7 +53,7 @@ def test_least_loaded_waits_no_longer_than_round_robin_where_answers_differ() ->
 
 
 def test_an_unknown_router_is_refused() -> None:
-    with pytest.raises(InputError, match="did you mean 'least-loaded'"):
+    with refused("--router", "least-load", "least-loaded"):
         Fleet(2, "least-load")  # type: ignore[arg-type]
 
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from calibration.machine.ranks import Ranks
 from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.spectre import PEARLS, RETRIES
 from ssdsim.tokens.chains import Retrying
 from tests.calibration.executor.run import ROUNDS, run, small, spans
+from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 
 
@@ -160,7 +160,7 @@ def test_a_draft_that_its_own_tenant_uses_too_takes_longer() -> None:
 
 
 def test_requests_that_differ_are_refused() -> None:
-    with pytest.raises(InputError, match="takes requests that are alike"):
+    with refused("SPECTRE", "requests"):
         spectre(0.8, 4, 16, alpha_concentration=3.0)
 
 

@@ -1,21 +1,18 @@
 from __future__ import annotations
-
 from fractions import Fraction
-
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.acceptance import expected_tokens
+from ssdsim.tokens.acceptance import expected_tokens_of_pmf
+from ssdsim.tokens.acceptance import moved_to
+from ssdsim.tokens.acceptance import pooled_rate
+from ssdsim.tokens.acceptance import rate_of
+from tests.refusals import refused
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from ssdsim.base.errors import InputError
-from ssdsim.tokens.acceptance import (
-    accepted_length_pmf,
-    expected_tokens,
-    expected_tokens_of_pmf,
-    moved_to,
-    pooled_rate,
-    rate_of,
-)
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 rates = st.floats(0, 1)
@@ -126,13 +123,13 @@ def test_bad_rates_are_refused(alpha: float) -> None:
 def test_bad_lookaheads_and_distributions_are_refused() -> None:
     with pytest.raises(InputError, match="k must be finite and at least 0, got -1"):
         expected_tokens(0.5, -1)
-    with pytest.raises(InputError, match="k must be a whole number"):
+    with refused("k"):
         accepted_length_pmf(0.5, 2.5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="one rate or k = 3 rates"):
         accepted_length_pmf([0.5, 0.5], 3)
     with pytest.raises(InputError, match=r"pmf must sum to 1, got 0\.9"):
         expected_tokens_of_pmf([0.5, 0.4])
-    with pytest.raises(InputError, match="alpha is empty"):
+    with refused("alpha"):
         expected_tokens([], 1)
     with pytest.raises(InputError, match="got one number"):
         expected_tokens_of_pmf(1.0)

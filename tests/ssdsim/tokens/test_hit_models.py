@@ -1,26 +1,24 @@
 from __future__ import annotations
-
-import itertools
-
-import numpy as np
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
 from ssdsim.base.errors import InputError
 from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.hit_models import (
-    POLICIES,
-    HitCurve,
-    MeasuredHits,
-    PowerLawHits,
-    fan_out,
-    geometric_fan_out,
-    geometric_fan_out_real,
-    hit_rate,
-    optimal_fan_out,
-    uniform_fan_out,
-)
+from ssdsim.tokens.hit_models import HitCurve
+from ssdsim.tokens.hit_models import MeasuredHits
+from ssdsim.tokens.hit_models import POLICIES
+from ssdsim.tokens.hit_models import PowerLawHits
+from ssdsim.tokens.hit_models import fan_out
+from ssdsim.tokens.hit_models import geometric_fan_out
+from ssdsim.tokens.hit_models import geometric_fan_out_real
+from ssdsim.tokens.hit_models import hit_rate
+from ssdsim.tokens.hit_models import optimal_fan_out
+from ssdsim.tokens.hit_models import uniform_fan_out
+from tests.refusals import refused
+import itertools
+import numpy as np
+import pytest
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 few = settings(derandomize=True, deadline=None, max_examples=60)
@@ -224,15 +222,15 @@ def test_large_budget_is_optimal_under_the_paper_law() -> None:
 
 def test_bad_input_is_refused() -> None:
     h = PowerLawHits(r=0.5)
-    with pytest.raises(InputError, match="unknown fan-out policy 'geometrical'; did you mean 'geometric'"):
+    with refused("geometrical", "geometric"):
         fan_out("geometrical", 8, 3, 0.8, h)
     with pytest.raises(InputError, match="needs a power-law"):
         fan_out("geometric", 8, 3, 0.8, MeasuredHits((1.0,), (0.5,)))
-    with pytest.raises(InputError, match="budget must be at least 0, got -1"):
+    with refused("budget", "-1"):
         uniform_fan_out(-1, 3)
-    with pytest.raises(InputError, match="r must be finite and at least 0, got -1"):
+    with refused("r", "-1"):
         PowerLawHits(r=-1)
-    with pytest.raises(InputError, match=r"c must lie in \[0, 1\], got 2"):
+    with refused("c", "2"):
         PowerLawHits(r=1, c=2)
     with pytest.raises(InputError, match="one entry an outcome"):
         hit_rate([1, 2, 3], [0.5, 0.5], h)

@@ -18,6 +18,7 @@ from ssdsim.tokens.theory import (
     ssd_speedup,
     stationary_hit_rate,
 )
+from tests.refusals import refused
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 rates = st.floats(0, 1)
@@ -191,13 +192,13 @@ def test_scalars_stay_scalars() -> None:
 
 
 def test_bad_input_is_refused() -> None:
-    with pytest.raises(InputError, match=r"p_hit must lie in \[0, 1\], got -0.2"):
+    with refused("p_hit", "-0.2"):
         ssd_speedup(-0.2, 4, 1, 1, 0)
-    with pytest.raises(InputError, match="b must be finite and at least 1, got 0"):
+    with refused("b", "0"):
         ssd_round(0.5, 1, 0, 0)
     with pytest.raises(InputError, match="round must be 'paper' or 'event', got 'other'"):
         ssd_round(0.5, 1, 0, 1, "other")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="t_sd must be finite and at least 0, got nan"):
+    with refused("t_sd", "nan"):
         sd_speedup(0.5, 2, float("nan"))
-    with pytest.raises(InputError, match=r"p_hit_backup must lie in \[0, 1\], got 2"):
+    with refused("p_hit_backup", "2"):
         stationary_hit_rate(0.5, 2)

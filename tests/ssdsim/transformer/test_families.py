@@ -15,6 +15,7 @@ from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import mtp_head
 from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
 from ssdsim.transformer.shard import legal_tensor_parallel
+from tests.refusals import refused
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {
@@ -258,7 +259,7 @@ def test_more_verified_tokens_read_more_experts_and_take_no_less(tmp_path: Path)
 
 def test_devices_share_experts_and_heads_evenly(tmp_path: Path) -> None:
     assert legal_tensor_parallel(read(GPT_OSS, tmp_path)) == (1, 2, 4, 8, 16, 32)
-    with pytest.raises(InputError, match=r"tp 3 does not divide .*expert 768"):
+    with refused("tp 3", "expert 768"):
         operations(QWEN3_30B, tmp_path, tp=3)
 
 
@@ -274,5 +275,5 @@ def test_devices_share_experts_and_heads_evenly(tmp_path: Path) -> None:
 def test_a_wrong_value_is_named(changes: dict[str, Any], why: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=why):
         read(QWEN3_30B | changes, tmp_path)
-    with pytest.raises(InputError, match="layer_types must be a list of 36"):
+    with refused("layer_types", "36"):
         read(GPT_OSS | {"layer_types": ["full_attention"]}, tmp_path)

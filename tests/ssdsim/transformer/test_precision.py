@@ -1,31 +1,31 @@
 """Formats of weights, activations and cache: what a pass is made of, and what it weighs."""
 
 from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
+from pathlib import Path
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.transformer.card import Transformer, Weights, transformer_shaped
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import transformer_names
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.card import Weights
+from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head
-from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
-    DTYPES,
-    QUANTISED_BYTES,
-    WEIGHT_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    Gemm,
-)
-from ssdsim.transformer.precision import FORMATS, Precision
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import Elementwise
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import QUANTISED_BYTES
+from ssdsim.transformer.operations import WEIGHT_BYTES
+from ssdsim.transformer.precision import FORMATS
+from ssdsim.transformer.precision import Precision
+from tests.refusals import refused
+import pytest
 
 sizes = st.integers(1, 40_000)
 plain = st.sampled_from(DTYPES)
@@ -150,25 +150,25 @@ def test_a_card_says_its_formats_by_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "why"),
+    ("lines", "names"),
     [
-        ('[weights]\nmlp = "float16"', "weights.mlp must be quantised or bfloat16"),
-        ('[weights]\nmpl = "float8"', "unknown key 'mpl'; did you mean 'mlp'"),
+        ('[weights]\nmlp = "float16"', "weights.mlp, bfloat16"),
+        ('[weights]\nmpl = "float8"', "mpl, mlp"),
         ('[weights]\nmlp = "int3"', "weights.mlp"),
         ('kv_dtype = "int4"', "kv_dtype"),
     ],
 )
-def test_a_card_with_wrong_formats_is_refused_in_one_line(tmp_path: Path, lines: str, why: str) -> None:
+def test_a_card_with_wrong_formats_is_refused_in_one_line(tmp_path: Path, lines: str, names: str) -> None:
     text = (models_folder() / "transformers" / "llama-3.1-8b.toml").read_text()
     path = tmp_path / "mine.toml"
     path.write_text(f"{text}{lines}\n")
-    with pytest.raises(InputError, match=why):
+    with refused(*names.split(", ")):
         find_transformer(str(path))
 
 
 def test_unknown_formats_are_refused() -> None:
     card = find_transformer("llama-3.1-8b")
-    with pytest.raises(InputError, match=r"unknown dtype 'float9'; did you mean 'float8'\?"):
+    with refused("float9", "float8"):
         forward_pass(card, batch=1, context=1, dtype="float9")
     with pytest.raises(InputError, match="dtype of the cache 'nvfp4'"):
         forward_pass(card, batch=1, context=1, kv_dtype="nvfp4")

@@ -14,6 +14,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.readers.acceptance.counts import ImportOptions
 from ssdsim.readers.acceptance.read import ENGINES, PairLabels, import_acceptance
 from ssdsim.tokens.pair_file import AtTemperature, Pair, load_pair
+from tests.refusals import refused
 from tests.ssdsim.readers.acceptance import logs
 
 MADE = logs.requests()
@@ -575,7 +576,7 @@ def test_a_file_of_another_kind_is_refused_in_one_line(log: Logs, engine: str) -
 
 
 def test_an_unknown_engine_and_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown engine 'vlm'; did you mean 'vllm'"):
+    with refused("vlm", "vllm"):
         import_acceptance("vlm", [tmp_path / "a"], {}, ImportOptions(), PairLabels())
     with pytest.raises(InputError, match="not a readable log"):
         import_acceptance("vllm", [tmp_path / "a"], {}, ImportOptions(), PairLabels())
