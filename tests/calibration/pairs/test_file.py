@@ -1,21 +1,16 @@
 """``pair.json``: what is written is read again, what is not known stays unknown, a mistake is one line."""
 
 from __future__ import annotations
-from pathlib import Path
-from ssdsim.base.errors import InputError
-from ssdsim.tokens.pair_file import AtTemperature
-from ssdsim.tokens.pair_file import Findings
-from ssdsim.tokens.pair_file import HitLaw
-from ssdsim.tokens.pair_file import Hits
-from ssdsim.tokens.pair_file import Length
-from ssdsim.tokens.pair_file import Mean
-from ssdsim.tokens.pair_file import Pair
-from ssdsim.tokens.pair_file import Participant
-from ssdsim.tokens.pair_file import load_pair
-from tests.refusals import refused
-from typing import Any
+
 import json
+from pathlib import Path
+from typing import Any
+
 import pytest
+
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.pair_file import AtTemperature, Findings, HitLaw, Hits, Length, Mean, Pair, Participant, load_pair
+from tests.refusals import refused
 
 PAIR = Pair(
     target=Participant(id="big", vocabulary=512),

@@ -1,23 +1,20 @@
 """Fits of runtimes: what few rows, rows of one series and odd requests make of a card."""
 
 from __future__ import annotations
-from calibration.runtimes.fit import DECODING
-from calibration.runtimes.fit import SPECULATING
-from calibration.runtimes.fit import default_fields
-from calibration.runtimes.fit import fit_runtime
+
+import numpy as np
+import pytest
+
+from calibration.runtimes.fit import DECODING, SPECULATING, default_fields, fit_runtime
 from calibration.runtimes.next_row import PRIOR_SD
 from calibration.runtimes.solution import features
 from calibration.runtimes.unseen import times_others
-from ssdsim.hardware.runtime_card import CardErrors
-from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_card import CardErrors, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.readers.price import value_of
-from ssdsim.readers.price import work_of
+from ssdsim.readers.price import value_of, work_of
 from ssdsim.readers.row import Row
 from tests.refusals import refused
-import numpy as np
-import pytest
 
 HIDDEN = find_runtime("sglang")
 

@@ -1,22 +1,21 @@
 """Strategies measured on CPU ranks and predicted: what is compared, kept, shown and refused."""
 
 from __future__ import annotations
-from calibration.machine.executor import drift
-from calibration.machine.executor.plan import Event
-from calibration.machine.executor.plan import Timeline
-from calibration.machine.inventory import device_names
-from calibration.validation.bench import RoundsBench
-from calibration.validation.bench import check_profile
-from calibration.validation.bench import check_runs
-from calibration.validation.bench import run_grid
-from calibration.validation.bench import spent_s
-from calibration.validation.comparison import GRIDS
-from calibration.validation.comparison import GridPoint
-from calibration.validation.comparison import interval
-from calibration.validation.comparison import speedups
-from collections.abc import Iterator
-from collections.abc import Mapping
+
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibration.machine.executor import drift
+from calibration.machine.executor.plan import Event, Timeline
+from calibration.machine.inventory import device_names
+from calibration.validation.bench import RoundsBench, check_profile, check_runs, run_grid, spent_s
+from calibration.validation.comparison import GRIDS, GridPoint, interval, speedups
 from site_generator.json_reference import undescribed
 from ssdsim import strategies
 from ssdsim.answers.simulation.trace import Trace
@@ -33,11 +32,6 @@ from tests.calibration.timings.few_visits import few_visits
 from tests.calibration.timings.process import PAIR
 from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
-from typing import Any
-import json
-import pytest
-import re
-import shutil
 
 CARDS = {"target": "transformer-shaped-128x2", "draft": "transformer-shaped-64x1"}
 

@@ -1,24 +1,24 @@
 """Measured rows against predictions: what an error, an interval and a summary are."""
 
 from __future__ import annotations
-from calibration.validation.measured import AXES
-from calibration.validation.measured import always
-from calibration.validation.measured import check_rows
-from calibration.validation.measured import check_what_can_be
-from calibration.validation.measured import likelier_caches
-from calibration.validation.measured import of_engine
-from calibration.validation.measured import of_hardware
-from calibration.validation.measured import summarise
+
+import numpy as np
+import pytest
+
+from calibration.validation.measured import (
+    AXES,
+    always,
+    check_rows,
+    check_what_can_be,
+    likelier_caches,
+    of_engine,
+    of_hardware,
+    summarise,
+)
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_card import CardErrors
 from tests.refusals import refused
-from tests.ssdsim.readers.engines import BATCHES
-from tests.ssdsim.readers.engines import HIDDEN
-from tests.ssdsim.readers.engines import MODEL_IDS
-from tests.ssdsim.readers.engines import measured
-from tests.ssdsim.readers.engines import served
-import numpy as np
-import pytest
+from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 
 WRONG = HIDDEN.changed(name="wrong by 10 %", errors=CardErrors(pass_log_sd=0.1))
 

@@ -1,20 +1,18 @@
 """A strategy that is registered and nothing else is recommended, scheduled, and refused by engines that lack it."""
 
 from __future__ import annotations
+
+import json
 from collections.abc import Iterator
-from ssdsim import InputError
-from ssdsim import evaluate
-from ssdsim import export
-from ssdsim import recommend
-from ssdsim import schedule
-from ssdsim import strategies
+
+import pytest
+
+from ssdsim import InputError, evaluate, export, recommend, schedule, strategies
 from ssdsim.advise.recommend.launch_plan import as_json
 from ssdsim.cli.render_recommendation import print_recommendation
 from ssdsim.serving.schedule_file import Schedule
 from tests.refusals import refused
 from tests.ssdsim.strategies.wary import Wary
-import json
-import pytest
 
 
 @pytest.fixture(autouse=True)

@@ -1,29 +1,25 @@
 """The closed-form answer against the laws of the SSD paper and of the proposal."""
 
 from __future__ import annotations
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim.answers.contest import DECIDED
-from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.predict import as_json
-from ssdsim.answers.predict import predict
-from ssdsim.answers.verdict import verdict
-from ssdsim.base.intervals import bounds_95
-from ssdsim.base.intervals import centred_on
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
-from ssdsim.question.many import RateDraws
-from ssdsim.rounds.kernel import Kernel
-from ssdsim.rounds.round import Estimate
-from ssdsim.rounds.round import PARTS
-from ssdsim.tokens.theory import sandwich_bounds
-from ssdsim.tokens.theory import ssd_speedup
-from tests.refusals import refused
-from typing import Any
+
 import json
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim.answers.contest import DECIDED, share_fastest
+from ssdsim.answers.predict import as_json, predict
+from ssdsim.answers.verdict import verdict
+from ssdsim.base.intervals import bounds_95, centred_on
+from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.many import RateDraws
+from ssdsim.rounds.kernel import Kernel
+from ssdsim.rounds.round import PARTS, Estimate
+from ssdsim.tokens.theory import sandwich_bounds, ssd_speedup
+from tests.refusals import refused
 
 rates = st.floats(0.0, 1.0)
 ratios = st.floats(0.01, 3.0)

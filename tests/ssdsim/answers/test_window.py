@@ -1,32 +1,27 @@
 """The verification window: what fits, checked against the costs that the simulator itself uses."""
 
 from __future__ import annotations
-from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+
+import importlib
+import json
 from pathlib import Path
+
+import click
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ssdsim
 from ssdsim import configure
-from ssdsim.answers.window import AXES
-from ssdsim.answers.window import MEASURES
-from ssdsim.answers.window import MOST_OUTCOMES
-from ssdsim.answers.window import sentence
-from ssdsim.answers.window import window
-from ssdsim.base.kinds import Kind
-from ssdsim.base.kinds import Name
-from ssdsim.base.kinds import Number
-from ssdsim.base.kinds import Whole
+from ssdsim.answers.window import AXES, MEASURES, MOST_OUTCOMES, sentence, window
+from ssdsim.base.kinds import Kind, Name, Number, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.cli.main import cli
 from ssdsim.cli.values import WHOLES
 from ssdsim.hardware.what_if import scale
 from tests.refusals import refused
-import click
-import importlib
-import json
-import pandas as pd
-import pytest
-import ssdsim
 
 
 def only(**options: object) -> pd.Series:

@@ -1,21 +1,24 @@
 """The command line as a person or a script meets it."""
 
 from __future__ import annotations
-from click.testing import CliRunner
+
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import transformer_names
 from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
-from typing import Any
-import click
-import json
-import os
-import pytest
-import re
-import subprocess
-import sys
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,16 +1,19 @@
 """What no caller should pass is one clear line, never a traceback from inside."""
 
 from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ssdsim
 from ssdsim import InputError
 from ssdsim.question.options import DEFAULTS
 from tests.refusals import refused
-from typing import Any
-import numpy as np
-import pytest
-import ssdsim
 
 ODD: list[Any] = [
     *(2.5, -1, True, float("nan"), 1j, "x", b"x", object(), Path("absent")),

@@ -1,25 +1,23 @@
 """Runtimes from the command line: listed, shown, fitted to an engine's benchmarks, and held against them."""
 
 from __future__ import annotations
+
+import json
+import re
+import shlex
 from pathlib import Path
+from typing import Any
+
+import pytest
+
 from site_generator.json_reference import undescribed
 from site_generator.shown import PROJECT
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_catalog import load_runtime
-from ssdsim.hardware.runtime_catalog import runtime_names
-from ssdsim.readers.row import Row
-from ssdsim.readers.row import write_rows
+from ssdsim.hardware.runtime_catalog import load_runtime, runtime_names
+from ssdsim.readers.row import Row, write_rows
 from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.readers.engines import HIDDEN
-from tests.ssdsim.readers.engines import measured
-from tests.ssdsim.readers.engines import served
-from tests.ssdsim.readers.engines import write_benchmarks
-from typing import Any
-import json
-import pytest
-import re
-import shlex
+from tests.ssdsim.readers.engines import HIDDEN, measured, served, write_benchmarks
 
 PAGE = PROJECT / "docs" / "how-to" / "runtimes.md"
 

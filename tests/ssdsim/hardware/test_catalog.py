@@ -1,19 +1,20 @@
 """Finding cards: names, aliases, files and Hugging Face configs, and the one line a mistake gets."""
 
 from __future__ import annotations
+
+import gc
+import json
 from pathlib import Path
+from typing import Any
+
+import pytest
+
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import called
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import called, find_hardware, find_transformer
 from ssdsim.hardware.what_if import scale
 from ssdsim.transformer.operations import Gemm
 from tests.refusals import refused
-from typing import Any
-import gc
-import json
-import pytest
 
 LLAMA_8B: dict[str, Any] = {
     "model_type": "llama",

@@ -1,30 +1,26 @@
 """Profiles: what a file may hold, what a mistake in one gets, and what a profile says of an operation."""
 
 from __future__ import annotations
-from pathlib import Path
-from ssdsim.base.bundled import models_folder
-from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import hardware_names
-from ssdsim.hardware.laws import Correction
-from ssdsim.hardware.laws import DATASHEET_LOG_SD
-from ssdsim.hardware.profile import Device
-from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.profile import load_profile
-from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
-from ssdsim.question.configuration import configure
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import Elementwise
-from ssdsim.transformer.operations import Gemm
-from tests.refusals import refused
-from typing import Any
+
 import json
-import numpy as np
 import pickle
-import pytest
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim.base.bundled import models_folder
+from ssdsim.base.errors import InputError
+from ssdsim.hardware.catalog import find_hardware, hardware_names
+from ssdsim.hardware.laws import DATASHEET_LOG_SD, Correction
+from ssdsim.hardware.profile import Device, HardwareProfile, load_profile
+from ssdsim.hardware.timing import EXTRAPOLATION_LOG_SD
+from ssdsim.question.configuration import configure
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
+from tests.refusals import refused
 
 REPORT = {
     "rows_fitted": 70,

@@ -1,9 +1,15 @@
 """``--pair``: what was measured takes the place of defaults, in every answer and in every engine."""
 
 from __future__ import annotations
+
+import json
 from pathlib import Path
-from ssdsim import evaluate
-from ssdsim import predict
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ssdsim import evaluate, predict
 from ssdsim.advise.export.export import export
 from ssdsim.advise.recommend.recommendation import recommend
 from ssdsim.answers.simulation.simulate import simulate
@@ -12,24 +18,12 @@ from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import drawn
 from ssdsim.serving.schedule_file import Schedule
-from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.acceptance import pooled_rate
+from ssdsim.tokens.acceptance import accepted_length_pmf, pooled_rate
 from ssdsim.tokens.acceptance_models import beta_kinds_by_position
 from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.pair_file import AtTemperature
-from ssdsim.tokens.pair_file import HitLaw
-from ssdsim.tokens.pair_file import Hits
-from ssdsim.tokens.pair_file import Length
-from ssdsim.tokens.pair_file import Mean
-from ssdsim.tokens.pair_file import Pair
-from ssdsim.tokens.pair_file import Participant
-from ssdsim.tokens.pair_file import RequestSpread
+from ssdsim.tokens.pair_file import AtTemperature, HitLaw, Hits, Length, Mean, Pair, Participant, RequestSpread
 from tests.calibration.pairs import sample
 from tests.refusals import refused
-from typing import Any
-import json
-import numpy as np
-import pytest
 
 
 @pytest.fixture

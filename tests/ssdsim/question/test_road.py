@@ -1,34 +1,29 @@
 """One road from options to an answer: each step once, what was read known by reading, newcomers known by every verb."""
 
 from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from ssdsim import compare
-from ssdsim import configure
-from ssdsim import evaluate
-from ssdsim import predict
-from ssdsim import roofline
-from ssdsim import strategies
-from ssdsim import window
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from ssdsim import compare, configure, evaluate, predict, roofline, strategies, window
 from ssdsim.base.kinds import SHARE
-from ssdsim.base.option import Group
-from ssdsim.base.option import Option
+from ssdsim.base.option import Group, Option
 from ssdsim.question import given as checks
-from ssdsim.question import place
-from ssdsim.question import price
+from ssdsim.question import place, price
 from ssdsim.question.options import ALL
 from ssdsim.question.question import Question
 from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked as command
 from tests.ssdsim.strategies.wary import Wary
-from types import FrameType
-from typing import Any
-import json
-import pickle
-import pytest
-import subprocess
-import sys
 
 GUESSED = Option(
     name="guessed",

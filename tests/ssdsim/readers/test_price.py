@@ -1,19 +1,20 @@
 """A measured row has the price that ``predict`` gives its setting: there is one."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
 from calibration.runtimes.fit import fit_runtime
 from calibration.validation.measured import check_rows
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.question.configuration import configure
-from ssdsim.readers.price import options_of
-from ssdsim.readers.price import work_of
+from ssdsim.readers.price import options_of, work_of
 from ssdsim.readers.row import Row
 from tests.refusals import refused
-from tests.ssdsim.readers.engines import measured
-from tests.ssdsim.readers.engines import served
-from typing import Any
-import pytest
+from tests.ssdsim.readers.engines import measured, served
 
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "AR": ({}, {"strategies": ("ar",)}),

@@ -1,19 +1,18 @@
 """CSV files of rows: what is written is read again, and what is wrong is said in one line."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pathlib import Path
+
 from ssdsim.base.errors import InputError
 from ssdsim.readers.result_files import read_measured
-from ssdsim.readers.row import METRICS
-from ssdsim.readers.row import REQUIRED
-from ssdsim.readers.row import Row
-from ssdsim.readers.row import read_rows
-from ssdsim.readers.row import write_rows
-from tempfile import TemporaryDirectory
+from ssdsim.readers.row import METRICS, REQUIRED, Row, read_rows, write_rows
 from tests.refusals import refused
-import pytest
 
 NAMES = st.text("abcxyzé,\"' -.09/", min_size=1, max_size=12).map(str.strip).filter(bool)
 WHOLE = st.integers(1, 10**6)

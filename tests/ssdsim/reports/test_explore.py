@@ -1,28 +1,23 @@
 """The grid behind the page: its axes, what it holds at its points, between them, and its sentences."""
 
 from __future__ import annotations
+
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
 from ssdsim import predict
 from ssdsim.answers.grid import Evaluator
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.reports.explorer.contests import contests
-from ssdsim.reports.explorer.grid import ExplorerGrid
-from ssdsim.reports.explorer.grid import explorer_grid
-from ssdsim.reports.explorer.grid import limits
+from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid, limits
 from ssdsim.reports.explorer.space import space_of
-from ssdsim.reports.explorer.strategy_grid import ErrorDraws
-from ssdsim.reports.explorer.strategy_grid import PricedPoints
-from ssdsim.reports.explorer.strategy_grid import StrategyGrid
-from ssdsim.reports.explorer.table import Floats
-from ssdsim.reports.explorer.table import GridTable
-from ssdsim.reports.explorer.table import chosen_nodes
-from ssdsim.reports.explorer.table import interpolated
-from ssdsim.reports.explorer.table import weights
+from ssdsim.reports.explorer.strategy_grid import ErrorDraws, PricedPoints, StrategyGrid
+from ssdsim.reports.explorer.table import Floats, GridTable, chosen_nodes, interpolated, weights
 from tests.refusals import refused
-from typing import Any
-import numpy as np
-import pytest
 
 PAIR = Path(__file__).parents[3] / "models/pairs/smollm2-135m-28-layers.json"
 SMALL: dict[str, Any] = {"b": [1, 16], "k": [3, 6], "f": [3], "context": [1024]}

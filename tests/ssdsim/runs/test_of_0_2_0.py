@@ -4,18 +4,17 @@ Schedules of schema 1 are read in ``tests/ssdsim/advise/test_schedule.py``.
 """
 
 from __future__ import annotations
+
+import json
+import shutil
 from pathlib import Path
-from ssdsim import InputError
-from ssdsim import find_hardware
-from ssdsim import predict
-from ssdsim import report
-from ssdsim import sweep
+
+import pytest
+
+from ssdsim import InputError, find_hardware, predict, report, sweep
 from ssdsim.tokens.pair_file import load_pair
 from tests.calibration.pairs import sample
 from tests.refusals import refused
-import json
-import pytest
-import shutil
 
 OLD = Path(__file__).parent / "of_0_2_0"
 

@@ -1,23 +1,20 @@
 """Cards of engines that are other ones on devices that multiply 4 bits themselves."""
 
 from __future__ import annotations
-from calibration.runtimes.fit import DECODING
+
+import pytest
 from fidelity_generations import fit_generations
+
+from calibration.runtimes.fit import DECODING
 from ssdsim import predict
 from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.runtime_card import Fp4Overrides
-from ssdsim.hardware.runtime_card import KERNELS
-from ssdsim.hardware.runtime_card import Kernels
-from ssdsim.hardware.runtime_card import NUMBERS
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Fp4Overrides, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.passes import kernel_factor
-from ssdsim.readers.price import value_of
-from ssdsim.readers.price import work_of
-from ssdsim.readers.row import Metric
-from ssdsim.readers.row import Row
+from ssdsim.readers.price import value_of, work_of
+from ssdsim.readers.row import Metric, Row
 from ssdsim.transformer.operations import Gemm
 from tests.refusals import refused
-import pytest
 
 BEFORE, LATER = "h100-sxm", "b200-sxm"
 BOTH = KERNELS.changed(

@@ -1,55 +1,44 @@
 """Runtimes: what a card adds, where it is found, and that prices and fits read it alike."""
 
 from __future__ import annotations
-from calibration.runtimes.solution import FIELDS
-from calibration.runtimes.solution import features
-from calibration.runtimes.solution import values_of
-from calibration.validation.paper import load_paper
-from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+
+import math
 from pathlib import Path
-from ssdsim import predict
-from ssdsim import strategies
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibration.runtimes.solution import FIELDS, features, values_of
+from calibration.validation.paper import load_paper
+from ssdsim import predict, strategies
 from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import FixedCosts
-from ssdsim.hardware.runtime_card import CardErrors
-from ssdsim.hardware.runtime_card import Evidence
-from ssdsim.hardware.runtime_card import Host
-from ssdsim.hardware.runtime_card import KERNELS
-from ssdsim.hardware.runtime_card import Kernels
-from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_catalog import DEFAULT
-from ssdsim.hardware.runtime_catalog import SUFFIX
-from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.runtime_catalog import load_runtime
-from ssdsim.hardware.runtime_catalog import runtime_names
-from ssdsim.hardware.runtime_catalog import runtime_of
-from ssdsim.hardware.runtime_catalog import runtime_of_version
-from ssdsim.hardware.runtime_catalog import save_runtime
-from ssdsim.pricing.passes import cost_of_pass
-from ssdsim.pricing.passes import cost_of_step
-from ssdsim.pricing.passes import kernel_factor
-from ssdsim.pricing.passes import units_of_step
+from ssdsim.hardware.runtime_card import KERNELS, CardErrors, Evidence, Host, Kernels, Runtime
+from ssdsim.hardware.runtime_catalog import (
+    DEFAULT,
+    SUFFIX,
+    find_runtime,
+    load_runtime,
+    runtime_names,
+    runtime_of,
+    runtime_of_version,
+    save_runtime,
+)
+from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.strategies import drafters
-from ssdsim.tokens.acceptance import expected_tokens
-from ssdsim.tokens.acceptance import rate_of
+from ssdsim.tokens.acceptance import expected_tokens, rate_of
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.heads import eagle3_head
-from ssdsim.transformer.heads import eagle_head
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.heads import eagle3_head, eagle_head
+from ssdsim.transformer.operations import Attention, Collective
 from tests.refusals import refused
 from tests.ssdsim.readers.engines import served
-import math
-import numpy as np
-import pytest
 
 PUBLISHED = load_paper("kumar2026").families[0]
 PUBLISHED_RATIOS = [a / b for a, b in zip(PUBLISHED.ssd_tokens_per_s, PUBLISHED.sd_tokens_per_s, strict=True)]

@@ -1,20 +1,19 @@
 """Strategies whose rules are about a batch, where the batch is what the load makes it."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
 from ssdsim.question.configuration import configure
 from ssdsim.serving.metrics import metrics_of_requests
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve
 from tests.refusals import refused
 from tests.ssdsim.serving.checks import every_token_was_made
-from tests.ssdsim.serving.sample_runs import ELSEWHERE
-from tests.ssdsim.serving.sample_runs import SMALL
-from tests.ssdsim.serving.sample_runs import policies_of
-from tests.ssdsim.serving.sample_runs import policy
-from tests.ssdsim.serving.sample_runs import requests
-from typing import Any
-import numpy as np
-import pytest
+from tests.ssdsim.serving.sample_runs import ELSEWHERE, SMALL, policies_of, policy, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.6, "k": 4}
 SIXTEEN = requests(64, inputs="400", outputs="200", concurrency=16)

@@ -1,18 +1,22 @@
 from __future__ import annotations
+
 from fractions import Fraction
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim.base.errors import InputError
-from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.acceptance import expected_tokens
-from ssdsim.tokens.acceptance import expected_tokens_of_pmf
-from ssdsim.tokens.acceptance import moved_to
-from ssdsim.tokens.acceptance import pooled_rate
-from ssdsim.tokens.acceptance import rate_of
-from tests.refusals import refused
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.acceptance import (
+    accepted_length_pmf,
+    expected_tokens,
+    expected_tokens_of_pmf,
+    moved_to,
+    pooled_rate,
+    rate_of,
+)
+from tests.refusals import refused
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 rates = st.floats(0, 1)

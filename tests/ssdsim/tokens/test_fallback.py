@@ -1,14 +1,13 @@
 from __future__ import annotations
-from hypothesis import assume
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim.tokens.theory import critical_batch_size
-from ssdsim.tokens.theory import crossing_batch_size
-from ssdsim.tokens.theory import ssd_speedup
-from tests.refusals import refused
+
 import math
+
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ssdsim.tokens.theory import critical_batch_size, crossing_batch_size, ssd_speedup
+from tests.refusals import refused
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 hits = st.floats(0.01, 0.999)

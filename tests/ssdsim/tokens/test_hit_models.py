@@ -1,24 +1,27 @@
 from __future__ import annotations
-from hypothesis import example
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim.base.errors import InputError
-from ssdsim.tokens.acceptance import accepted_length_pmf
-from ssdsim.tokens.hit_models import HitCurve
-from ssdsim.tokens.hit_models import MeasuredHits
-from ssdsim.tokens.hit_models import POLICIES
-from ssdsim.tokens.hit_models import PowerLawHits
-from ssdsim.tokens.hit_models import fan_out
-from ssdsim.tokens.hit_models import geometric_fan_out
-from ssdsim.tokens.hit_models import geometric_fan_out_real
-from ssdsim.tokens.hit_models import hit_rate
-from ssdsim.tokens.hit_models import optimal_fan_out
-from ssdsim.tokens.hit_models import uniform_fan_out
-from tests.refusals import refused
+
 import itertools
+
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ssdsim.base.errors import InputError
+from ssdsim.tokens.acceptance import accepted_length_pmf
+from ssdsim.tokens.hit_models import (
+    POLICIES,
+    HitCurve,
+    MeasuredHits,
+    PowerLawHits,
+    fan_out,
+    geometric_fan_out,
+    geometric_fan_out_real,
+    hit_rate,
+    optimal_fan_out,
+    uniform_fan_out,
+)
+from tests.refusals import refused
 
 laws = settings(derandomize=True, deadline=None, max_examples=200)
 few = settings(derandomize=True, deadline=None, max_examples=60)
