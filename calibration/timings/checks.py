@@ -22,7 +22,7 @@ _TAKEN = 0.1
 
 
 class PassCheck(Record):
-    """A whole pass as it was measured and as the profile adds it up (seconds)."""
+    """A whole pass in seconds: measured, and as the profile adds it up."""
 
     role: str
     name: str
@@ -59,7 +59,7 @@ def check_passes(
 
 
 def check_rank_links(profile: HardwareProfile, rows: Sequence[TimedPoint]) -> list[PassCheck]:
-    """Each message of another rank as it was timed and as the profile prices it, where it has a link."""
+    """Messages of the other ranks, measured and as the profile prices them; empty without a link."""
     if profile.link is None:
         return []
     return [
@@ -93,7 +93,7 @@ def _by_rank(rows: Sequence[TimedPoint]) -> dict[int, dict[int, float]]:
 
 
 def doubts(topology: str, rows: Sequence[TimedPoint], devices: Sequence[str]) -> Iterator[str]:
-    """``topology`` is the profile's, ``rows`` what was timed on ``devices``."""
+    """Warnings about a calibration: a machine that wandered or was shared, missing links, slow ranks."""
     if (wandered := instability(rows)) > _WANDERED:
         yield f"this machine's speed wandered by {wandered:.0%} meanwhile"
     if (share := share_taken(rows)) > _TAKEN:
@@ -106,7 +106,7 @@ def doubts(topology: str, rows: Sequence[TimedPoint], devices: Sequence[str]) ->
 
 
 def share_taken(rows: Sequence[TimedPoint]) -> float:
-    """The share of the wall clock that other programs took from what computes, the median over operations."""
+    """The share of wall-clock time that other programs took from computing operations (median)."""
     shares = [row.mean_of("off_core") for row in rows if row.point.benchmark in ("gemm", "attention")]
     return median(shares) if shares else 0.0
 

@@ -50,7 +50,7 @@ _NOT_TIMED = HardwareProfile(schema_=1, name="not timed yet", device=_NO_DEVICE,
 
 
 class TimingPoint(Record):
-    """One thing to time. ``fitted`` says whether the fit may see it (whole layers and passes only check it)."""
+    """One thing to time. ``fitted``: the fit may see it; whole layers and passes only check the fit."""
 
     benchmark: str
     parameters: tuple[tuple[str, Any], ...]
@@ -98,7 +98,7 @@ class CalibrationWorkload(Record):
 
 
 def plan(workload: CalibrationWorkload, ranks: int) -> list[TimingPoint]:
-    """Every point, what a pass needs first; a few around them, so that a fit has a domain and rows to hold out."""
+    """Every point: the shapes that passes have, and some around them for a domain and for held-out rows."""
     passes = [one.forward for one in workload.passes]
     ops = [op for forward in passes for op, _ in forward.counted()]
     points = [
@@ -115,7 +115,7 @@ def plan(workload: CalibrationWorkload, ranks: int) -> list[TimingPoint]:
 
 
 def _gemms(passes: Sequence[ForwardPass], workload: CalibrationWorkload) -> Iterator[TimingPoint]:
-    """The real matrices at the real and at other numbers of tokens, and matrices of other shapes around them.
+    """The passes' matrices at their and other numbers of tokens, and matrices of other shapes around them.
 
     Each is timed after the matrix that comes before it in a pass: after its like it would take some percent less.
     """
@@ -209,7 +209,7 @@ def _collectives(ops: Sequence[Collective], workload: CalibrationWorkload) -> It
 
 
 def _links(tp: int) -> Iterator[TimingPoint]:
-    """The first rank's messages, which the fit sees, and a few sizes of every other target rank's."""
+    """The first rank's messages, which are fitted, and a few sizes of the other target ranks', which check them."""
     sizes = [int(size) // 16 * 16 for size in np.geomspace(64, 1 << 24, 16)]
     for size in sizes:
         yield TimingPoint.of("link", message_bytes=size)
@@ -291,7 +291,7 @@ def planned_passes(
     dtype: str,
     names: Collection[str],
 ) -> list[Pass]:
-    """Every pass of the strategies called ``names`` for the whole batch; for one sequence those of what caches nothing.
+    """Every pass of the strategies called ``names`` for the whole batch, and for one sequence of those without a cache.
 
     The latter are called ``... one``; what a speculation cache adds has many tokens a sequence: for a single one they
     lie among those that are timed.

@@ -91,7 +91,7 @@ def _is_visit(record: Mapping[str, Any]) -> bool:
 
 
 class TimedPoint(Record):
-    """A timed point with all its visits, and how many times slower than usual the machine was at each."""
+    """A point with all its visits, and the machine's slowdown factor at each."""
 
     point: TimingPoint
     visits: Sequence[Visit]
@@ -176,7 +176,7 @@ def instability(rows: Sequence[TimedPoint]) -> float:
 
 
 def slowness(points: NDArray[np.int64], at_s: Array, seconds: Array) -> Array:
-    """Times slower than usual at each visit, its own time left out; shape ``(visits,)``, median 1.
+    """The machine's slowdown factor at each visit, by the visits around it; shape ``(visits,)``, median 1.
 
     ``points`` numbers the point of each visit from 0; ``at_s`` is when it was.
     """
