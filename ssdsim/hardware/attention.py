@@ -25,9 +25,6 @@ from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, 
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES, Attention
 
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
-
 _KV_HEADS = np.array([1.0, 2.0, 4.0, 8.0])
 """Nodes: kernels take few of them in ways of their own; more are so many more sequences."""
 
@@ -118,7 +115,12 @@ class DecodeAttention(ModelOfVariables):
         values = self.values(batch, group, context, kv_heads, kv_heads, head_dim, element_bytes)
         seconds = np.maximum(self._seconds(values, element_bytes), values["kv"] / (self.streaming or np.inf))
         seconds = self._with_more_rows(seconds, timed, head_dim, element_bytes)
-        axes = tuple(nodes if nodes is _KV_HEADS else _and_beyond(nodes) for nodes in timed)
+        axes = tuple(
+            [
+                nodes if nodes is _KV_HEADS else np.concatenate([nodes, doublings(nodes[-1], _BEYOND * nodes[-1])[1:]])
+                for nodes in timed
+            ]
+        )
         seconds = continued(seconds, axes[3], 3, values["kv"] <= largest["kv"])
         for axis in (2, 0):
             seconds = continued(seconds, axes[axis], axis)
@@ -158,10 +160,6 @@ class DecodeAttention(ModelOfVariables):
 def _nodes_up_to(largest: float) -> Array:
     """Doublings and the largest timed one."""
     return np.append(doublings(1.0, largest)[:-1], largest) if largest > 1.0 else np.ones(1)
-
-
-def _and_beyond(nodes: Array) -> Array:
-    return np.concatenate([nodes, doublings(nodes[-1], _BEYOND * nodes[-1])[1:]])
 
 
 class AttentionNodes(Record, eq=False):
@@ -347,15 +345,13 @@ class AttentionLaw(Law[Attention]):
     the time would be a guess.
     """
 
-    def __init__(self, profile: "HardwareProfile") -> None:
-        super().__init__(profile)
-        self._nodes: dict[tuple[str, str, int], AttentionNodes | None] = {}
-
     def timing(self, op: Attention) -> Timing:
-        where, dtype = self._timed(op)
-        model = self._model(op)
+        where, dtype, model = self._timed(op)
         shape = (op.batch, op.queries, op.context, op.heads, op.kv_heads)
-        nodes = self._on_nodes(model, where, dtype, op.head_dim)
+        timed_as = (where, dtype, op.head_dim)
+        if timed_as not in self.nodes:
+            self.nodes[timed_as] = model.on_nodes(op.head_dim, DTYPE_BYTES[dtype])
+        nodes = self.nodes[timed_as]
         set_right = nodes.seconds(*shape) if nodes else None
         seconds, outside, wander = model.timed((*shape, op.head_dim), DTYPE_BYTES[dtype], set_right)
         if dtype != op.cache_dtype:
@@ -366,25 +362,14 @@ class AttentionLaw(Law[Attention]):
         return timed(self.profile, key, model, seconds, outside, wander, f"{where}:{dtype}")
 
     def launch_s(self, op: Attention) -> float:
-        return self._model(op).launch_s
+        return self._timed(op)[2].launch_s
 
-    def _on_nodes(self, model: AnyAttention, where: str, dtype: str, head_dim: int) -> AttentionNodes | None:
-        key = (where, dtype, head_dim)
-        if key not in self._nodes:
-            self._nodes[key] = model.on_nodes(head_dim, DTYPE_BYTES[dtype])
-        return self._nodes[key]
-
-    def _model(self, op: Attention) -> AnyAttention:
-        where, dtype = self._timed(op)
-        models: Mapping[str, AnyAttention] = getattr(self.profile, where)
-        return of_dtype(self.profile, "attention", models, dtype)
-
-    def _timed(self, op: Attention) -> tuple[str, str]:
-        """The profile's field of the timings for ``op``, and of which dtype."""
+    def _timed(self, op: Attention) -> tuple[str, str, AnyAttention]:
+        """The profile's field of the timings for ``op``, of which dtype they are, and the model."""
         dtypes = (op.cache_dtype,) if op.cache_dtype in DTYPES else (op.cache_dtype, op.dtype)
         special = [name for name, asked in (("masked", op.masked), ("windowed", op.windowed)) if asked]
         for dtype in dtypes:
-            for where in (*(f"attention_{name}" for name in special), "attention"):
+            for where in (*[f"attention_{name}" for name in special], "attention"):
                 if dtype in getattr(self.profile, where):
-                    return where, dtype
-        return "attention", dtypes[-1]
+                    return where, dtype, getattr(self.profile, where)[dtype]
+        return "attention", dtypes[-1], of_dtype(self.profile, "attention", self.profile.attention, dtypes[-1])

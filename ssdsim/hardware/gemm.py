@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from msgspec import Meta
@@ -26,9 +26,6 @@ from ssdsim.hardware.laws import (
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, padded
 from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
 from ssdsim.transformer.operations import DTYPE_BYTES, QUANTISED_BYTES, WEIGHT_BYTES, Gemm
-
-if TYPE_CHECKING:
-    from ssdsim.hardware.profile import HardwareProfile
 
 STANDS_IN = {"float8-block": "float8"}
 """Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
@@ -131,25 +128,24 @@ class GemmModel(TimingModel):
         return self._monotone(log_seconds, np.inf)
 
     def _monotone(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
-        """Set times right on nodes of ``m``; beyond ``most`` rows along the line through the last."""
+        """Set times right on nodes of ``m``; beyond ``most`` rows along the line through the last.
+
+        Each segment counts as much as it serves at ``m``.
+        """
         m, steps = _row_nodes(self.tiled)
-        seconds = continued(self._blended(m, lambda segment: log_seconds_of(segment, m)), m, 0, m <= most)
+        crossed = _crossed(self.blends, m)
+        first = max([i + 1 for i, share in enumerate(crossed) if share.min() == 1.0], default=0)
+        log_seconds = log_seconds_of(self.segments[first], m)
+        for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
+            if share.any():
+                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment, m)
+        seconds = continued(np.asarray(np.exp(log_seconds)), m, 0, m <= most)
         return Lattice((m,), in_proportion(padded(np.log(seconds)), m, 0, steps))
 
     @property
     def tiled(self) -> bool:
         """Say whether its kernels take longer where tokens do not fill tiles."""
         return any("rows" in segment.correction.domain for segment in self.segments)
-
-    def _blended(self, m: Array, log_seconds_of: Callable[[GemmSegment], Array]) -> Array:
-        """Seconds, of each segment's logarithm of them, as much as it serves at ``m``."""
-        crossed = [_crossed(blend, m) for blend in self.blends]
-        first = max((i + 1 for i, share in enumerate(crossed) if share.min() == 1.0), default=0)
-        log_seconds = log_seconds_of(self.segments[first])
-        for share, segment in zip(crossed[first:], self.segments[first + 1 :], strict=True):
-            if share.any():
-                log_seconds = (1 - share) * log_seconds + share * log_seconds_of(segment)
-        return np.asarray(np.exp(log_seconds))
 
     def segment_at(self, m: float) -> GemmSegment:
         """The segment that serves ``m`` (the nearer one within a blend)."""
@@ -167,11 +163,6 @@ class GemmModel(TimingModel):
             if share > 0.0
             for way, moved in enumerate(segment.wander(m, n, k))
         }
-
-    def log_sd_at(self, m: float) -> float:
-        """The error of the segment that serves ``m``."""
-        report = self.segment_at(m).report
-        return report.log_sd if report else self.log_sd
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
         (dtype,) = keys
@@ -195,16 +186,16 @@ def _row_nodes(tiled: bool) -> tuple[Array, tuple[int, ...]]:
     return np.array(nodes), tuple(i for i, rows in enumerate(nodes) if rows in begun or rows > SHARED_ROWS)
 
 
-def _crossed(blend: tuple[float, float], m: ArrayLike) -> Array:
-    """Share of a blend that ``m`` has crossed: 0 before it, 1 after it, linear in log m."""
-    start, end = map(math.log, blend)
-    return clamped((np.log(m) - start) / (end - start), 0.0, 1.0)
+def _crossed(blends: Iterable[tuple[float, float]], m: ArrayLike) -> list[Array]:
+    """Share of each blend that ``m`` has crossed: 0 before it, 1 after it, linear in log m."""
+    ends = [(math.log(start), math.log(end)) for start, end in blends]
+    return [clamped((np.log(m) - start) / (end - start), 0.0, 1.0) for start, end in ends]
 
 
 @lru_cache(maxsize=4096)
 def _crossed_at(blends: tuple[tuple[float, float], ...], m: float) -> tuple[float, ...]:
     """Shares of each blend; remembered, since the products of a pass have ``m`` in common."""
-    return tuple(float(_crossed(blend, m)) for blend in blends)
+    return tuple(map(float, _crossed(blends, m)))
 
 
 class GemmLaw(Law[Gemm]):
@@ -213,25 +204,24 @@ class GemmLaw(Law[Gemm]):
     Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
     """
 
-    def __init__(self, profile: "HardwareProfile") -> None:
-        super().__init__(profile)
-        self._nodes: dict[tuple[str, int, int], Lattice] = {}
-
     def timing(self, op: Gemm) -> Timing:
         taken = self._timed_as(op.dtype)
         if taken is None:
             return self._on_rooflines(op)
-        return self._timed(op, taken, np.exp(self._on_nodes(taken, op.n, op.k).at(op.m)))
+        model, matrix = self.model(taken), (taken, op.n, op.k)
+        if matrix not in self.nodes:  # worked out once: batches differ in ``m`` alone
+            self.nodes[matrix] = model.on_nodes(op.n, op.k)
+        outside = model.beyond({"m": op.m, "n": op.n, "k": op.k, "nk": op.n * op.k})
+        if outside is None and taken != op.dtype:
+            outside = f"{op.dtype} was not timed, {taken} was"
+        seconds, wander = np.exp(self.nodes[matrix].at(op.m)), model.wander(op.m, op.n, op.k)
+        key = f"gemm:{op.n}x{op.k}:{op.dtype}"
+        report = model.segment_at(op.m).report
+        log_sd = report.log_sd if report else model.log_sd
+        return timed(self.profile, key, model, seconds, outside, wander, f"gemm:{taken}", log_sd)
 
     def launch_s(self, op: Gemm) -> float:
         return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
-
-    def _on_nodes(self, taken: str, n: int, k: int) -> Lattice:
-        """Times of a matrix on nodes, worked out once: batches differ in ``m`` alone."""
-        lattice = self._nodes.get((taken, n, k))
-        if lattice is None:
-            lattice = self._nodes[taken, n, k] = self.model(taken).on_nodes(n, k)
-        return lattice
 
     def model(self, dtype: str) -> GemmModel:
         """Model of one format; InputError where none were timed."""
@@ -243,14 +233,6 @@ class GemmLaw(Law[Gemm]):
         taken = dtype if dtype in known else STANDS_IN.get(dtype, dtype)
         return None if dtype in QUANTISED_BYTES and taken not in known else taken
 
-    def _timed(self, op: Gemm, taken: str, seconds: Array) -> Timing:
-        model, shape = self.model(taken), (op.m, op.n, op.k)
-        outside = model.beyond({"m": op.m, "n": op.n, "k": op.k, "nk": op.n * op.k})
-        if outside is None and taken != op.dtype:
-            outside = f"{op.dtype} was not timed, {taken} was"
-        wander, log_sd = model.wander(*shape), model.log_sd_at(op.m)
-        return timed(self.profile, _key(op), model, seconds, outside, wander, f"gemm:{taken}", log_sd)
-
     def _on_rooflines(self, op: Gemm) -> Timing:
         """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
 
@@ -259,10 +241,7 @@ class GemmLaw(Law[Gemm]):
         model = self.model(op.activations_dtype)
         bytes_each = WEIGHT_BYTES[op.dtype], DTYPE_BYTES[op.activations_dtype]
         seconds = np.exp(model.rooflines_on_nodes(op.n, op.k, *bytes_each).at(op.m))
-        timing = timed(self.profile, _key(op), model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
+        key = f"gemm:{op.n}x{op.k}:{op.dtype}"
+        timing = timed(self.profile, key, model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
         said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
         return replace(timing, warning=f"{self.profile.name}: {said}")
-
-
-def _key(op: Gemm) -> str:
-    return f"gemm:{op.n}x{op.k}:{op.dtype}"

@@ -144,11 +144,6 @@ def check_directions(directions: Directions, coefficients: int) -> None:
         raise FieldError("uncertainty", f"every direction needs {coefficients} numbers, one for each coefficient")
 
 
-def numbered(wander: Iterable[float]) -> dict[str, float]:
-    """Name directions by their number."""
-    return {str(way): moved for way, moved in enumerate(wander)}
-
-
 def check_domain(domain: Domain, variables: tuple[str, ...]) -> None:
     """ValueError unless every range rises and is of one of the variables."""
     for name, (smallest, largest) in domain.items():
@@ -350,7 +345,7 @@ class CorrectedRoofline(_OfModel):
         return np.asarray(roofline * np.exp(self.correction.log_factor(values)))
 
     def _wander(self, values: Mapping[str, Array]) -> dict[str, float]:
-        return numbered(self.correction.wander(values))
+        return {str(way): moved for way, moved in enumerate(self.correction.wander(values))}
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self | None:
         (dtype,) = keys
@@ -390,7 +385,7 @@ class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
 
     def wander(self, size: float) -> dict[str, float]:
         """Tell how much each direction of the uncertainty moves the logarithm of the time."""
-        return numbered(self.moved(size))
+        return {str(way): moved for way, moved in enumerate(self.moved(size))}
 
 
 class FixedCosts(Card):

@@ -129,12 +129,6 @@ class Device(Card):
         """Seconds of its bytes at the memory's bandwidth."""
         return op.memory_bytes / self.memory_bandwidth
 
-    def streaming_s(self, op: Operation) -> float:
-        """Seconds at the memory's bandwidth of the bytes that no cache holds."""
-        kept = op.memory_bytes - op.streamed_bytes
-        spilled = max(0.0, kept - self.cache_bytes) if self.cache_bytes else 0.0
-        return (op.streamed_bytes + spilled) / self.memory_bandwidth
-
 
 class HardwareProfile(Displayable, Card):
     """Seconds of any operation on one machine.
@@ -251,21 +245,19 @@ class HardwareProfile(Displayable, Card):
         if timing is None:
             if len(self.timings) >= _CACHED_TIMINGS:
                 self.timings.clear()
+            read = self._read_as(op)
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
-                timing = self.timings[op] = self._timing(op)
+                timing = self.law(read).clamped_timing(read)
+            if read is not op and not timing.warning:
+                (own, other), *_ = self._stand_ins.items()
+                said = f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there"
+                timing = replace(timing, warning=said)
+            self.timings[op] = timing
         return timing
 
     def prices(self, dtype: str) -> bool:
         """Say whether products in a plain dtype are priced: they were timed, or those of one that is as fast."""
         return dtype in self.gemm or dtype in self._stand_ins
-
-    def _timing(self, op: Operation) -> Timing:
-        read = self._read_as(op)
-        timing = self.law(read).clamped_timing(read)
-        if read is op or timing.warning:
-            return timing
-        (own, other), *_ = self._stand_ins.items()
-        return replace(timing, warning=f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there")
 
     def _read_as(self, op: Operation) -> Operation:
         """``op`` in the dtype whose timings are taken for its own."""

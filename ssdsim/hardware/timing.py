@@ -6,7 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
 
@@ -63,6 +63,8 @@ class Law(ABC, Generic[Op]):
 
     def __init__(self, profile: HardwareProfile) -> None:
         self.profile = profile
+        self.nodes: dict[Any, Any] = {}
+        """Times on nodes so far, where a law sets its model's right there."""
 
     @abstractmethod
     def timing(self, op: Op) -> Timing:
@@ -99,7 +101,9 @@ class Law(ABC, Generic[Op]):
         the activations are larger than the cache.
         """
         device = self.profile.device
-        return max(device.streaming_s(op), device.compute_s(op))
+        cached = op.memory_bytes - op.streamed_bytes
+        spilled = max(0.0, cached - device.cache_bytes) if device.cache_bytes else 0.0
+        return max((op.streamed_bytes + spilled) / device.memory_bandwidth, device.compute_s(op))
 
     def waiting_s(self, op: Op, seconds: float) -> float:
         """Part of the ``seconds`` that it takes alone in which kernels beside it could run: it works no more."""
@@ -127,7 +131,13 @@ def timed(
     """
     kind, seconds = profile.sources[model.source].kind, float(seconds)  # type: ignore[arg-type]
     log_sd = model.log_sd if log_sd is None else log_sd
-    shared = _under(where or key, wander, log_sd) if wander else {}
+    shared = {}
+    if (
+        wander
+    ):  # together not beyond the held-out error, which includes theirs: a bootstrap of few timings overstates it
+        length = math.hypot(*wander.values())
+        share = min(1.0, log_sd / length) if length else 1.0
+        shared = {f"{where or key} {direction}": share * moved for direction, moved in wander.items()}
     _check(profile, key, seconds, *shared.values())
     if outside is None:
         return Timing(seconds, log_sd, key, kind, shared=shared)
@@ -153,16 +163,6 @@ def missing_timings(profile: HardwareProfile, what: str, has: str, remedy: str) 
     return InputError(
         f"profile {profile.name} has no {what} timings (it has {has or 'none'}); {remedy} or choose another profile"
     )
-
-
-def _under(where: str, wander: Mapping[str, float], log_sd: float) -> dict[str, float]:
-    """Error directions of the fit's coefficients, scaled so that together they do not exceed the held-out error.
-
-    The held-out error includes that of the coefficients, which a bootstrap of few timings overstates.
-    """
-    length = math.hypot(*wander.values())
-    share = min(1.0, log_sd / length) if length else 1.0
-    return {f"{where} {direction}": share * moved for direction, moved in wander.items()}
 
 
 def _check(profile: HardwareProfile, key: str, seconds: float, *moved: float) -> None:
