@@ -28,7 +28,7 @@ def graph_memory(passes: Sequence[ForwardPass], batch: int, context: int, dtype:
     weights, hidden_size = [op.n * op.k for op in gemms], gemms[0].k
     weights += [op.count * part * op.width * op.hidden for op in experts for part in (2, 1)]
     cache = [batch * context * one.attention.kv_heads * one.attention.head_dim] * (2 * one.layers)
-    ops = {op for forward in passes for op, _ in forward.counted()}
+    ops = {op for forward in passes for op, _ in forward.counted}
     inputs = [value * tokens * hidden_size for tokens in {forward.tokens for forward in passes}]
     buffers = [*inputs, *(_buffer_bytes(op, value) for op in ops)]
     largest = max(*weights, *cache, *(size // value for size in buffers))

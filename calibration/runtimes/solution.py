@@ -128,7 +128,7 @@ def _of_kernels(work: object, like: Runtime) -> Units:
     def kernels(overlap: float) -> Cost:
         own = {name: number for name, number in asdict(like.kernels).items() if name not in FIELDS}
         alone = like.changed(kernels=Kernels(overlap=overlap, **own))
-        return cost_of_operations(work.forward.counted(), work.profile, alone)
+        return cost_of_operations(work.forward.counted, work.profile, alone)
 
     whole = kernels(0.0)
     units = units_of_kernels(work.forward, whole.by_kind(), Kernels())

@@ -4,31 +4,37 @@ Nothing has a price yet, and nothing is timed here: a plan needs no torch.
 """
 
 from __future__ import annotations
-
-import itertools
-import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
-
 from ssdsim import strategies
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record, replace
+from ssdsim.base.record import Record
+from ssdsim.base.record import replace
 from ssdsim.base.settings import Settings
-from ssdsim.hardware.profile import Device, HardwareProfile
+from ssdsim.hardware.profile import Device
+from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.site import Silent, Site
+from ssdsim.pricing.site import Silent
+from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass
 from ssdsim.question.question import effective
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import Elementwise
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
 from ssdsim.transformer.shard import legal_tensor_parallel
+from typing import Any
+import itertools
+import json
+import numpy as np
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them
@@ -100,7 +106,7 @@ class CalibrationWorkload(Record):
 def plan(workload: CalibrationWorkload, ranks: int) -> list[TimingPoint]:
     """Every point: the shapes that passes have, and some around them for a domain and for held-out rows."""
     passes = [one.forward for one in workload.passes]
-    ops = [op for forward in passes for op, _ in forward.counted()]
+    ops = [op for forward in passes for op, _ in forward.counted]
     points = [
         *_checks(workload),
         *(_interference(workload) if ranks > 1 else ()),
@@ -120,7 +126,7 @@ def _gemms(passes: Sequence[ForwardPass], workload: CalibrationWorkload) -> Iter
     Each is timed after the matrix that comes before it in a pass: after its like it would take some percent less.
     """
     real = _predecessors(passes)
-    tokens = sorted({op.m for forward in passes for op, _ in forward.counted() if isinstance(op, Gemm)})
+    tokens = sorted({op.m for forward in passes for op, _ in forward.counted if isinstance(op, Gemm)})
     fewer = [m for m in _TOKENS if m <= tokens[-1]]
     for (n, k), after in real.items():
         for m in dict.fromkeys((*tokens, *fewer)):

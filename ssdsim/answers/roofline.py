@@ -133,7 +133,7 @@ def _rows(work: Pass, times: float) -> Iterator[dict[str, Any]]:
     profile, total_s = work.profile, work.cost.seconds
     of_pass = {"pass": work.name, "times": times, "device": profile.name}
     operations_s = 0.0
-    for op, count in work.forward.counted():
+    for op, count in work.forward.counted:
         row = _against_roofs(op, profile, work.runtime)
         operations_s += count * row["seconds"]
         yield of_pass | {"count": count, "share_of_pass": count * row["seconds"] / total_s} | row

@@ -94,24 +94,10 @@ def check_context(site: Site, lookahead: int) -> None:
             )
 
 
-def check_sequences(title: str, batch: int, most: int | None) -> None:
-    """Raise :class:`DoesNotFit` at a larger batch than a strategy decodes."""
-    if most is not None and batch > most:
-        raise DoesNotFit(f"{title} decodes {most} sequence at a time, got --b {batch}")
-
-
 def check_place(title: str, drafter: str, apart: bool) -> None:
     """Raise :class:`DoesNotFit` where a drafter that reads the target's memory would be on other devices."""
     if apart:
         raise DoesNotFit(f"{title} drafts on devices of its own, {drafter} only on the target's, whose memory it reads")
-
-
-def check_verified(title: str, drafter: str, ahead: bool) -> None:
-    """Raise :class:`DoesNotFit` where a drafter reads what a target keeps of tokens that it has not verified."""
-    if ahead:
-        raise DoesNotFit(
-            f"{title} drafts on before tokens are verified, {drafter} from keys and values of verified ones"
-        )
 
 
 def check_devices(title: str, site: Site, devices: Devices, together: bool = True) -> None:

@@ -80,13 +80,12 @@ def _cost_of(counted: Sequence[tuple[Timing, float]], profile: HardwareProfile) 
 
 
 def _terms_of(counted: Sequence[tuple[Timing, float]], profile: str) -> Terms:
-    return merged((_of_one(timing, profile), times) for timing, times in counted)
-
-
-def _of_one(timing: Timing, profile: str) -> Terms:
-    """Terms of one timing. Devices share no error, so keys carry the profile."""
-    shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
-    return Terms({f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}, shared)
+    """Terms of timings. Devices share no error, so keys carry the profile."""
+    terms = []
+    for timing, times in counted:
+        shared = {f"{direction}@{profile}": timing.seconds * moved for direction, moved in timing.shared.items()}
+        terms.append((Terms({f"{timing.key}@{profile}": (timing.seconds, timing.own_log_sd)}, shared), times))
+    return merged(terms)
 
 
 Units = Mapping[str, float]
@@ -225,7 +224,7 @@ def cost_of_pass(
     known = _known_costs(profile)
     key = forward, runtime, model
     if key not in known:
-        kernels = cost_of_operations(forward.counted(), profile, runtime)
+        kernels = cost_of_operations(forward.counted, profile, runtime)
         known[key] = kernels + cost_between_kernels(forward, kernels, runtime, model)
     return known[key]
 
@@ -279,7 +278,7 @@ def cost_of_mixed_pass(
     kinds of tokens is between the two, as their shares are.
     """
     share = decoded / forward.tokens
-    counted = forward.counted()
+    counted = forward.counted
     parts = [(cost_of_operations(ops, profile, runtime), 1.0) for ops in (over_cache(counted),) if ops]
     ops = over_tokens(counted)
     parts += [(cost_of_operations(ops, profile, beside_prompts(runtime)), share)] if share > 0.0 else []

@@ -28,7 +28,6 @@ from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
-from ssdsim.transformer.recurrences import Rule
 from ssdsim.transformer.shard import legal_tensor_parallel
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
@@ -106,21 +105,6 @@ class Site(Record):
         return site
 
     @property
-    def has_experts(self) -> bool:
-        """Say whether one of the models is a mixture of experts."""
-        return self.target.experts is not None or self.draft.experts is not None
-
-    @property
-    def has_windows(self) -> bool:
-        """Say whether layers of one of the models see a window of their context."""
-        return self.target.window is not None or self.draft.window is not None
-
-    @property
-    def rules(self) -> frozenset[Rule]:
-        """Rules of recurrent layers of the models."""
-        return frozenset(card.recurrent.rule for card in (self.target, self.draft) if card.recurrent)
-
-    @property
     def sharing(self) -> int:
         """Number of the target's devices that share its attention and a sequence."""
         return 1 if self.data_parallel else self.tp
@@ -145,11 +129,6 @@ class Site(Record):
     def local_runtime(self) -> Runtime:
         """The runtime with the uncertainty of this operating point, by its distance from the rows that were fitted."""
         return self.runtime.facing(self.case)
-
-    @property
-    def far_from_rows(self) -> frozenset[str]:
-        """A warning where that distance widens intervals noticeably."""
-        return far_from_rows(self.runtime, self.case)
 
     # passes
 
@@ -181,7 +160,7 @@ class Site(Record):
         """
         of = {"fused": fused, "logits": logits, "drafts": drafts}
         forward = self._drafting._forward(self.draft, queries, 1, extra_context, masked, **of)
-        return Pass(name, "draft", forward, 1, self.draft_profile, self._drafts_on)
+        return Pass(name, "draft", forward, 1, self.draft_profile, self.runtime.drafting_with(self.draft.head))
 
     @memoized
     def draft_beside_target(
@@ -194,31 +173,21 @@ class Site(Record):
         logits: int | None = None,
     ) -> Pass:
         """The draft's pass on the target's devices: on one or on all of them, as the runtime has it."""
-        of = {"masked": masked, "fused": fused, "logits": logits}
-        passes = [self.draft_on_target(name, tp, queries, **of) for tp in self.draft_degrees]
-        return min(passes, key=lambda option: option.cost.seconds)
-
-    @property
-    def draft_degrees(self) -> list[int]:
-        """Numbers of the target's devices on which a draft beside it may run; all where each has its own sequences."""
-        if self.data_parallel:
-            return [self.tp]
         degrees = sorted({1, self.tp} & {1, *legal_tensor_parallel(self.draft)})
-        if self.runtime.draft_tp != "faster":
+        if self.data_parallel:
+            degrees = [self.tp]
+        elif self.runtime.draft_tp != "faster":
             degrees = degrees[-1:] if self.runtime.draft_tp == "all" else degrees[:1]
-        return degrees
+        of = {"masked": masked, "fused": fused, "logits": logits}
+        passes = [self.draft_on_target(name, tp, queries, **of) for tp in degrees]
+        return min(passes, key=lambda option: option.cost.seconds)
 
     def draft_on_target(self, name: str, tp: int, queries: int = 1, **of: Any) -> Pass:
         """The draft's pass on ``tp`` of the target's devices."""
         if self.data_parallel:
             of |= {"data_parallel": True, "ep": tp if self.draft.experts else 1}
         forward = self._drafting._forward(self.draft, queries, tp, **of)
-        return Pass(name, "draft", forward, tp, self.profile, self._drafts_on)
-
-    @property
-    def _drafts_on(self) -> Runtime:
-        """The runtime as it applies to the draft."""
-        return self.runtime.drafting_with(self.draft.head)
+        return Pass(name, "draft", forward, tp, self.profile, self.runtime.drafting_with(self.draft.head))
 
     @cached_property
     def _drafting(self) -> Site:
@@ -257,7 +226,7 @@ class Site(Record):
     def sampling_step(self, speculates: bool = True) -> Step:
         """Sampling and host work after a target pass, of a round that ``speculates`` or of a step that does not."""
         paid = units_of_step(self.own_sequences, self.target.layers if speculates else 0)
-        cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=self.far_from_rows)
+        cost = cost_of_step(self.local_runtime, paid) + Cost(warnings=far_from_rows(self.runtime, self.case))
         return Step("host", (Piece("sample", cost, paid=paid),))
 
     def launches(self, step: Pass, tokens: int) -> tuple[Piece, ...]:
@@ -316,7 +285,8 @@ class Site(Record):
 
         A draft head also gets the target's hidden states, or keys and values, of ``verified`` tokens a sequence.
         """
-        sent = self.outcome_bytes + self.feature_bytes(verified)
+        outcome_bytes = OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS)
+        sent = self.batch * outcome_bytes + self.feature_bytes(verified)
         return _message("outcome", self._cost_to_draft(sent), Message(sent))
 
     @memoized
@@ -342,19 +312,11 @@ class Site(Record):
         return cost_of_message(self.token_bytes(tokens), self.profile) * (self.tp - 1).bit_length()
 
     def _cost_to_draft(self, message_bytes: int) -> Cost:
-        """Cost of a message between the target's first device and a draft's own."""
+        """Cost of a message between the target's first device and a draft's own, the next after the target's last."""
         if self.network is not None:
             return self.network.cost_of(message_bytes)
-        return cost_of_message(message_bytes, self.draft_profile, self.draft_pair)
-
-    @property
-    def draft_pair(self) -> tuple[int, int] | None:
-        """Numbers of the target's first device and the draft's, the next after its last; None across machines."""
-        return (0, self.tp) if self.draft_profile is self.profile else None
-
-    @property
-    def outcome_bytes(self) -> int:
-        return self.batch * (OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS))
+        pair = (0, self.tp) if self.draft_profile is self.profile else None
+        return cost_of_message(message_bytes, self.draft_profile, pair)
 
     def feature_bytes(self, tokens: int) -> int:
         """Bytes that a draft reads of its target: states of ``tokens`` tokens a sequence, or keys and values."""

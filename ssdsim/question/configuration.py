@@ -120,7 +120,10 @@ class Configuration(Displayable, Record):
             return []
         dtypes = {*site.precision_of("target").formats, *site.precision_of("draft").formats}
         profiles = {p.name: p for p in (site.profile, site.draft_profile)}
-        read = (site.has_experts, site.has_windows, site.data_parallel, site.rules)
+        cards = (site.target, site.draft)
+        experts, windows = any(card.experts for card in cards), any(card.window for card in cards)
+        rules = frozenset([card.recurrent.rule for card in cards if card.recurrent])
+        read = (experts, windows, site.data_parallel, rules)
         said = {name: provenance_summary(p, dtypes, site.tp, *read) for name, p in profiles.items()}
         return [{"profile": name, "summary": text} for name, text in said.items()]
 

@@ -13,14 +13,13 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import (
     Devices,
+    DoesNotFit,
     Occupancy,
     check_context,
     check_devices,
     check_dtypes,
     check_memory,
     check_place,
-    check_sequences,
-    check_verified,
 )
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
@@ -104,12 +103,16 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     ------
     DoesNotFit : too few devices, too little memory, too long a context.
     """
-    check_sequences(strategy.title, settings["b"], strategy.most_sequences)
+    most = strategy.most_sequences
+    if most is not None and settings["b"] > most:
+        raise DoesNotFit(f"{strategy.title} decodes {most} sequence at a time, got --b {settings['b']}")
     site = UnitFree.of(settings) if site is None else site.with_options(settings)
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0
         check_place(strategy.title, drafter.title, apart)  # before anything asks it to draft there
-        check_verified(strategy.title, drafter.title, drafter.needs_verified and strategy.drafts_ahead)
+        if drafter.needs_verified and strategy.drafts_ahead:
+            early = f"{strategy.title} drafts on before tokens are verified"
+            raise DoesNotFit(f"{early}, {drafter.title} from keys and values of verified ones")
     strategy.settle(settings, site, drafter)
     if site.unit_free:
         steps, devices = strategy.steps(site, drafter), strategy.devices(settings, 1, drafter)

@@ -184,7 +184,7 @@ def _verification_table(site: Site, seed: int) -> pd.DataFrame:
         one_s, one = passes[0].cost.seconds, passes[0].cost.sample(errors)
         for k, work in zip(_LOOKAHEADS, passes, strict=True):
             low, high = np.quantile(work.cost.sample(errors) / one, (0.025, 0.975))
-            touched = next(op.touched for op, _ in work.forward.counted() if isinstance(op, ExpertMlp))
+            touched = next(op.touched for op, _ in work.forward.counted if isinstance(op, ExpertMlp))
             ratio = work.cost.seconds / one_s
             rows.append({"b": batch, "K": k, "T_v/T_ar": ratio, "low": low, "high": high, "experts touched": touched})
     return pd.DataFrame(rows)

@@ -140,7 +140,7 @@ class PromptTable:
     def _body(self, tokens: int) -> Counted:
         forward = self._forward(tokens)
         after = set(forward.after)
-        return [(op, times) for op, times in forward.counted() if op not in after]
+        return [(op, times) for op, times in forward.counted if op not in after]
 
     def _tokens_s(self, tokens: int, runtime: Runtime) -> float:
         return cost_of_operations(over_tokens(self._body(tokens)), self._place.profile, runtime).seconds
@@ -181,5 +181,5 @@ def prompt_warnings(site: Site, tokens: int) -> frozenset[str]:
     prompt_warnings: frozenset[str] = frozenset()
     for place in places:
         forward = mixed_pass(place.card, (Chunk(tokens),), context=tokens, **place.shard)
-        prompt_warnings |= cost_of_operations(forward.counted(), place.profile).warnings
+        prompt_warnings |= cost_of_operations(forward.counted, place.profile).warnings
     return prompt_warnings

@@ -225,8 +225,9 @@ class Transformer(Card):
         if self.head is not None:
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
         final_norm = self.hidden_size if self.vocab_size else 0
+        crossed = 2 * self._crossed_layers * self.hidden_size * self.heads * self.head_dim
         by_part = {
-            "attention": self._attention_parameters - self._attention_out_parameters,
+            "attention": self._attention_parameters + crossed - self._attention_out_parameters,
             "attention_out": self._attention_out_parameters,
             "mlp": self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size,
             "lm_head": lm_head,
@@ -264,11 +265,7 @@ class Transformer(Card):
 
     @property
     def _attention_parameters(self) -> int:
-        crossed = 2 * self._crossed_layers * self.hidden_size * self.heads * self.head_dim
-        return self._own_attention_parameters + crossed
-
-    @property
-    def _own_attention_parameters(self) -> int:
+        """Weights of attention to a model's own tokens."""
         hidden, latent = self.hidden_size, self.latent
         if latent is not None:
             query = self.heads * (latent.nope_dim + latent.rope_dim)
@@ -309,14 +306,14 @@ class Transformer(Card):
         full = self.attention_layers - self.windowed_layers
         if self.latent is not None:
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
-        return full * 2 * _shard(self.kv_heads, tp) * self.head_dim * self._value_bytes(dtype)
+        return full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
 
     def window_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes that one token takes in the caches of all layers with windows, of one of ``tp`` devices."""
         if self.window is None:
             return 0
         kv_heads, head_dim = self.window_heads
-        return self.windowed_layers * 2 * _shard(kv_heads, tp) * head_dim * self._value_bytes(dtype)
+        return self.windowed_layers * 2 * max(1, kv_heads // tp) * head_dim * self._value_bytes(dtype)
 
     def cache_bytes(self, context: int, more: int = 0, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes of a sequence's cache on one of ``tp`` devices, with room for ``more`` tokens beside its context."""
@@ -372,10 +369,6 @@ def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Pr
     if kv_dtype and kv_dtype not in DTYPE_BYTES:
         raise InputError(f"unknown dtype of the cache '{kv_dtype}'; allowed: {', '.join(KV_DTYPES)}")
     return replace(precision, kv=kv_dtype) if kv_dtype else precision
-
-
-def _shard(kv_heads: int, tp: int) -> int:
-    return max(1, kv_heads // tp)
 
 
 def transformer_shaped(hidden_size: int, layers: int, dtype: DType = "float16") -> Transformer:

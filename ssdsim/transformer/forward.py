@@ -60,10 +60,6 @@ class ForwardPass(Record, eq=False):
                 yield from block.operations
         yield from self.after
 
-    def counted(self) -> list[tuple[Operation, int]]:
-        """Each distinct operation with the number of times it runs."""
-        return self._counted
-
     def those(self, kind: type[Op]) -> list[tuple[Op, int]]:
         """The operations of one kind, with the number of times each runs."""
         return self._by_kind.get(kind, [])
@@ -71,23 +67,24 @@ class ForwardPass(Record, eq=False):
     @cached_property
     def _by_kind(self) -> dict[type[Operation], list[tuple[Any, int]]]:
         found: dict[type[Operation], list[tuple[Any, int]]] = {}
-        for op, times in self.counted():
+        for op, times in self.counted:
             found.setdefault(type(op), []).append((op, times))
         return found
 
     @cached_property
-    def _counted(self) -> list[tuple[Operation, int]]:
+    def counted(self) -> list[tuple[Operation, int]]:
+        """Each distinct operation with the number of times it runs."""
         layers = [(op, block.times) for block in self.blocks for op in block.operations]
         return [(op, 1) for op in self.before] + layers + list(Counter(self.after).items())
 
     @property
     def flops(self) -> float:
-        return sum(op.flops * count for op, count in self.counted())
+        return sum(op.flops * count for op, count in self.counted)
 
     @cached_property
     def moved_bytes(self) -> float:
         """Bytes to and from the device's own memory."""
-        return sum(op.memory_bytes * count for op, count in self.counted())
+        return sum(op.memory_bytes * count for op, count in self.counted)
 
     @cached_property
     def expert_work(self) -> tuple[int, int]:
@@ -186,4 +183,4 @@ def forward_pass(
 
 @lru_cache(maxsize=8192)
 def _forward_pass(shard: Shard) -> ForwardPass:
-    return ForwardPass(shard.embedding(), tuple(shard.blocks()), shard.card.whole_layers, shard.head())
+    return ForwardPass(shard.embedding(), shard.blocks(), shard.card.whole_layers, shard.head())

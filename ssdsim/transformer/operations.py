@@ -390,9 +390,7 @@ class Collective(Operation, Record):
     def bytes(self) -> float:
         return float(self.message_bytes)
 
-    @property
-    def memory_bytes(self) -> float:
-        return 0.0
+    memory_bytes: ClassVar[float] = 0.0
 
     @property
     def wire_bytes(self) -> float:

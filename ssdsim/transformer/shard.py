@@ -9,7 +9,7 @@ from functools import lru_cache
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.layers import Experts, Latent, Recurrent, loop_operations
+from ssdsim.transformer.layers import Experts, Head, Latent, Recurrent, loop_operations
 from ssdsim.transformer.operations import (
     DTYPE_BYTES,
     Attention,
@@ -135,13 +135,12 @@ class Shard(Record):
         if not self.card.vocab_size:
             return ()
         gather = self._elementwise("embedding", 2 * self.card.hidden_size)
-        return (gather, *self._all_reduce("embedding_all_reduce"), *self._fusion())
+        fusion = () if self.card.head is None else self._fusion(self.card.head)
+        return (gather, *self._all_reduce("embedding_all_reduce"), *fusion)
 
-    def _fusion(self) -> tuple[Operation, ...]:
+    def _fusion(self, head: Head) -> tuple[Operation, ...]:
         """The target's hidden states made one with, or for, a head's tokens; every device does it whole."""
-        card, head = self.card, self.card.head
-        if head is None:
-            return ()
+        card = self.card
         width = head.fused(card.hidden_size)
         if head.reads == "joined":
             joined = self._elementwise("feature_norm", 4 * width)
@@ -150,13 +149,16 @@ class Shard(Record):
             return ()
         return (self._gemm("fc", card.hidden_size, width, self.precision.mlp, self.batch * self.fused),)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> tuple[Block, ...]:
         """A layer where all are alike, else their parts."""
-        card, parts = self.card, [*self._attention_parts(), *self._mlp_parts()]
-        if all(times == card.layers for _, times in parts):
-            yield Block(tuple(op for ops, _ in parts for op in ops), card.layers)
-            return
-        yield from (Block(ops, times) for ops, times in parts)
+        card, parts = self.card, [*self._attention_parts()]
+        if card.dense_layers:
+            parts.append((self._mlp_block(), card.dense_layers))
+        if card.experts is not None:
+            parts.append((self._experts(card.experts), card.experts.layers))
+        if {times for _, times in parts} == {card.layers}:
+            return (Block(tuple([op for ops, _ in parts for op in ops]), card.layers),)
+        return tuple([Block(ops, times) for ops, times in parts])
 
     def head(self) -> tuple[Operation, ...]:
         card = self.card
@@ -193,14 +195,6 @@ class Shard(Record):
             windowed = not card.window.gathered
             yield self._attention(*card.window_heads, seen, 2, windowed), card.windowed_layers
 
-    def _mlp_parts(self) -> Iterator[tuple[tuple[Operation, ...], int]]:
-        """The dense MLP and the experts with the number of layers that have them."""
-        card = self.card
-        if card.dense_layers:
-            yield self._mlp_block(), card.dense_layers
-        if card.experts is not None:
-            yield self._experts(card.experts), card.experts.layers
-
     def _attention(
         self, all_kv_heads: int, head_dim: int, context: int, projected: int, windowed: bool = False
     ) -> tuple[Operation, ...]:
@@ -214,14 +208,15 @@ class Shard(Record):
             rows = self.batch * self.fused
             ops.insert(0, self._gemm("context_kv", projected * kv_out, card.hidden_size, weights, rows))
         if not shaped:
-            ops[:0] = self._mixer_norm(card.attention_input)
+            ops[:0] = self._norm("input_norm", card.attention_input)
             if card.qk_norm:
                 ops.append(self._elementwise("qk_norm", 2 * (q_out + kv_out)))
             # rotary embedding of q and k in place, then k and v written to the cache (as wide as the activations here)
             ops.append(self._elementwise("rotary", 2 * (q_out + kv_out) + 4 * kv_out))
         seen = (self.batch, self.queries, context, heads, kv_heads, head_dim, self.precision.activations)
         ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
-        ops += self._attention_gate(q_out)
+        if card.attention_gate:
+            ops.append(self._elementwise("attention_gate", 3 * q_out))
         ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
@@ -252,7 +247,7 @@ class Shard(Record):
         weights, dtype = self.precision.attention, self.precision.activations
         q_out = heads * (latent.nope_dim + latent.rope_dim)
         small = latent.cached + (latent.query_rank or 0)
-        ops: list[Operation] = self._mixer_norm(hidden)
+        ops: list[Operation] = self._norm("input_norm", hidden)
         if self.card.attention_gate:
             ops.append(self._gemm("gate", heads * latent.value_dim, hidden, weights))
         if latent.query_rank:
@@ -268,10 +263,13 @@ class Shard(Record):
                 "attention", self.batch, self.queries, self.context, heads, latent.rank, latent.rope_dim, dtype,
                 self.masked, self._kv_dtype, "" if weights == dtype else weights,
             ),
-            *self._attention_gate(heads * latent.value_dim),
+        ]  # fmt: skip
+        if self.card.attention_gate:
+            ops.append(self._elementwise("attention_gate", 3 * heads * latent.value_dim))
+        ops += [
             self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
             *self._all_reduce("attention_all_reduce"),
-        ]  # fmt: skip
+        ]
         return tuple(ops)
 
     def _recurrence(self, whole: Recurrent) -> tuple[Operation, ...]:
@@ -279,7 +277,7 @@ class Shard(Record):
         hidden, dtype, mine = self.card.hidden_size, self.precision.activations, whole.shard(self.tp)
         sequences, each = (self.tokens, 1) if self.masked else (self.batch, self.queries)
         weights = self.precision.of("recurrent")
-        ops = [*self._mixer_norm(hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
+        ops = [*self._norm("input_norm", hidden), self._gemm("recurrent_in", mine.projected, hidden, weights)]
         if mine.small_columns:
             ops.append(self._gemm("recurrent_beside", mine.small_columns, hidden, dtype))
         ops += [self._gemm("recurrent_gates", columns, rows, dtype) for rows, columns in mine.second]
@@ -295,25 +293,20 @@ class Shard(Record):
         ]  # fmt: skip
         return tuple(ops)
 
-    def _mixer_norm(self, width: int) -> list[Operation]:
-        return [*self._residuals(), self._elementwise("input_norm", 4 * width)]
+    def _norm(self, name: str, width: int) -> list[Operation]:
+        """The norm before a mixer or a feed-forward.
 
-    def _mlp_norm(self) -> list[Operation]:
-        return [*self._residuals(), self._elementwise("post_norm", 4 * self.card.hidden_size)]
-
-    def _residuals(self) -> list[Operation]:
-        """The states after each block of layers so far, of which half are there on average, made one."""
+        Before it the states after each block of layers so far, of which half are there on average, are made one.
+        """
+        norm = self._elementwise(name, 4 * width)
         if self.card.residual_block is None:
-            return []
+            return [norm]
         states = math.ceil(self.card.layers / self.card.residual_block) / 2
-        return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size))]
-
-    def _attention_gate(self, values: int) -> list[Operation]:
-        return [self._elementwise("attention_gate", 3 * values)] if self.card.attention_gate else []
+        return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size)), norm]
 
     def _mlp_block(self) -> tuple[Operation, ...]:
         card, shaped = self.card, self.card.vocab_size == 0
-        ops: list[Operation] = [] if shaped else self._mlp_norm()
+        ops: list[Operation] = [] if shaped else self._norm("post_norm", card.hidden_size)
         ops += self._mlp(card.intermediate_size // self.tp, "")
         return (*ops, *self._all_reduce("mlp_all_reduce"))
 
@@ -331,7 +324,8 @@ class Shard(Record):
     def _experts(self, experts: Experts) -> tuple[Operation, ...]:
         card, dtype = self.card, self.precision.activations
         width = experts.latent_width or card.hidden_size
-        ops: list[Operation] = [*self._mlp_norm(), self._gemm("router", experts.count, card.hidden_size, dtype)]
+        ops = self._norm("post_norm", card.hidden_size)
+        ops += [self._gemm("router", experts.count, card.hidden_size, dtype)]
         if experts.shared_width:
             ops += self._mlp(experts.shared_width // self.tp, "shared_")
         if experts.shared_gate:

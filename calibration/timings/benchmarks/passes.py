@@ -69,7 +69,7 @@ def graph_and_pass(bench: BenchmarkRank, role: str, shape: Shape) -> tuple[Graph
 
 def clock_of(forward: ForwardPass, device: torch.device) -> Clock:
     """The wall clock for a pass with collectives, which waits for other ranks, and on a GPU; else the core's."""
-    waits = any(op.family == "communication" for op, _ in forward.counted())
+    waits = any(op.family == "communication" for op, _ in forward.counted)
     return "wall" if waits or device.type == "cuda" else "core"
 
 

@@ -109,7 +109,7 @@ def test_a_pass_carries_its_coefficients_uncertainty() -> None:
     few = fit_gemm(m, n, k, (5e-6 + 2.0 * n * k / 2e12) * np.exp(0.1 * rng.standard_normal(40)), 2, "gemm_perf")
     profile = find_hardware("h100-sxm").changed(gemm={"bfloat16": few})
     forward = forward_pass(find_transformer("llama-3.1-8b"), batch=4, queries=6, context=512)
-    cost = cost_of_operations([(op, count) for op, count in forward.counted() if isinstance(op, Gemm)], profile)
+    cost = cost_of_operations([(op, count) for op, count in forward.counted if isinstance(op, Gemm)], profile)
     assert {direction.split(" ")[0] for direction in cost.shared} == {"gemm:bfloat16"}
     assert {direction.split("@")[1] for direction in cost.shared} == {"h100-sxm"}
     errors = TimingErrors(4000, seed=0)

@@ -43,7 +43,7 @@ def operation_s(op: Operation) -> float:
 
 
 def pass_s(forward: ForwardPass) -> float:
-    return forward.layers * GAP_S + sum(times * operation_s(op) for op, times in forward.counted())
+    return forward.layers * GAP_S + sum(times * operation_s(op) for op, times in forward.counted)
 
 
 def result(point: TimingPoint) -> dict[str, Any]:

@@ -1,30 +1,33 @@
 """GliDe and LongSpec: their matrices, what they read and hold, what must travel, who refuses them; CaPE's trees."""
 
 from __future__ import annotations
-
-import math
 from functools import cache
-from itertools import product
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
+from itertools import product
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.tokens.trees.drafted import RankModel, best_tree, tree_of_widths
+from ssdsim.tokens.trees.drafted import RankModel
+from ssdsim.tokens.trees.drafted import best_tree
+from ssdsim.tokens.trees.drafted import tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
-from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import cache_reader
-from ssdsim.transformer.operations import Attention, Gemm
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Gemm
 from tests.refusals import refused
-from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
+from tests.ssdsim.strategies.checks import deviation
+from tests.ssdsim.strategies.checks import deviations_are_chance
+from typing import Any
+import math
+import numpy as np
+import pytest
 
 EIGHT_B: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "alpha": 0.7}
 BOTH = pytest.mark.parametrize("drafter", ["glide", "longspec"])
@@ -35,7 +38,7 @@ def _sd(drafter: str, name: str = "sd", **options: Any) -> Scenario:
 
 
 def _operations(forward: ForwardPass) -> dict[str, Any]:
-    return {op.name: op for op, _ in forward.counted()}
+    return {op.name: op for op, _ in forward.counted}
 
 
 def _step(scenario: Scenario) -> Pass:
@@ -51,7 +54,7 @@ def test_its_matrices_are_a_layers_and_two_of_the_second_attention() -> None:
     h, kv, inner = 4096, 1024, 14336
     layer = h * (h + 2 * kv) + h * h + 2 * h * h + 3 * h * inner
     made = {
-        op.name: op.n * op.k for op, _ in forward_pass(longspec, batch=1, context=64).counted() if isinstance(op, Gemm)
+        op.name: op.n * op.k for op, _ in forward_pass(longspec, batch=1, context=64).counted if isinstance(op, Gemm)
     }
     assert sum(each for name, each in made.items() if name != "lm_head") == layer
     assert made["lm_head"] == h * target.vocab_size, "the target's, but read"

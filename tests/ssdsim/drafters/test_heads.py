@@ -63,7 +63,7 @@ def test_eagle_3_has_its_published_matrices(
 
 
 def _gemms(card: Any, fused: int | None = None) -> list[tuple[Gemm, int]]:
-    counted = forward_pass(card, batch=1, context=1024, fused=fused).counted()
+    counted = forward_pass(card, batch=1, context=1024, fused=fused).counted
     return [(op, count) for op, count in counted if isinstance(op, Gemm)]
 
 
@@ -112,7 +112,7 @@ def test_a_draft_catches_up_once_and_conditions_on_itself_after() -> None:
     catch_up, step = sd.steps["draft"].pieces
     assert (catch_up.name, catch_up.times, step.name, step.times) == ("catch up", 1, "draft step", 4)
     rows = [
-        {op.name: op.m for op, _ in piece.work.forward.counted() if isinstance(op, Gemm)}
+        {op.name: op.m for op, _ in piece.work.forward.counted if isinstance(op, Gemm)}
         for piece in (catch_up, step)
         if isinstance(piece.work, Pass)
     ]
@@ -138,7 +138,7 @@ def test_a_heads_tree_is_priced_by_its_levels() -> None:
     scenario = _configured(drafter="eagle3", strategies="tree", tree_children=[4, 2, 1], b=2).scenarios["tree"]
     pieces = [piece.work for piece in scenario.steps["draft"].pieces]
     assert all(isinstance(work, Pass) for work in pieces)
-    gemms = [{op.name: op.m for op, _ in work.forward.counted() if isinstance(op, Gemm)} for work in pieces]  # type: ignore[union-attr]
+    gemms = [{op.name: op.m for op, _ in work.forward.counted if isinstance(op, Gemm)} for work in pieces]  # type: ignore[union-attr]
     assert [rows["qkv"] for rows in gemms] == [2 * 4, 2 * 4, 2 * 8]
     assert [rows["lm_head"] for rows in gemms] == [2, 2 * 4, 2 * 8]
     assert ["fc" in rows for rows in gemms] == [True, False, False]

@@ -152,7 +152,7 @@ def test_medusas_heads_are_148_million_weights_each_and_run_beside_the_target() 
     scenario = _sd("medusa", alpha=0.5, k=4)
     (heads,) = scenario.steps["draft"].pieces
     assert isinstance(heads.work, Pass)
-    assert sum(op.bytes * count for op, count in heads.work.forward.counted()) > 4 * 2 * 4096 * (4096 + 128256)
+    assert sum(op.bytes * count for op, count in heads.work.forward.counted) > 4 * 2 * 4096 * (4096 + 128256)
 
 
 @pytest.mark.parametrize("drafter", ["medusa", "self"])
@@ -201,7 +201,7 @@ def test_dsparks_second_matrix_is_read_once_a_token() -> None:
     """Qwen3-8B: W2 has 151,936 x 256 values, 77.8 MB in bfloat16; the confidence is left out."""
     scenario = _sd("dspark", target="qwen3-8b", k=7, b=4)
     (only,) = scenario.steps["draft"].passes
-    bias = [(op, times) for op, times in only.forward.counted() if op.name == "markov_bias"]
+    bias = [(op, times) for op, times in only.forward.counted if op.name == "markov_bias"]
     (op, times) = bias[0]
     assert isinstance(op, Gemm)
     assert (op.m, op.n, op.k, times) == (4, 151936, 256, 7)

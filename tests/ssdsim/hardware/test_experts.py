@@ -171,7 +171,7 @@ def test_a_pass_is_priced_by_the_experts_that_it_touches() -> None:
     for queries, masked in ((1, False), (8, False), (8, True)):
         (op,) = {
             op
-            for op, _ in forward_pass(MIXTURE, batch=2, queries=queries, context=500, masked=masked).counted()
+            for op, _ in forward_pass(MIXTURE, batch=2, queries=queries, context=500, masked=masked).counted
             if isinstance(op, ExpertMlp)
         }
         timing = profile.seconds(op)
@@ -186,7 +186,7 @@ def test_experts_that_are_spread_cost_what_the_busiest_device_reads() -> None:
 
     def experts(ep: int, batch: int) -> ExpertMlp:
         forward = forward_pass(MIXTURE, batch=batch, context=500, tp=4, ep=ep)
-        return next(op for op, _ in forward.counted() if isinstance(op, ExpertMlp))
+        return next(op for op, _ in forward.counted if isinstance(op, ExpertMlp))
 
     for batch in (1, 4, 64):
         whole, spread = experts(1, batch), experts(4, batch)
@@ -204,7 +204,7 @@ def test_experts_that_are_spread_cost_what_the_busiest_device_reads() -> None:
 
 
 def test_untimed_experts_are_a_roofline_that_says_so() -> None:
-    (op,) = {op for op, _ in forward_pass(MIXTURE, batch=1, context=500).counted() if isinstance(op, ExpertMlp)}
+    (op,) = {op for op, _ in forward_pass(MIXTURE, batch=1, context=500).counted if isinstance(op, ExpertMlp)}
     bare = find_hardware("h100-sxm").changed(experts={})
     timing = bare.seconds(op)
     assert timing.warning is not None

@@ -5,24 +5,29 @@ shared ones, shards of them, latent ones, windows and mixtures.
 """
 
 from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise, product
-from typing import NamedTuple
-
-import pytest
-
+from itertools import pairwise
+from itertools import product
 from ssdsim.base.bundled import models_folder
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.experts import FEW_TOKENS
-from ssdsim.hardware.gemm import SHARED_ROWS, GemmLaw
+from ssdsim.hardware.gemm import GemmLaw
+from ssdsim.hardware.gemm import SHARED_ROWS
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, Operation
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import Operation
 from tests.refusals import refused
+from typing import NamedTuple
+import pytest
 
 PROFILES = sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
 SHAPES = (
@@ -57,7 +62,7 @@ def grid(model: str, degree: int, dtype: str | None) -> Grid:
     of: dict[Shape, list[int]] = {}
     for context, batch, rows in product(CONTEXTS, BATCHES, ROWS):
         work = forward_pass(card, batch=batch, queries=rows, context=context, tp=degree, dtype=dtype, logits=rows)
-        of[context, batch, rows] = [places.setdefault(op, len(places)) for op, _ in work.counted()]
+        of[context, batch, rows] = [places.setdefault(op, len(places)) for op, _ in work.counted]
     grown = {pair for shape, ops in of.items() for larger in next_larger(shape) for pair in paired(ops, of[larger])}
     batched = {
         (*pair, batch / fewer)
@@ -158,7 +163,7 @@ def test_the_worst_cases_of_before_are_possible() -> None:
     llama, old, deepseek = map(find_transformer, ("llama-3.1-8b", "llama-2-7b", "deepseek-r1"))
 
     def pass_s(profile: HardwareProfile, work: ForwardPass) -> float:
-        return cost_of_operations(work.counted(), profile).seconds
+        return cost_of_operations(work.counted, profile).seconds
 
     one, seven = (pass_s(l40s, forward_pass(llama, batch=48, queries=q, context=4096)) for q in (1, 7))
     assert one < seven < 2 * one

@@ -1,27 +1,34 @@
 """Devices with sequences of their own whose experts lie apart: what passes compute, send and hold, and when it pays."""
 
 from __future__ import annotations
-
-from itertools import combinations
-from math import comb, floor
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ssdsim import configure, predict, recommend
+from itertools import combinations
+from math import comb
+from math import floor
+from ssdsim import configure
+from ssdsim import predict
+from ssdsim import recommend
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import find_hardware
+from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.pricing.occupancy import target_demand
 from ssdsim.serving.serve import serve
-from ssdsim.transformer.forward import ForwardPass, forward_pass
-from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation
-from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import LatentAttention
+from ssdsim.transformer.operations import Operation
+from ssdsim.transformer.routing import busiest_over_mean
+from ssdsim.transformer.routing import devices_of_a_token
 from tests.refusals import refused
 from tests.ssdsim.serving.sample_runs import requests
+from typing import Any
+import pytest
 
 R1 = find_transformer("deepseek-r1")
 SPREAD: dict[str, Any] = {"target": "deepseek-r1", "drafter": "mtp", "dtype": "nvfp4", "hardware": "b200-sxm", "tp": 8}
@@ -30,7 +37,7 @@ DATA_PARALLEL: dict[str, Any] = {**SPREAD, "attention": "data-parallel"}
 
 def the(kind: type[Any], forward: ForwardPass, name: str) -> Any:
     """The one operation of a kind and name."""
-    (the,) = {op for op, _ in forward.counted() if isinstance(op, kind) and op.name == name}
+    (the,) = {op for op, _ in forward.counted if isinstance(op, kind) and op.name == name}
     return the
 
 
@@ -44,11 +51,11 @@ def test_a_device_attends_to_its_own_sequences_and_serves_everyones_tokens() -> 
     attention = the(LatentAttention, forward, "attention")
     assert (attention.batch, attention.queries, attention.heads) == (4, 3, 128)
     assert the(Gemm, forward, "attention_out").k == 128 * 128
-    assert {op.m for op, _ in forward.counted() if isinstance(op, Gemm)} == {12}
+    assert {op.m for op, _ in forward.counted if isinstance(op, Gemm)} == {12}
     apart, together = the(ExpertMlp, forward, "experts"), the(ExpertMlp, shared, "experts")
     assert apart == together
     assert (apart.tokens, apart.count, apart.width) == (96, 32, 2048)
-    messages = [(op.name, op.kind) for op, _ in forward.counted() if isinstance(op, Collective)]
+    messages = [(op.name, op.kind) for op, _ in forward.counted if isinstance(op, Collective)]
     assert messages == [("dispatch", "all_to_all"), ("combine", "all_to_all")]
     once_to_each = 8 * (1 - comb(224, 8) / comb(256, 8))  # of 256 experts 224 lie elsewhere
     busiest = 8 * apart.share
@@ -61,9 +68,9 @@ def test_a_device_attends_to_its_own_sequences_and_serves_everyones_tokens() -> 
 def test_the_fullest_device_sets_the_pass_and_one_device_alone_sends_nothing() -> None:
     assert the(LatentAttention, spread_pass(9), "attention").batch == 2
     assert the(LatentAttention, spread_pass(3), "attention").batch == 1
-    assert spread_pass(9).counted()[1] == spread_pass(16).counted()[1]
+    assert spread_pass(9).counted[1] == spread_pass(16).counted[1]
     alone, plain = (forward_pass(R1, batch=4, context=1000, tp=1, data_parallel=each) for each in (True, False))
-    assert alone.counted() == plain.counted()
+    assert alone.counted == plain.counted
     with pytest.raises(InputError, match="ep must be tp, 8; got 2"):
         forward_pass(R1, batch=4, context=1000, tp=8, ep=2, data_parallel=True)
 
@@ -108,7 +115,7 @@ def test_the_whole_of_attention_costs_one_sequence_dear_and_a_thousand_pay_it_ba
         )
         assert (own.estimate.tokens_per_second > shared.estimate.tokens_per_second) is pays
         drafts = [each for step in own.steps.values() for each in step.passes if each.model == "draft"]
-        exchanged: list[Operation] = [op for each in drafts for op, _ in each.forward.counted()]
+        exchanged: list[Operation] = [op for each in drafts for op, _ in each.forward.counted]
         assert {op.ranks for op in exchanged if isinstance(op, Collective)} == {8}
         assert max(op.m for op in exchanged if isinstance(op, Gemm)) == -(-batch // 8) * 3
         told = configure(strategies=("sd",), b=batch, k=2, **DATA_PARALLEL)

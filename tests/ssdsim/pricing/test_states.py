@@ -137,6 +137,6 @@ def test_the_lm_head_is_most_of_a_step_of_the_mtp_head_which_is_used_for_every_t
     catch_up, step = MTP().speculate(site, 4, beside=True)
     assert (catch_up.times, step.times) == (1, 3)
     assert isinstance(step.work, Pass)
-    moved = {op.name: op.streamed_bytes * times for op, times in step.work.forward.counted()}
+    moved = {op.name: op.streamed_bytes * times for op, times in step.work.forward.counted}
     assert moved["lm_head"] > 0.5 * sum(moved.values())
     assert site.draft.state_bytes() == 0

@@ -93,7 +93,7 @@ def test_parts_of_a_prompt_do_the_work_of_the_whole_and_no_part_is_faster_than_i
     profile, card = find_hardware("h100-sxm"), find_transformer("llama-3.1-8b")
 
     def attention(chunk: Chunk) -> tuple[float, float]:
-        over = [(op, times) for op, times in mixed_pass(card, (chunk,)).counted() if op.name == "attention"]
+        over = [(op, times) for op, times in mixed_pass(card, (chunk,)).counted if op.name == "attention"]
         return sum(op.flops * n for op, n in over), sum(profile.seconds(op).seconds * n for op, n in over)
 
     parts = [attention(chunk) for chunk in (Chunk(400), Chunk(600, 400), Chunk(1000, 1000))]

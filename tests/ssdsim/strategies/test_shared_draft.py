@@ -1,21 +1,17 @@
 """A draft whose devices serve several targets, against loops apart from this code, and what it must keep."""
 
 from __future__ import annotations
-
-import math
-from itertools import pairwise
-from typing import Any
-
-import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from calibration.machine.ranks import Ranks
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from itertools import pairwise
 from ssdsim.answers.simulation import actor
 from ssdsim.answers.simulation import simulate as engine
-from ssdsim.answers.simulation.durations import Durations, StepStreams
-from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
+from ssdsim.answers.simulation.durations import Durations
+from ssdsim.answers.simulation.durations import StepStreams
+from ssdsim.answers.simulation.simulate import SimulatedRounds
+from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import configure
@@ -23,9 +19,18 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.shared import ahead
 from ssdsim.strategies.protocols.strategy import Service
-from tests.calibration.executor.run import CARDS, ROUNDS, overlap_s, run, small, spans
+from tests.calibration.executor.run import CARDS
+from tests.calibration.executor.run import ROUNDS
+from tests.calibration.executor.run import overlap_s
+from tests.calibration.executor.run import run
+from tests.calibration.executor.run import small
+from tests.calibration.executor.run import spans
 from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviations_are_chance
+from typing import Any
+import math
+import numpy as np
+import pytest
 
 ENGINES = ("mc", "des")
 
@@ -271,7 +276,7 @@ def test_a_window_is_that_of_all_targets() -> None:
 def test_messages_may_cross_a_network() -> None:
     case = configure(strategies="ssd", draft_link_us=50, draft_link_gbs=2).scenarios["ssd"]
     assert case.site is not None
-    assert case.seconds["outcome"] == pytest.approx(50e-6 + case.site.outcome_bytes / 2e9)
+    assert case.seconds["outcome"] == pytest.approx(50e-6 + case.steps["outcome"].message.sent_bytes / 2e9)
     assert configure(strategies="ssd", tp=8, draft_link_us=50, draft_link_gbs=2).scenarios["ssd"].gpus == 9
     with pytest.raises(DoesNotFit):
         configure(strategies="ssd", tp=8)

@@ -1,21 +1,23 @@
 """Configs of families of models as cards: parameters as their names say, caches by formulas written out here."""
 
 from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import Any
-
-import pytest
-
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.forward import ForwardPass
+from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import mtp_head
-from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import LatentAttention
 from ssdsim.transformer.shard import legal_tensor_parallel
 from tests.refusals import refused
+from typing import Any
+import json
+import pytest
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {
@@ -219,7 +221,7 @@ def test_an_mtp_layer_that_is_left_out_by_its_number_is_not_quantised(tmp_path: 
 def test_a_pass_has_every_layer_once(tmp_path: Path) -> None:
     for config in (QWEN3_30B, GPT_OSS, LLAMA_4, GEMMA_4, DEEPSEEK_V3, mixtral()):
         forward = operations(config, tmp_path, tp=2)
-        counted = forward.counted()
+        counted = forward.counted
         attention = [count for op, count in counted if isinstance(op, Attention | LatentAttention)]
         assert sum(attention) == forward.layers
         assert sum(1 for _ in forward.operations()) == sum(count for _, count in counted)
@@ -228,10 +230,10 @@ def test_a_pass_has_every_layer_once(tmp_path: Path) -> None:
 
 
 def test_windows_shorten_attention_and_latents_are_read_once(tmp_path: Path) -> None:
-    contexts = {op.context for op, _ in operations(GPT_OSS, tmp_path).counted() if isinstance(op, Attention)}
+    contexts = {op.context for op, _ in operations(GPT_OSS, tmp_path).counted if isinstance(op, Attention)}
     assert contexts == {5000, 128}
     for tp in (1, 8):
-        counted = operations(DEEPSEEK_V3, tmp_path, tp=tp).counted()
+        counted = operations(DEEPSEEK_V3, tmp_path, tp=tp).counted
         (latent,) = {op for op, _ in counted if isinstance(op, LatentAttention)}
         assert latent.heads == 128 // tp
         cache = 2 * 2 * 5000 * (512 + 64)
@@ -242,8 +244,8 @@ def test_experts_that_all_tokens_use_are_a_dense_mlp(tmp_path: Path) -> None:
     """With as many experts a token as there are, bytes of weights and flops are those of one wide MLP."""
     all_of_them = QWEN3_30B | {"num_experts": 4, "num_experts_per_tok": 4, "moe_intermediate_size": 1536}
     dense = QWEN3_30B | {"model_type": "qwen3", "intermediate_size": 4 * 1536}
-    (experts,) = {op for op, _ in operations(all_of_them, tmp_path).counted() if isinstance(op, ExpertMlp)}
-    gemms = [op for op, _ in operations(dense, tmp_path).counted() if isinstance(op, Gemm)]
+    (experts,) = {op for op, _ in operations(all_of_them, tmp_path).counted if isinstance(op, ExpertMlp)}
+    gemms = [op for op, _ in operations(dense, tmp_path).counted if isinstance(op, Gemm)]
     mlp = [op for op in gemms if op.name in ("gate_up", "down")]
     assert experts.flops == sum(op.flops for op in mlp)
     assert experts.touched * experts.expert_bytes == sum(2.0 * op.n * op.k for op in mlp)

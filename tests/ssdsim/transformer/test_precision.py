@@ -1,32 +1,31 @@
 """Formats of weights, activations and cache: what a pass is made of, and what it weighs."""
 
 from __future__ import annotations
-
 from collections import Counter
-from pathlib import Path
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
+from pathlib import Path
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer, transformer_names
-from ssdsim.transformer.card import Transformer, Weights, transformer_shaped
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import transformer_names
+from ssdsim.transformer.card import Transformer
+from ssdsim.transformer.card import Weights
+from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head
-from ssdsim.transformer.operations import (
-    DTYPE_BYTES,
-    DTYPES,
-    QUANTISED_BYTES,
-    WEIGHT_BYTES,
-    Attention,
-    Collective,
-    Elementwise,
-    Gemm,
-)
-from ssdsim.transformer.precision import FORMATS, Precision
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import DTYPES
+from ssdsim.transformer.operations import DTYPE_BYTES
+from ssdsim.transformer.operations import Elementwise
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import QUANTISED_BYTES
+from ssdsim.transformer.operations import WEIGHT_BYTES
+from ssdsim.transformer.precision import FORMATS
+from ssdsim.transformer.precision import Precision
 from tests.refusals import refused
+import pytest
 
 sizes = st.integers(1, 40_000)
 plain = st.sampled_from(DTYPES)
@@ -111,7 +110,7 @@ def test_memory_never_grows_as_weights_shrink(name: str, tp: int, parts: tuple[s
 def test_parts_sum_to_the_model(name: str) -> None:
     card = find_transformer(name)
     gemms: Counter[str] = Counter()
-    for op, count in forward_pass(card, batch=1, context=1).counted():
+    for op, count in forward_pass(card, batch=1, context=1).counted:
         if isinstance(op, Gemm):
             gemms[op.name] += count * op.n * op.k
     parts = card.parameters_by_part
@@ -187,5 +186,5 @@ def test_what_makes_latents_lies_on_every_device_whole() -> None:
 
 def run_of(card: Transformer) -> dict[str, int]:
     """Weights of a device's matrices, of eight that share the model."""
-    counted = forward_pass(card, batch=1, tp=8, context=64).counted()
+    counted = forward_pass(card, batch=1, tp=8, context=64).counted
     return {op.name: op.n * op.k for op, _ in counted if isinstance(op, Gemm)}

@@ -107,7 +107,7 @@ def test_the_projection_after_the_attention_may_be_quantised_alone(tmp_path: Pat
         (counts["attention_out"] + counts["mlp"]) * (0.5 + 1 / 16)
         + 2 * (counts["attention"] + counts["lm_head"] + counts["activations"])
     )
-    of_pass = {op.name: op.dtype for op, _ in forward_pass(card, batch=1, context=8).counted() if isinstance(op, Gemm)}
+    of_pass = {op.name: op.dtype for op, _ in forward_pass(card, batch=1, context=8).counted if isinstance(op, Gemm)}
     assert (of_pass["qkv"], of_pass["attention_out"]) == ("bfloat16", "nvfp4")
     formats = precision(tmp_path, modelopt | {"ignore": ["lm_head", "*.o_proj"]})
     assert formats == Precision("bfloat16", "nvfp4", "nvfp4", "bfloat16", "bfloat16", attention_out="bfloat16")

@@ -1,23 +1,28 @@
 """Models with states in place of attention: Gated DeltaNet, KDA and Mamba2, as their configs describe them."""
 
 from __future__ import annotations
-
-import json
 from pathlib import Path
-from typing import Any
-
-import pytest
-
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.heads import eagle_head, mtp_head
-from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
-from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
-from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
+from ssdsim.transformer.heads import eagle_head
+from ssdsim.transformer.heads import mtp_head
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import ExpertMlp
+from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import LatentAttention
+from ssdsim.transformer.prefill import Chunk
+from ssdsim.transformer.prefill import mixed_pass
+from ssdsim.transformer.prefill import prefill_pass
+from ssdsim.transformer.recurrences import Convolution
+from ssdsim.transformer.recurrences import PrefillRecurrence
+from ssdsim.transformer.recurrences import RecurrentStep
 from ssdsim.transformer.shard import legal_tensor_parallel
 from tests.refusals import refused
+from typing import Any
+import json
+import pytest
 
 B = 10**9
 MB = 10**6
@@ -165,7 +170,7 @@ def test_states_and_caches_are_the_published_ones(
 def test_a_pass_has_every_layer_once(name: str, tmp_path: Path) -> None:
     """And its matrices are those that the card counts: two flops a weight and token."""
     card = read(name, tmp_path)
-    counted = forward_pass(card, batch=2, queries=3, context=500).counted()
+    counted = forward_pass(card, batch=2, queries=3, context=500).counted
     steps = [(op, times) for op, times in counted if isinstance(op, RecurrentStep)]
     attention = [times for op, times in counted if isinstance(op, Attention | LatentAttention)]
     assert sum(times for _, times in steps) == card.recurrent_layers
@@ -194,7 +199,7 @@ def test_verification_writes_a_state_for_every_token_unless_it_replays(tmp_path:
 
     def moved(queries: int, keeping: Any, masked: bool = False) -> float:
         work = forward_pass(card, batch=4, queries=queries, context=100, states=keeping, masked=masked)
-        (step,) = {op for op, _ in work.counted() if isinstance(op, RecurrentStep)}
+        (step,) = {op for op, _ in work.counted if isinstance(op, RecurrentStep)}
         return step.streamed_bytes / (4 * step.state_bytes)
 
     assert [moved(q, "each") / moved(1, "each") for q in (2, 4, 8)] == [1.5, 2.5, 4.5]
@@ -206,10 +211,10 @@ def test_verification_writes_a_state_for_every_token_unless_it_replays(tmp_path:
 def test_prompts_go_through_in_chunks_and_in_proportion_to_their_tokens(tmp_path: Path) -> None:
     card = read("super", tmp_path)
     short, long = (prefill_pass(card, batch=1, tokens=tokens) for tokens in (1000, 4000))
-    of = [next(op for op, _ in each.counted() if isinstance(op, PrefillRecurrence)) for each in (short, long)]
+    of = [next(op for op, _ in each.counted if isinstance(op, PrefillRecurrence)) for each in (short, long)]
     assert of[1].flops == 4 * of[0].flops
-    assert not any(isinstance(op, RecurrentStep) for op, _ in long.counted())
-    both = mixed_pass(card, (Chunk(100, 50), Chunk(10)), batch=8, queries=2, context=500).counted()
+    assert not any(isinstance(op, RecurrentStep) for op, _ in long.counted)
+    both = mixed_pass(card, (Chunk(100, 50), Chunk(10)), batch=8, queries=2, context=500).counted
     assert sorted(op.tokens for op, _ in both if isinstance(op, PrefillRecurrence)) == [10, 100]
     assert [(op.batch, op.queries) for op, _ in both if isinstance(op, RecurrentStep)] == [(8, 2)]
     assert sorted(op.batch * op.queries for op, _ in both if isinstance(op, Convolution)) == [10, 16, 100]
@@ -217,7 +222,7 @@ def test_prompts_go_through_in_chunks_and_in_proportion_to_their_tokens(tmp_path
 
 def test_latent_experts_are_narrower_and_have_two_matrices(tmp_path: Path) -> None:
     card = read("super", tmp_path)
-    counted = forward_pass(card, batch=1, context=100, tp=2).counted()
+    counted = forward_pass(card, batch=1, context=100, tp=2).counted
     (experts,) = {op for op, _ in counted if isinstance(op, ExpertMlp)}
     assert (experts.hidden, experts.width, experts.matrices) == (1024, 2688 // 2, 2)
     assert experts.expert_bytes == 2 * 1024 * 2688 // 2 * 2
@@ -239,7 +244,7 @@ def test_devices_share_states_by_heads(tmp_path: Path) -> None:
 def test_the_mtp_head_attends_and_has_no_state(name: str, billions: float, tmp_path: Path) -> None:
     head = mtp_head(read(name, tmp_path))
     assert head.parameters == pytest.approx(billions * B, abs=6e6)
-    counted = forward_pass(head, batch=1, context=100).counted()
+    counted = forward_pass(head, batch=1, context=100).counted
     assert [times for op, times in counted if isinstance(op, Attention)] == [1]
     assert not any(isinstance(op, RecurrentStep | Convolution) for op, _ in counted)
     assert read("next", tmp_path, num_nextn_predict_layers=1).mtp_layers == 1

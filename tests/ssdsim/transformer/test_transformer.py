@@ -1,17 +1,19 @@
 """Cards and the forward pass, checked against published parameter counts and the 2·N FLOP rule."""
 
 from __future__ import annotations
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import transformer_names
 from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
+from ssdsim.transformer.operations import Attention
+from ssdsim.transformer.operations import Collective
+from ssdsim.transformer.operations import Elementwise
+from ssdsim.transformer.operations import Gemm
 from tests.refusals import refused
+import pytest
 
 # as the model hubs count them
 PARAMETERS = {
@@ -69,7 +71,7 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
 def test_gemm_flops_are_two_per_matrix_weight_and_token(name: str) -> None:
     card = find_transformer(name)
     forward = forward_pass(card, batch=3, queries=5, context=100)
-    gemm_flops = sum(op.flops * n for op, n in forward.counted() if isinstance(op, Gemm))
+    gemm_flops = sum(op.flops * n for op, n in forward.counted if isinstance(op, Gemm))
     norms = card.layers * (2 * card.hidden_size + (2 * card.head_dim if card.qk_norm else 0)) + card.hidden_size
     # the embedding is looked up, not multiplied; tied or not, the LM head is multiplied
     lookup = 0 if card.tied_embeddings else card.vocab_size * card.hidden_size
@@ -81,7 +83,7 @@ def test_gemm_flops_are_two_per_matrix_weight_and_token(name: str) -> None:
 def test_attention_flops_are_four_per_query_head_dimension_and_cached_token() -> None:
     card = find_transformer("llama-3.1-8b")
     forward = forward_pass(card, batch=3, queries=5, context=100)
-    flops = sum(op.flops * n for op, n in forward.counted() if isinstance(op, Attention))
+    flops = sum(op.flops * n for op, n in forward.counted if isinstance(op, Attention))
     assert flops == 4 * 15 * 100 * card.heads * card.head_dim * card.layers
 
 
