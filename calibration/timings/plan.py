@@ -4,37 +4,31 @@ Nothing has a price yet, and nothing is timed here: a plan needs no torch.
 """
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import itertools
+import json
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.base.plain import picked
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
-from ssdsim.hardware.profile import Device
-from ssdsim.hardware.profile import HardwareProfile
+from ssdsim.hardware.profile import Device, HardwareProfile
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.site import Silent
-from ssdsim.pricing.site import Site
+from ssdsim.pricing.site import Silent, Site
 from ssdsim.pricing.step import Pass
 from ssdsim.question.question import effective
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import Elementwise
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, ExpertMlp, Gemm
 from ssdsim.transformer.shard import legal_tensor_parallel
-from typing import Any
-import itertools
-import json
-import numpy as np
 
 _TOKENS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _FEW_TOKENS = 8  # kernels for few tokens are odd: time every matrix with them

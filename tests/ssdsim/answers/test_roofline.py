@@ -1,31 +1,23 @@
 """The roofline reads the same passes and the same timings as every prediction."""
 
 from __future__ import annotations
-from click.testing import CliRunner
-from collections.abc import Iterable
-from collections.abc import Mapping
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
-from ssdsim import InputError
-from ssdsim import configure
-from ssdsim import find_hardware
-from ssdsim.answers.roofline import BOUNDS
-from ssdsim.answers.roofline import COLUMNS
-from ssdsim.answers.roofline import of_steps
-from ssdsim.answers.roofline import roofline
-from ssdsim.answers.roofline import summarise
-from ssdsim.cli.main import cli
-from ssdsim.pricing.passes import cost_between_kernels
-from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.pricing.passes import streaming_share
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import Step
-from ssdsim.transformer.operations import Gemm
-from tests.refusals import refused
+
 import json
+from collections.abc import Iterable, Mapping
+
 import pandas as pd
 import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import InputError, configure, find_hardware
+from ssdsim.answers.roofline import BOUNDS, COLUMNS, of_steps, roofline, summarise
+from ssdsim.cli.main import cli
+from ssdsim.pricing.passes import cost_between_kernels, cost_of_operations, streaming_share
+from ssdsim.pricing.step import Pass, Step
+from ssdsim.transformer.operations import Gemm
+from tests.refusals import refused
 
 PASSES = ("decode", "verify", "draft step", "glue", "branch step")
 CELLS = {"b": st.integers(1, 48), "k": st.integers(1, 10), "context": st.integers(64, 4096)}  # all of these fit

@@ -1,33 +1,30 @@
 """GliDe and LongSpec: their matrices, what they read and hold, what must travel, who refuses them; CaPE's trees."""
 
 from __future__ import annotations
+
+import math
 from functools import cache
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
 from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
-from ssdsim.tokens.trees.drafted import RankModel
-from ssdsim.tokens.trees.drafted import best_tree
-from ssdsim.tokens.trees.drafted import tree_of_widths
+from ssdsim.tokens.trees.drafted import RankModel, best_tree, tree_of_widths
 from ssdsim.tokens.trees.shape import Tree
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import cache_reader
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import Attention, Gemm
 from tests.refusals import refused
-from tests.ssdsim.strategies.checks import deviation
-from tests.ssdsim.strategies.checks import deviations_are_chance
-from typing import Any
-import math
-import numpy as np
-import pytest
+from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 
 EIGHT_B: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "alpha": 0.7}
 BOTH = pytest.mark.parametrize("drafter", ["glide", "longspec"])

@@ -5,29 +5,24 @@ shared ones, shards of them, latent ones, windows and mixtures.
 """
 
 from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
-from itertools import product
+from itertools import pairwise, product
+from typing import NamedTuple
+
+import pytest
+
 from ssdsim.base.bundled import models_folder
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.collectives import CollectiveLaw
 from ssdsim.hardware.experts import FEW_TOKENS
-from ssdsim.hardware.gemm import GemmLaw
-from ssdsim.hardware.gemm import SHARED_ROWS
+from ssdsim.hardware.gemm import SHARED_ROWS, GemmLaw
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import Operation
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, Operation
 from tests.refusals import refused
-from typing import NamedTuple
-import pytest
 
 PROFILES = sorted(path.stem for path in (models_folder() / "hardware").glob("*.json"))
 SHAPES = (

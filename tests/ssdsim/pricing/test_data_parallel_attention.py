@@ -1,34 +1,27 @@
 """Devices with sequences of their own whose experts lie apart: what passes compute, send and hold, and when it pays."""
 
 from __future__ import annotations
+
+from itertools import combinations
+from math import comb, floor
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from itertools import combinations
-from math import comb
-from math import floor
-from ssdsim import configure
-from ssdsim import predict
-from ssdsim import recommend
+
+from ssdsim import configure, predict, recommend
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
 from ssdsim.pricing.occupancy import target_demand
 from ssdsim.serving.serve import serve
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import LatentAttention
-from ssdsim.transformer.operations import Operation
-from ssdsim.transformer.routing import busiest_over_mean
-from ssdsim.transformer.routing import devices_of_a_token
+from ssdsim.transformer.forward import ForwardPass, forward_pass
+from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation
+from ssdsim.transformer.routing import busiest_over_mean, devices_of_a_token
 from tests.refusals import refused
 from tests.ssdsim.serving.sample_runs import requests
-from typing import Any
-import pytest
 
 R1 = find_transformer("deepseek-r1")
 SPREAD: dict[str, Any] = {"target": "deepseek-r1", "drafter": "mtp", "dtype": "nvfp4", "hardware": "b200-sxm", "tp": 8}

@@ -1,17 +1,21 @@
 """A draft whose devices serve several targets, against loops apart from this code, and what it must keep."""
 
 from __future__ import annotations
-from calibration.machine.ranks import Ranks
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
+
+import math
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calibration.machine.ranks import Ranks
 from ssdsim.answers.simulation import actor
 from ssdsim.answers.simulation import simulate as engine
-from ssdsim.answers.simulation.durations import Durations
-from ssdsim.answers.simulation.durations import StepStreams
-from ssdsim.answers.simulation.simulate import SimulatedRounds
-from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.answers.simulation.durations import Durations, StepStreams
+from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
 from ssdsim.base.errors import InputError
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import configure
@@ -19,18 +23,9 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.protocols.cached import Cached
 from ssdsim.strategies.protocols.shared import ahead
 from ssdsim.strategies.protocols.strategy import Service
-from tests.calibration.executor.run import CARDS
-from tests.calibration.executor.run import ROUNDS
-from tests.calibration.executor.run import overlap_s
-from tests.calibration.executor.run import run
-from tests.calibration.executor.run import small
-from tests.calibration.executor.run import spans
+from tests.calibration.executor.run import CARDS, ROUNDS, overlap_s, run, small, spans
 from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviations_are_chance
-from typing import Any
-import math
-import numpy as np
-import pytest
 
 ENGINES = ("mc", "des")
 

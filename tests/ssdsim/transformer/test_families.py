@@ -1,23 +1,21 @@
 """Configs of families of models as cards: parameters as their names say, caches by formulas written out here."""
 
 from __future__ import annotations
+
+import json
 from pathlib import Path
+from typing import Any
+
+import pytest
+
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.heads import mtp_head
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import LatentAttention
+from ssdsim.transformer.operations import Attention, Collective, ExpertMlp, Gemm, LatentAttention
 from ssdsim.transformer.shard import legal_tensor_parallel
 from tests.refusals import refused
-from typing import Any
-import json
-import pytest
 
 B = 10**9
 DEEPSEEK_V3: dict[str, Any] = {

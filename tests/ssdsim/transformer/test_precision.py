@@ -1,31 +1,32 @@
 """Formats of weights, activations and cache: what a pass is made of, and what it weighs."""
 
 from __future__ import annotations
+
 from collections import Counter
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pathlib import Path
+
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.catalog import transformer_names
-from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.card import Weights
-from ssdsim.transformer.card import transformer_shaped
+from ssdsim.hardware.catalog import find_transformer, transformer_names
+from ssdsim.transformer.card import Transformer, Weights, transformer_shaped
 from ssdsim.transformer.forward import forward_pass
 from ssdsim.transformer.heads import eagle_head
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import DTYPES
-from ssdsim.transformer.operations import DTYPE_BYTES
-from ssdsim.transformer.operations import Elementwise
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import QUANTISED_BYTES
-from ssdsim.transformer.operations import WEIGHT_BYTES
-from ssdsim.transformer.precision import FORMATS
-from ssdsim.transformer.precision import Precision
+from ssdsim.transformer.operations import (
+    DTYPE_BYTES,
+    DTYPES,
+    QUANTISED_BYTES,
+    WEIGHT_BYTES,
+    Attention,
+    Collective,
+    Elementwise,
+    Gemm,
+)
+from ssdsim.transformer.precision import FORMATS, Precision
 from tests.refusals import refused
-import pytest
 
 sizes = st.integers(1, 40_000)
 plain = st.sampled_from(DTYPES)

@@ -1,28 +1,23 @@
 """Models with states in place of attention: Gated DeltaNet, KDA and Mamba2, as their configs describe them."""
 
 from __future__ import annotations
+
+import json
 from pathlib import Path
+from typing import Any
+
+import pytest
+
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.heads import eagle_head
-from ssdsim.transformer.heads import mtp_head
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import ExpertMlp
-from ssdsim.transformer.operations import Gemm
-from ssdsim.transformer.operations import LatentAttention
-from ssdsim.transformer.prefill import Chunk
-from ssdsim.transformer.prefill import mixed_pass
-from ssdsim.transformer.prefill import prefill_pass
-from ssdsim.transformer.recurrences import Convolution
-from ssdsim.transformer.recurrences import PrefillRecurrence
-from ssdsim.transformer.recurrences import RecurrentStep
+from ssdsim.transformer.heads import eagle_head, mtp_head
+from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention
+from ssdsim.transformer.prefill import Chunk, mixed_pass, prefill_pass
+from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, RecurrentStep
 from ssdsim.transformer.shard import legal_tensor_parallel
 from tests.refusals import refused
-from typing import Any
-import json
-import pytest
 
 B = 10**9
 MB = 10**6

@@ -1,19 +1,17 @@
 """Cards and the forward pass, checked against published parameter counts and the 2·N FLOP rule."""
 
 from __future__ import annotations
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ssdsim.base.errors import InputError
-from ssdsim.hardware.catalog import find_transformer
-from ssdsim.hardware.catalog import transformer_names
+from ssdsim.hardware.catalog import find_transformer, transformer_names
 from ssdsim.transformer.card import transformer_shaped
 from ssdsim.transformer.forward import forward_pass
-from ssdsim.transformer.operations import Attention
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import Elementwise
-from ssdsim.transformer.operations import Gemm
+from ssdsim.transformer.operations import Attention, Collective, Elementwise, Gemm
 from tests.refusals import refused
-import pytest
 
 # as the model hubs count them
 PARAMETERS = {
