@@ -22,9 +22,9 @@ from fidelity_outcomes import Outcome, left_out
 
 from ssdsim.base.bundled import models_folder
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.runtime_card import KERNELS, Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, save_runtime
-from ssdsim.hardware.training_domain import TrainingDomain
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.transformer.recurrences import REPLAYED_TOKENS, StateKeeping

@@ -13,8 +13,8 @@ from calibration.runtimes.unseen import Unseen, independent
 from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
+from ssdsim.hardware.extrapolation import STEPS, ExtrapolationError
 from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.training_domain import STEPS, ExtrapolationError
 
 _Z = float(norm.ppf(0.975))
 _PRICE = 40.0  # 2 / 5 %: of what lies outside an interval of 95 %

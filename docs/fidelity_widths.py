@@ -26,9 +26,9 @@ from calibration.runtimes.fit import EXPERTS
 from calibration.runtimes.unseen import Unseen, case_of, covered_by
 from ssdsim.base.bundled import models_folder
 from ssdsim.base.checks import Array
+from ssdsim.hardware.extrapolation import STEPS
 from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.hardware.runtime_catalog import find_runtime, runtime_names, save_runtime
-from ssdsim.hardware.training_domain import STEPS
 from ssdsim.readers.row import Row
 
 _Z = 1.96

@@ -20,9 +20,9 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidence, Host, Runtime
-from ssdsim.hardware.training_domain import TrainingDomain
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row

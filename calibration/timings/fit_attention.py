@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import nnls
 
-from calibration.timings.corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
 from calibration.timings.fit import checked_rows, directions, hold_out, judged, report, significant
+from calibration.timings.fit_roofline import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AdditiveAttentionModel, AttentionModel, GroupLaw

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from calibration.timings.corrected import domain_of, those
 from calibration.timings.fit import FEWEST_ROWS, hold_out, report, significant
+from calibration.timings.fit_roofline import domain_of, those
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.latent import LatentCosts, LatentModel

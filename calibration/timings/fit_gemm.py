@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibration.timings.corrected import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
 from calibration.timings.fit import FEWEST_ROWS, checked_rows, hold_out, judged, report
+from calibration.timings.fit_roofline import ROOFLINE_COEFFICIENTS, SEGMENT_ROWS, domain_of, fit_corrected, those
 from ssdsim.base.checks import Array
 from ssdsim.hardware.gemm import GemmModel, GemmSegment, gemm_variables
 

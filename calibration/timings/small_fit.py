@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from calibration.timings.corrected import fit_terms, those, with_uncertainty
 from calibration.timings.fit import FEWEST_ROWS, fit_line, judged, report, significant
 from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_additive_attention, fit_attention
 from calibration.timings.fit_gemm import fit_gemm
+from calibration.timings.fit_roofline import fit_terms, those, with_uncertainty
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.attention import AnyAttention

@@ -26,11 +26,11 @@ from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.occupancy import why_no_room
-from ssdsim.question.columns import Column, Rows
 from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.given import GridPart
 from ssdsim.question.options import ALL, DEFAULTS, check_names, files
+from ssdsim.question.point_table import Column, Rows
 from ssdsim.runs.sweep_folder import SweepResults
 
 Engine = Literal["closed", "mc", "des"]

@@ -14,9 +14,9 @@ from ssdsim.cli.options import CommandGroup, json_option
 from ssdsim.cli.output import echo_json
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import completing
+from ssdsim.hardware.extrapolation import TrainingDomain
 from ssdsim.hardware.runtime_card import ERRORS, NUMBERS, Evidence, Runs, Runtime
 from ssdsim.hardware.runtime_catalog import RUNTIMES, find_runtime, runtime_names
-from ssdsim.hardware.training_domain import TrainingDomain
 
 
 @click.group("runtimes", cls=CommandGroup)

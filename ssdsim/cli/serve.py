@@ -38,10 +38,10 @@ from ssdsim.serving.answer import as_json as serving_json
 from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching, KTable
 from ssdsim.serving.journal import timeline
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import RunNeeds, run
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
 from ssdsim.serving.policies import AUTO, accepted_options
+from ssdsim.serving.policy_runs import RunNeeds, run
 from ssdsim.serving.serve import served
 
 _STRATEGIES = f"ar,sd,ssd,{AUTO}"

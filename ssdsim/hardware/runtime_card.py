@@ -14,8 +14,8 @@ from ssdsim.base.conversion import FieldError
 from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
 from ssdsim.base.records import Card, Coefficient, LogSd, NotNegative, Seconds
+from ssdsim.hardware.extrapolation import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.hardware.profile import Device
-from ssdsim.hardware.training_domain import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.transformer.cache_memory import Caching
 from ssdsim.transformer.layers import Head
 from ssdsim.transformer.operations import DTYPES

@@ -13,7 +13,6 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN
-from ssdsim.question.columns import Column, PointTable, Rows, groups
 from ssdsim.question.options import (
     ALL,
     as_python,
@@ -24,6 +23,7 @@ from ssdsim.question.options import (
     ranged,
     with_ranges,
 )
+from ssdsim.question.point_table import Column, PointTable, Rows, groups
 
 
 class GridPart(Record):

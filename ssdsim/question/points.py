@@ -17,10 +17,10 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.question.columns import Column, MemoizedStep, PointTable, Result, Rows
 from ssdsim.question.given import PointsLike, checked_table
 from ssdsim.question.many import ScenarioTable
 from ssdsim.question.place import drafting_of, site_of
+from ssdsim.question.point_table import Column, MemoizedStep, PointTable, Result, Rows
 from ssdsim.question.price import price
 from ssdsim.question.question import alternatives, complete, contestants_of, place, scenario_of, warnings_of
 from ssdsim.question.scenario import Scenario

@@ -12,7 +12,6 @@ from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
-from ssdsim.question.columns import Result, result_of
 from ssdsim.question.drafting import (
     ahead_warnings,
     check_vocabularies,
@@ -24,6 +23,7 @@ from ssdsim.question.given import checked
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, defaults, members
 from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens

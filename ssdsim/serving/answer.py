@@ -18,11 +18,11 @@ from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import format_count
 from ssdsim.serving.closed_form import Sharing, SteadyState
 from ssdsim.serving.crossing import Advice, Crossing, RateCurve, crossing
-from ssdsim.serving.measuring import Capacity, How
 from ssdsim.serving.metrics import Metrics, Summary
 from ssdsim.serving.options import Goal
 from ssdsim.serving.policies import AUTO, Policies
 from ssdsim.serving.policy import Policy
+from ssdsim.serving.policy_runs import Capacity, How
 from ssdsim.serving.workload import Workload
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, SteadyState, sharing
 from ssdsim.serving.crossing import Crossing, RateCurve, advice
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import MOST_RUNS, Capacity, How, RunCache, RunNeeds, capacities, lines, needs, runs
 from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
 from ssdsim.serving.passes import prompt_warnings
 from ssdsim.serving.policies import Policies, accepted_options, policies
 from ssdsim.serving.policy import Policy
+from ssdsim.serving.policy_runs import MOST_RUNS, Capacity, How, RunCache, RunNeeds, capacities, lines, needs, runs
 from ssdsim.serving.workload import Workload
 from ssdsim.strategies.protocols.shared import TARGETS
 

@@ -22,8 +22,8 @@ from calibration.machine.executor.plan import RankPlan, Timeline
 from ssdsim.base.record import Record
 from ssdsim.pricing.step import Repeats, deepest, drawn_rounds
 from ssdsim.rounds.actor import Program
+from ssdsim.rounds.outcome_sources import long_run_source
 from ssdsim.rounds.outcomes import OutcomeBlock
-from ssdsim.rounds.source import long_run_source
 
 Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 Action = Callable[[], object]

@@ -22,6 +22,7 @@ from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import Mix
+from ssdsim.rounds.outcome_sources import long_run_source, outcome_source
 from ssdsim.rounds.outcomes import (
     MOST_TOKENS_A_ROUND,
     OutcomeSource,
@@ -30,7 +31,6 @@ from ssdsim.rounds.outcomes import (
     steps_one_by_one,
 )
 from ssdsim.rounds.round import PARTS, Always
-from ssdsim.rounds.source import long_run_source, outcome_source
 
 Engine = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)

@@ -17,9 +17,9 @@ from ssdsim.base.settings import TrackedSettings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
-from ssdsim.question.columns import MemoizedStep, Result
 from ssdsim.question.given import PointsLike
 from ssdsim.question.many import DrawnRates, ScenarioTable, across, estimate
+from ssdsim.question.point_table import MemoizedStep, Result
 from ssdsim.question.points import Points, Scenarios
 from ssdsim.question.price import occupied
 from ssdsim.question.question import Contestants

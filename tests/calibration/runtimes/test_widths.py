@@ -7,8 +7,8 @@ import pytest
 from fidelity_law import best_constant, fit_law, scores, scores_of
 
 from calibration.runtimes.unseen import Unseen, case_of, covered_by, factor_on_errors, scaled
+from ssdsim.hardware.extrapolation import STEPS, ExtrapolationError
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.hardware.training_domain import STEPS, ExtrapolationError
 from ssdsim.readers.price import work_of
 from tests.calibration.runtimes.test_runtime_fit import a_row
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibration.timings.corrected import fit_roofline
 from calibration.timings.fit import fit_collective, fit_elementwise, fit_link, hold_out
 from calibration.timings.fit_attention import ATTENTION_SHAPE, fit_attention
 from calibration.timings.fit_gemm import fit_gemm
+from calibration.timings.fit_roofline import fit_roofline
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import Roofline

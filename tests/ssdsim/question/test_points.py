@@ -10,8 +10,8 @@ import pytest
 
 from ssdsim import InputError, configure
 from ssdsim.base.settings import Settings
-from ssdsim.question.columns import Column, MemoizedStep, PointTable
 from ssdsim.question.given import GridPart, checked, checked_table
+from ssdsim.question.point_table import Column, MemoizedStep, PointTable
 from ssdsim.question.points import Points
 
 GRID = [

@@ -11,11 +11,11 @@ import pytest
 from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
-from ssdsim.serving import measuring
+from ssdsim.serving import policy_runs
 from ssdsim.serving.batching import Batching, KTable
 from ssdsim.serving.load import Load
-from ssdsim.serving.measuring import RunNeeds
 from ssdsim.serving.policies import AUTO, policies
+from ssdsim.serving.policy_runs import RunNeeds
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve, served
 from ssdsim.strategies.ar import Autoregressive
@@ -212,8 +212,8 @@ def test_the_cost_that_is_said_before_long_work_counts_the_ks_that_run_for_good(
     table: Any, ks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They were left out."""
-    monkeypatch.setattr(measuring, "_LONG", 0)
-    monkeypatch.setattr(measuring, "_FIRST", 10)
+    monkeypatch.setattr(policy_runs, "_LONG", 0)
+    monkeypatch.setattr(policy_runs, "_FIRST", 10)
     monkeypatch.setattr("ssdsim.answers.workers.Workers.each", lambda *arguments, **room: {})
     heard: list[RunNeeds] = []
     load, batching = Load(rate=[1.0, 2.0], requests=40), Batching(k_table=table)

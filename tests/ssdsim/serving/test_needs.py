@@ -11,10 +11,10 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base import free_memory
 from ssdsim.base.errors import InputError
 from ssdsim.runs.answer_folders import opened_for_serving
-from ssdsim.serving import measuring
+from ssdsim.serving import policy_runs
 from ssdsim.serving import serve as of_serve
 from ssdsim.serving.batching import Batching
-from ssdsim.serving.measuring import How, needs, run
+from ssdsim.serving.policy_runs import How, needs, run
 from ssdsim.serving.replica import is_long, simulate
 from ssdsim.serving.serve import serve
 from tests.ssdsim.serving.sample_runs import SMALL, policies_of, requests
@@ -22,8 +22,8 @@ from tests.ssdsim.serving.sample_runs import SMALL, policies_of, requests
 
 @pytest.fixture
 def short_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_LONG", 0)
-    monkeypatch.setattr(measuring, "_FIRST", 50)
+    monkeypatch.setattr(policy_runs, "_LONG", 0)
+    monkeypatch.setattr(policy_runs, "_FIRST", 50)
 
 
 @pytest.mark.usefixtures("short_is_long")
@@ -35,7 +35,7 @@ def test_rounds_are_those_of_the_first_requests_times_as_many() -> None:
     assert said.runs == 6
     assert said.core_s > 0.0
     most = max(run(policy, load, how).columns.shape[1] for policy in policies.values())
-    rounds = (said.memory_bytes - 1000 * measuring.REQUEST_BYTES) / measuring.ROUND_BYTES
+    rounds = (said.memory_bytes - 1000 * policy_runs.REQUEST_BYTES) / policy_runs.ROUND_BYTES
     assert rounds == pytest.approx(most, rel=0.3)
 
 
@@ -108,7 +108,7 @@ def test_the_pace_is_that_of_runs_as_long_as_they_will_be(
         said.append(tokens or float(load.output_tokens.sum()))
         return simulate(policy, load, batching, seed, hears, 1.0)  # else it takes seconds
 
-    monkeypatch.setattr(measuring, "simulate", spied)
+    monkeypatch.setattr(policy_runs, "simulate", spied)
     load, how = requests(count, rate=4.0, outputs="60"), How(Batching(), precision=precision)
     policies = policies_of(load, how.batching, **SMALL, strategies="sd").by_name
     assert needs({name: (policy, 16) for name, policy in policies.items()}, [load], how) is not None

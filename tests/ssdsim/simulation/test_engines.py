@@ -276,7 +276,7 @@ def test_utilisation_is_what_the_round_says() -> None:
     [{"p_hit": 0.7, "backup": "jit"}, {"p_hit": 0.7, "backup": "fast"}, {"p_hit": 0.7, "alpha_concentration": 3.0}],
 )
 def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str, Any]) -> None:
-    from ssdsim.rounds.source import outcome_source
+    from ssdsim.rounds.outcome_sources import outcome_source
 
     scenario = configure(t_sd=0.3, b=5, **options).scenarios["ssd"]
     whole = outcome_source(scenario.tokens, scenario.batch, np.random.SeedSequence(3)).block(8_000).draws

@@ -17,7 +17,7 @@ from ssdsim.pricing.step import RowTable, rows_to_price
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import ChosenRows, Kernel
-from ssdsim.rounds.source import outcome_source
+from ssdsim.rounds.outcome_sources import outcome_source
 from ssdsim.tokens.confidence import accepted_pmf, best_rows, expected_curve
 from tests.ssdsim.cli.in_process import asked as said
 
