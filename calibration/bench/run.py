@@ -1,4 +1,4 @@
-"""Points of a running server, measured one after the other; each is kept as soon as it is there."""
+"""Measure the points of a running server one after the other; each row is stored at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class BenchJob(Record):
 
     @property
     def warm_up(self) -> LoadPoint:
-        """An answer in each stream of the highest load."""
+        """The warm-up: one answer in each stream of the highest load."""
         longest = max(self.points, key=lambda point: point.input_tokens + point.output_tokens)
         return replace(longest, concurrency=self.most, requests=1, repeat=1)
 

@@ -112,7 +112,7 @@ def _source(files: Sequence[Path]) -> str:
 
 
 def _next(rows: Sequence[Row], output: Path) -> str:
-    """The prediction for what was measured, where it is one thing."""
+    """The ``ssdsim predict`` command for the fitted card, with the settings that all rows share."""
     same = {name: {getattr(row, name) for row in rows} for name in ("hardware", "model", "tp")}
     flags = {"hardware": "--hardware", "model": "--target", "tp": "--tp"}
     asked = [f"{flags[name]} {values.pop()}" for name, values in same.items() if len(values) == 1]

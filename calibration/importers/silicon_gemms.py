@@ -1,4 +1,4 @@
-"""Products of matrices in aiconfigurator's tables, without those that waited for the host or came from a cache."""
+"""GEMMs of aiconfigurator's tables, without timings that waited for the host or read from a cache."""
 
 from __future__ import annotations
 

@@ -52,11 +52,11 @@ def gpus(devices: Sequence[str]) -> Mapping[str, Gpu]:
     A process of its own asks CUDA and ends. A CUDA context takes hundreds of MiB of each GPU while its process lives,
     and blocks GPUs in exclusive mode.
     """
-    return _asked(tuple(dict.fromkeys(name for name in devices if name.startswith("cuda"))))
+    return _described_elsewhere(tuple(dict.fromkeys(name for name in devices if name.startswith("cuda"))))
 
 
 @cache
-def _asked(names: tuple[str, ...]) -> Mapping[str, Gpu]:
+def _described_elsewhere(names: tuple[str, ...]) -> Mapping[str, Gpu]:
     if not names:
         return {}
     with get_context("spawn").Pool(1, initializer=belong_to_parent) as pool:

@@ -53,7 +53,7 @@ def pair_of(
     lossless: Lossless | None = None,
     routing: dict[Role, Routing] | None = None,
 ) -> Pair:
-    """The pair that the records speak of; ``lossless`` is what a loop found, ``routing`` what routers chose."""
+    """The pair that the records describe; ``lossless`` is what a loop found, ``routing`` what routers chose."""
     header = folder.header
     target, draft = (as_record(Participant, header.get(role), folder.path, role) for role in ("target", "draft"))
     settings = as_record(PairSettings, header.get("settings"), folder.path, "settings")
@@ -100,7 +100,7 @@ def keep_routing(folder: RecordFolder, routings: Mapping[Role, Routing]) -> None
 
 
 def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
-    """Read what routers chose when texts were last counted; None where they never were."""
+    """The stored routing of the last count; None if there is none."""
     file = folder.path / _ROUTING
     if not file.is_file():
         return None
@@ -110,7 +110,7 @@ def said_of_routing(folder: RecordFolder) -> dict[Role, Routing] | None:
 
 
 def said_of_loops(folder: RecordFolder) -> Lossless | None:
-    """Read what was found when loops were last run; None where they never were."""
+    """The stored verdict of the last loops; None if there is none."""
     file = folder.path / _LOSSLESS
     return as_record(Lossless, read_json(file, "finding"), file, "finding") if file.is_file() else None
 
@@ -120,7 +120,7 @@ _SIGNIFICANT = 0.001
 
 
 def doubts(pair: Pair) -> Iterator[str]:
-    """A line each, worst first within a temperature."""
+    """Warnings about the pair's numbers, a line each, the worst first within a temperature."""
     target, draft = pair.target.parameters, pair.draft.parameters
     if target is not None and draft is not None and draft > target:
         yield f"the draft has more parameters than the target ({draft:,} and {target:,}): are they exchanged?"

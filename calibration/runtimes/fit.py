@@ -179,7 +179,7 @@ def _numbers(rows: Sequence[Row], base: Runtime, fields: Sequence[str] | None, n
     chosen = tuple(dict.fromkeys(default_fields(made) if fields is None else fields))
     solution = solve(made, base, chosen)
     card = _card(solution.values, base, name, engine)
-    wander = (*_kept(base, chosen), *solution.wander())
+    wander = (*_base_directions(base, chosen), *solution.wander())
     card = card.changed(wander=wander, covered=_covered(card, base, rows))
     return _Numbers(card, base, made, solution)
 
@@ -217,7 +217,7 @@ def check_fields(fields: Sequence[str]) -> None:
         raise InputError("at least one field must be fitted, got none")
 
 
-def _kept(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
+def _base_directions(base: Runtime, fitted: Sequence[str]) -> tuple[dict[str, float], ...]:
     """The base card's error directions of numbers that are not fitted anew."""
     ways = ({name: sd for name, sd in way.items() if name not in fitted} for way in base.wander)
     return tuple(way for way in ways if way)

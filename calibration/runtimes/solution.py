@@ -4,33 +4,26 @@ A row's seconds are linear in the card's numbers: each number has a factor in a 
 """
 
 from __future__ import annotations
-from calibration.timings.fit import significant
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+
+import numpy as np
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import t as student
+
+from calibration.timings.fit import significant
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
 from ssdsim.hardware.extrapolation import ExtrapolationError
-from ssdsim.hardware.runtime_card import CardErrors
-from ssdsim.hardware.runtime_card import KERNELS
-from ssdsim.hardware.runtime_card import Kernels
-from ssdsim.hardware.runtime_card import NUMBERS
-from ssdsim.hardware.runtime_card import Runtime
+from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, CardErrors, Kernels, Runtime
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import Units
-from ssdsim.pricing.passes import cost_of_operations
-from ssdsim.pricing.passes import units_of_kernels
+from ssdsim.pricing.passes import Units, cost_of_operations, units_of_kernels
 from ssdsim.pricing.step import Pass
-from ssdsim.readers.price import each_row
-from ssdsim.readers.price import seconds_of
-from ssdsim.readers.price import work_of
+from ssdsim.readers.price import each_row, seconds_of, work_of
 from ssdsim.readers.row import Row
-import numpy as np
 
 FIELDS = tuple(name for name, number in NUMBERS.items() if number.prior_sd is not None)
 PRIOR_SD: Mapping[str, float] = {name: number.prior_sd for name, number in NUMBERS.items() if number.prior_sd}

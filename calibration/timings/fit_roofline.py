@@ -1,4 +1,4 @@
-"""Fit a roofline and its correction, as GEMMs and attention have them.
+"""Fit a roofline and the correction of its error, for GEMMs and attention.
 
 The correction is a sum of a few hinges of the logarithms of the shape: multivariate adaptive regression splines
 (Friedman, 1991) with a forward pass only. Orthogonal matching pursuit chooses among all hinges at a grid of knots, and
@@ -25,7 +25,7 @@ _SELECTION_ROWS = 4000  # terms are chosen on a sample this large; coefficients 
 _ROWS_PER_TERM = 10
 _LARGEST_RESIDUAL = 0.5  # a wilder timing (log ratio) counts as this much when terms are chosen
 _HUBER = 0.03  # residuals (log ratio) beyond this count by their size, not by their square
-_LEFT = 0.03  # of a feature's length, beside the features chosen: less of it is not chosen
+_LEFT = 0.03  # of a feature's length: one with less left beside the chosen features is not chosen
 _RIDGE = 0.01  # keeps coefficients of terms that hardly vary in the rows near zero
 
 
@@ -107,7 +107,7 @@ def fit_terms(terms: list[str], log_ratio: Array, values: Mapping[str, Array]) -
 
 
 def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[str, Array]) -> Correction:
-    """Add to a correction how its coefficients wander when the rows that it was fitted to are drawn anew.
+    """The correction with the uncertainty of its coefficients, by a bootstrap of the rows.
 
     A row keeps the weight that it has in the fit to all rows.
     """
@@ -116,7 +116,7 @@ def with_uncertainty(correction: Correction, log_ratio: Array, values: Mapping[s
     weights = _weights(columns, log_ratio, fitted)
 
     def refit(rows: NDArray[np.intp]) -> Array:
-        drawn, times = np.unique(rows, return_counts=True)  # a row drawn twice counts twice: a third is not there
+        drawn, times = np.unique(rows, return_counts=True)  # a row drawn twice counts twice, a third not at all
         return _least_squares(columns[drawn], log_ratio[drawn], times * weights[drawn])
 
     return correction.changed(uncertainty=directions(refit, columns))

@@ -109,7 +109,7 @@ def template(evidence: RatioEvidence, contest: Contest[str], subject: str, gpus:
 
     ``more_per_gpu`` is the relative difference of tokens/s per GPU from the decisive rival's.
     """
-    told = _told(contest)
+    told = _rivals_to_name(contest)
     return evidence.template(contest, told, _head(contest, subject, gpus), _clause(contest, told, subject, gpus))
 
 
@@ -128,8 +128,8 @@ def called_together(names: Sequence[str]) -> str:
     return " and ".join([", ".join([first, *others[:-1]]), *others[-1:]])
 
 
-def _told(contest: Contest[str]) -> Sequence[str]:
-    """The rival that decides, or the fastest of those that are undecided."""
+def _rivals_to_name(contest: Contest[str]) -> Sequence[str]:
+    """The rivals to name: the one that decides, or the fastest of the undecided ones."""
     if contest.decided or not contest.open:
         return [contest.decisive_rival]
     fastest = sorted(contest.open, key=lambda rival: contest.over[rival].ratio)[:_NAMED]

@@ -43,7 +43,7 @@ def numbers(column: pa.ChunkedArray) -> Array:
 
 def given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Mask of the rows of a column that have a value."""
-    return np.concatenate([np.zeros(0, dtype=bool), *map(_given, column.chunks)])
+    return np.concatenate([np.zeros(0, dtype=bool), *map(_valid_mask, column.chunks)])
 
 
 def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
@@ -51,10 +51,10 @@ def _numbers(chunk: pa.Array) -> NDArray[np.generic]:
         return np.full(len(chunk), np.nan)
     bare = pa.Array.from_buffers(chunk.type, len(chunk), [None, chunk.buffers()[1]], offset=chunk.offset)
     values = np.from_dlpack(bare)
-    return np.where(_given(chunk), values, np.nan) if chunk.null_count else values
+    return np.where(_valid_mask(chunk), values, np.nan) if chunk.null_count else values
 
 
-def _given(chunk: pa.Array) -> NDArray[np.bool_]:
+def _valid_mask(chunk: pa.Array) -> NDArray[np.bool_]:
     if not chunk.null_count:
         return np.ones(len(chunk), dtype=bool)
     if chunk.null_count == len(chunk):  # a column of the null type has no bits

@@ -66,7 +66,7 @@ def parse_records(text: str, where: object) -> list[Any]:
 
 
 def _parsed_line(line: str, where: str) -> Any:
-    """:func:`parse_json` of one of perhaps millions: by a reader that is faster, and refuses a little more."""
+    """:func:`parse_json` of one line of many, by a faster and slightly stricter reader."""
     try:
         return msgspec.json.decode(line)
     except msgspec.DecodeError:
@@ -111,7 +111,7 @@ def as_record(kind: type[Read], data: Any, where: object, what: str, *, written:
 def as_records(
     kind: type[Read], each: Mapping[int, Any], where: object, what: str, *, written: bool = False
 ) -> list[Read]:
-    """:func:`as_record` of each, which has a number in its file; all at once, as there may be millions of them."""
+    """:func:`as_record` of each numbered record; one call for all, because there may be millions."""
     try:
         return converted(list[kind], list(each.values()), written=written)  # type: ignore[valid-type]
     except ValidationError:

@@ -24,7 +24,7 @@ def nearest(name: object, allowed: Iterable[str]) -> str:
 
 
 def closest(name: object, allowed: Iterable[str], least: float = 0.5) -> str | None:
-    """The allowed name that ``name`` is most like; None where it is like none, by the share of what they have alike."""
+    """The allowed name that is most similar to ``name``; None if none is similar enough."""
     import difflib  # here, because only a mistake needs it
 
     return next(iter(difflib.get_close_matches(str(name).lower(), list(allowed), n=1, cutoff=least)), None)

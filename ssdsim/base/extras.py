@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, requires
 
 @cache
 def failure(package: str) -> Exception | None:
-    """What the import of a package raises, for one that is installed may not fit the others; None where it works."""
+    """The error of importing a package (an installed one may not fit the others); None if it works."""
     try:
         import_module(package)
     except Exception as error:

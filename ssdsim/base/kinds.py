@@ -43,7 +43,7 @@ class Kind:
         return text
 
     def checked(self, said: str, value: Any) -> Any:
-        """``value`` as it is used; InputError, calling it ``said``, where it is not of this kind."""
+        """``value`` converted to this kind; InputError, which calls it ``said``, if it is of another."""
         raise NotImplementedError
 
 

@@ -1,4 +1,4 @@
-"""Options: what checks, command line, grids, reports and docs say of each; and records whose fields are options."""
+"""Options of a scenario: kind, default, help and conflicts of each; and records whose fields are options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Searcher = Literal["recommend", "schedule"]
 
 
 class Group(Enum):
-    """Options that belong together: what another one makes meaningless, or an answer treats alike."""
+    """Groups of options, so that another option can exclude all of them and an answer can treat them alike."""
 
     HARDWARE = auto()  # devices, and what is priced on them
     UNIT_FREE = auto()  # durations in units of T_v, in place of hardware
@@ -47,13 +47,14 @@ class Section(Enum):
 
 
 ALWAYS = 10
-"""The prominence of what a first page of help never leaves out."""
+"""The prominence of options that every first page of help shows."""
 
 
 class Excludes(Record):
-    """Options that must not be given with this one, and the ``message`` about ``{it}`` that is.
+    """A conflict: none of ``others`` may be given with this option. ``{it}`` in the ``message`` is the one that was.
 
-    It holds only if this one equals ``when``, or is of one of its types, and if all of ``given_with`` are given, too.
+    The conflict holds only if this option equals ``when``, or has one of its types, and all of ``given_with`` are
+    given.
     """
 
     others: tuple[str | Group, ...]
@@ -62,7 +63,7 @@ class Excludes(Record):
     given_with: tuple[str, ...] = ()
 
     def holds(self, name: str, given: Mapping[str, Any]) -> bool:
-        """Tell whether it excludes in this call, ``name`` being the option's own."""
+        """Tell whether the conflict holds among the ``given`` options; ``name`` is this option's."""
         if name not in given or not all(other in given for other in self.given_with):
             return False
         if isinstance(self.when, tuple):
@@ -80,14 +81,13 @@ class Needs(Record):
 class Option(Record, kw_only=True):
     """An option of a scenario.
 
-    ``default`` None: it follows from others, as ``default_note`` says, or has no part. ``spellings`` are more flags of
-    the command line, whose first is ``--name``. ``varied_by`` are the answers that search it, and so do not take it as
-    given. ``axis`` is the title of a report's axis, its unit in brackets, where a report has one of it; ``doubling``
-    values want a logarithmic one.
-    ``symbol`` is what formulas call it, where that is not its name. ``plausible`` is where the values of real pairs
-    lie, of an option whose default nobody measured. Help lists it below ``section``, or below the name of the strategy
-    or drafter that has it; a first page has those of the greatest ``prominence``, none of 0. ``example`` is a value, of
-    an option whose default shows none.
+    ``default`` None: the value is derived from other options, as ``default_note`` says, or unused. ``spellings`` are
+    flags of the command line besides ``--name``. ``varied_by`` are the answers that search the option and so do not
+    accept it. ``axis`` is the title of a report's axis, with the unit in brackets; a ``doubling`` option has a
+    logarithmic axis. ``symbol`` is its name in formulas, if it has another one there. ``plausible`` is the range of
+    values of real pairs, for a default that nobody measured. Help lists it below ``section``, or else below its
+    strategy or drafter. The first page of help shows the options of the greatest ``prominence``, and never those of 0.
+    ``example`` is a value for help, if the default shows none.
     """
 
     name: str
@@ -124,18 +124,18 @@ class Option(Record, kw_only=True):
 
     @property
     def help(self) -> str:
-        """The line of help: what it is, and what it is where nobody says."""
+        """The line of help: the description and the default."""
         shown = self.default_note if self.default is None else self.default
         shown = ",".join(shown) if isinstance(shown, tuple) else shown
         return self.help_text(f"default: {shown}" if shown != "" and shown is not False else "")
 
     def help_text(self, also: str = "") -> str:
-        """What it is, with an example and what is ``also`` said of it, in one line."""
+        """The description, then the note ``also`` and an example in brackets."""
         notes = "; ".join(each for each in (also, f"such as {self.example}" if self.example else "") if each)
         return f"{self.about} [{notes}]" if notes else self.about
 
     def checked(self, value: Any) -> Any:
-        """``value`` as it is used; InputError where it is out of range, or of another kind."""
+        """``value`` converted to the option's kind; InputError if it is of another kind or out of range."""
         return self.kind.checked(self.spelling, value)
 
 
@@ -143,7 +143,7 @@ choice = partial(Option, groups=(Group.CHOICE,))
 """What a person can choose."""
 
 searched_choice = partial(choice, varied_by=("recommend", "schedule"))
-"""A choice that the answers which advise one search."""
+"""A choice that ``recommend`` and ``schedule`` search."""
 
 machine_choice = partial(choice, section=Section.MACHINE, groups=(Group.HARDWARE, Group.CHOICE))
 """A choice of devices, or of what runs on them."""
@@ -181,23 +181,24 @@ R = TypeVar("R", bound="OptionRecord")
 
 
 class _OptionDefault(Record):
-    """What an option's field is filled with where nobody gives it; ``said`` is what its option says of itself."""
+    """The default factory of an option's field; ``attributes`` are those of the option."""
 
     default: Any
-    said: Mapping[str, Any]
+    attributes: Mapping[str, Any]
 
     def __call__(self) -> Any:
         return self.default
 
 
 def option_field(kind: Kind, about: str, default: Any = None, **more: Any) -> Any:
-    """A field that is an option; ``more`` is what :class:`ssdsim.base.option.Option` says beside."""
+    """A field that is an option; ``more`` are further attributes of :class:`ssdsim.base.option.Option`."""
     return field(default_factory=_OptionDefault(default, {"kind": kind, "about": about, "default": default, **more}))
 
 
 class OptionRecord(Record):
-    """A record that checks each field that is an option, None being one that is not given; ``section`` and
-    ``prominence`` are those of its options in help.
+    """A record that checks its option fields when it is made; None means not given.
+
+    ``section`` and ``prominence`` apply to all its options in help.
     """
 
     section: ClassVar[Section] = Section.START
@@ -210,21 +211,23 @@ class OptionRecord(Record):
 
 
 def options_of(record: type[OptionRecord]) -> Mapping[str, Option]:
-    """Options by the names of the fields, which are theirs but where a field says another ``name``."""
+    """The options by field; an option is called as its field unless it has a ``name`` of its own."""
     own = {"section": record.section, "prominence": record.prominence}
     defaults = record.__struct_defaults__
     made_by = [getattr(default, "factory", None) for default in defaults]
     last = zip(record.__struct_fields__[-len(defaults) :], made_by, strict=False)
-    return {name: Option(**{"name": name, **own, **by.said}) for name, by in last if isinstance(by, _OptionDefault)}
+    return {
+        name: Option(**{"name": name, **own, **by.attributes}) for name, by in last if isinstance(by, _OptionDefault)
+    }
 
 
 def option_names(record: type[OptionRecord]) -> Mapping[str, str]:
-    """The name by which each field is given: an option's is its own."""
+    """The option name of each field; a field that is no option keeps its own name."""
     options = options_of(record)
     return {name: options[name].name if name in options else name for name in record.__struct_fields__}
 
 
 def pop_record(record: type[R], given: dict[str, Any]) -> R:
-    """The record of what is ``given`` of it, which is taken out of there; None is not given."""
+    """Pop this record's options from ``given`` and build it; None means not given."""
     values = {name: given.pop(option, None) for name, option in option_names(record).items()}
     return record(**{name: value for name, value in values.items() if value is not None})

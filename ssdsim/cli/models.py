@@ -42,7 +42,7 @@ def list_models(as_json: bool) -> None:
             str(card.kv_heads),
             str(card.intermediate_size),
             str(card.vocab_size),
-            _kept(card),
+            _weight_formats(card),
         )
     console().print(table)
     echo("Also: transformer-shaped-HxL (the proposal's graph), a card's .toml, or a Hugging Face config.json")
@@ -86,7 +86,7 @@ def show_model(name: str, as_json: bool) -> None:
         echo(f"{key:22} {said}")
 
 
-def _kept(card: Transformer) -> str:
+def _weight_formats(card: Transformer) -> str:
     """The formats of the blocks' weights, each once."""
     precision = card.precision()
     parts = ("attention", "attention_out", "recurrent", "mlp", "experts")

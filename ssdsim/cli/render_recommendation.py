@@ -84,7 +84,7 @@ def _first_lines(recommendation: Recommendation, about: BatchAnswer, plan: Launc
     own = f"{best.per_user:.1f} tokens/s a user"
     own += f" (95 %: {interval.low:.1f}-{interval.high:.1f})" if interval is not None else ""
     if plan.worth is not None and plan.decisive_rival is not None:
-        yield "Worth", f"{_held(plan.worth)} {plan.decisive_rival.name}{_sure(plan.worth)}: {own}"
+        yield "Worth", f"{_ratio_text(plan.worth)} {plan.decisive_rival.name}{_sure(plan.worth)}: {own}"
     else:
         yield "Worth", own
     for each in about.unsupported.values():
@@ -93,7 +93,7 @@ def _first_lines(recommendation: Recommendation, about: BatchAnswer, plan: Launc
         yield "Cost", _cost(plan, request)
 
 
-def _held(versus: Versus) -> str:
+def _ratio_text(versus: Versus) -> str:
     return f"{versus.ratio:.2f}x"
 
 

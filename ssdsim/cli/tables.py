@@ -89,7 +89,7 @@ class TextTable:
             yield self._drawn(turned, None, [""] * len(turned[0].cells))
         elif whole:
             yield self._drawn(self.columns, None, self._styles)
-        elif len(kept := self._kept(fits)) > self.names:
+        elif len(kept := self._columns_that_fit(fits)) > self.names:
             yield self._drawn(kept, None, self._styles)
             left = [name for column in self.columns if column not in kept and (name := column.header.strip())]
             if left:
@@ -110,7 +110,7 @@ class TextTable:
             turned.append(TableColumn(str(title), cells=[column.cells[row] for column in others]))
         return turned
 
-    def _kept(self, fits: _Fits) -> list[TableColumn]:
+    def _columns_that_fit(self, fits: _Fits) -> list[TableColumn]:
         """The names, and the most important columns for which there is room, in their order."""
         kept = self.columns[: self.names]
         for run in self._ranked():

@@ -93,7 +93,7 @@ class DecodeAttention(ModelOfVariables):
     def seconds(self, *shape: Any) -> Array:
         """Seconds by ``batch, queries, context, heads, kv_heads, head_dim``, which broadcast, and an element's bytes.
 
-        Set right on the nodes of each head dimension.
+        They are made monotone on the nodes of each head dimension.
         """
         *sizes, head_dim = np.broadcast_arrays(*(np.asarray(size, float) for size in shape[:-1]))
         seconds = np.empty(head_dim.shape)
@@ -105,7 +105,7 @@ class DecodeAttention(ModelOfVariables):
         return seconds
 
     def on_nodes(self, head_dim: float, element_bytes: float) -> "AttentionNodes | None":
-        """The law for one head dimension, set right on its nodes; None where no timings say where it ends."""
+        """The law for one head dimension, made monotone on its nodes; None where no timings say where it ends."""
         if not {"batch", "context", "group", "kv"} <= self.domain.keys():
             return None
         largest = {name: limits[1] for name, limits in self.domain.items()}

@@ -1,4 +1,4 @@
-"""Distance of a case from the rows behind a runtime card, and how much wider that makes its intervals."""
+"""Extrapolation: the distance of a case from the rows behind a runtime card, and how much it widens intervals."""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from ssdsim.transformer.card import Transformer
 
 
 class TrainingDomain(Card):
-    """A setting that rows behind a card had: a device, a degree and a model, with the batches and versions seen there.
+    """A setting that a card was fitted to: device, degree and model, with the batches and versions of its rows.
 
     ``device`` names a hardware profile. ``peak_flops`` (of 16 bits) and ``memory_bandwidth`` are the device's;
     ``active_parameters`` are the weights that a token of the model uses, ``experts`` whether it is a mixture.
@@ -28,13 +28,13 @@ class TrainingDomain(Card):
 
 
 class ExtrapolationError(Card):
-    """Additions to log-sds, in quadrature, of one step away from the rows.
+    """The log-sds that one step of extrapolation adds, in quadrature.
 
-    To that of seconds beside matrices: ``gpu``, a doubling of a device's arithmetic or of its bandwidth, whichever
-    differs more; ``degree``, of the devices; ``size``, of the weights that a token uses; ``batch``, beyond the batches
-    seen; ``version``, an engine's version that no row had. To that of a whole pass: ``experts``, a mixture where the
-    rows are of dense models, or a dense model where they are of mixtures; ``experts_gpu``, a doubling of the device
-    where the model is a mixture, whose kernels are another generation's.
+    To the seconds of what is not a matrix product: ``gpu``, for a doubling of the device's arithmetic or bandwidth
+    (whichever differs more); ``degree``, of the number of devices; ``size``, of the weights that a token uses;
+    ``batch``, beyond the batches seen; ``version``, for an engine version without rows. To a whole pass: ``experts``,
+    for a mixture where the rows are dense, or a dense model where they are mixtures; ``experts_gpu``, for a doubling of
+    the device where the model is a mixture, because its kernels are of another generation.
     """
 
     gpu: LogSd = 0.0
@@ -47,14 +47,14 @@ class ExtrapolationError(Card):
 
 
 STEPS = tuple(ExtrapolationError.__struct_fields__)
-"""The ways to be away, in the order of :func:`steps`."""
+"""The directions of extrapolation, in the order of :func:`steps`."""
 
 OF_WHOLE = ("experts", "experts_gpu")
-"""Those that make a whole pass uncertain; the others, what is beside matrices."""
+"""The directions that widen a whole pass; the others widen what is not a matrix product."""
 
 
 class OperatingPoint(Record):
-    """A question to a card: as :class:`TrainingDomain`, of one batch, and of one version where it is known."""
+    """The point to predict: as :class:`TrainingDomain`, with one batch and, if it is known, one engine version."""
 
     device: str
     peak_flops: float
@@ -79,7 +79,7 @@ _PLAIN = ("bfloat16", "float16")
 
 
 def steps(case: OperatingPoint, covered: TrainingDomain) -> tuple[float, ...]:
-    """The number of steps that the case is away from a setting, each way of :data:`STEPS`."""
+    """The number of steps from a setting to the case, in each direction of :data:`STEPS`."""
     low, high = covered.batches
     gpu = max(
         _doublings(case.peak_flops, covered.peak_flops), _doublings(case.memory_bandwidth, covered.memory_bandwidth)
@@ -100,7 +100,7 @@ def _doublings(one: float, other: float) -> float:
 
 
 class Near(Record):
-    """The ``nearest`` setting in some ways: what each of them adds to the square of a log-sd."""
+    """The ``nearest`` setting, and the square of a log-sd that each direction adds."""
 
     nearest: TrainingDomain
     squares: Mapping[str, float]
@@ -111,7 +111,7 @@ class Near(Record):
 
 
 class Distance(Record):
-    """Distance from the nearest settings: beside matrices, and in a whole pass; None where no rows are known."""
+    """Distances from the nearest settings: of what is not a matrix product, and of a whole pass; None without rows."""
 
     beside_matrices: Near | None = None
     whole: Near | None = None
@@ -126,7 +126,7 @@ class Distance(Record):
 
     @property
     def farther(self) -> Near | None:
-        """The side in which it is farther away."""
+        """The larger of the two distances."""
         return max(self._nears, key=lambda near: near.square, default=None)
 
     @property
@@ -135,7 +135,7 @@ class Distance(Record):
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways that matter: at least a quarter of what the longest adds."""
+        """The directions that matter: each adds at least a quarter of what the largest adds."""
         squares = {way: square for near in self._nears for way, square in near.squares.items()}
         least = _MATTERS * max(squares.values(), default=0.0)
         return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
@@ -146,7 +146,7 @@ _MATTERS = 0.25
 
 @lru_cache(maxsize=4096)
 def distance(case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError) -> Distance:
-    """The distance of a case from the settings behind a card, each kind of error from the nearest of its own."""
+    """The distance of a case from the settings behind a card; each kind of error has its own nearest setting."""
     if not covered:
         return Distance()
     squares = [

@@ -100,7 +100,7 @@ class GemmModel(TimingModel):
             raise ValueError("blends: each must rise from its start to its end")
 
     def seconds(self, m: ArrayLike, n: ArrayLike, k: ArrayLike) -> Array:
-        """Seconds of shapes that broadcast together, a matrix at a time set right on its nodes of ``m``."""
+        """Seconds of shapes that broadcast together; each matrix is made monotone on its nodes of ``m``."""
         m, n, k = np.broadcast_arrays(*(np.asarray(size, float) for size in (m, n, k)))
         seconds = np.empty(m.shape)
         for matrix in {(float(n_), float(k_)) for n_, k_ in zip(n.flat, k.flat, strict=True)}:
@@ -128,7 +128,7 @@ class GemmModel(TimingModel):
         return self._monotone(log_seconds, np.inf)
 
     def _monotone(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
-        """Set times right on nodes of ``m``; beyond ``most`` rows along the line through the last.
+        """Make times monotone on nodes of ``m``; beyond ``most`` rows along the line through the last.
 
         Each segment counts as much as it serves at ``m``.
         """

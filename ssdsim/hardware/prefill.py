@@ -67,7 +67,7 @@ class PrefillAttentionLaw(Law[PrefillAttention]):
     """A model for each dtype; without one the device's roofline at a part of the peak rate."""
 
     def timing(self, op: PrefillAttention) -> Timing:
-        """The time; a part of a prompt takes its share of that of the prompt up to its end, as efficient as it."""
+        """The time; a chunk of a prompt takes its share of the time of the prompt up to the chunk's end."""
         if op.prefix:
             whole = self.profile.seconds(op.whole)
             return replace(whole, seconds=whole.seconds * op.flops / op.whole.flops)

@@ -325,7 +325,7 @@ class Runtime(Card):
         return self.changed(kernels=kernels, host=host)
 
     def facing(self, case: OperatingPoint) -> "Runtime":
-        """The runtime with the errors that it has so far from its rows."""
+        """The runtime with the errors that it has at this distance from its rows."""
         far = distance(case, self.covered, self.away)
         return _wider(self, far.beside_log_sd, far.whole_log_sd)
 
@@ -400,7 +400,7 @@ _WORDS = {
 
 
 def far_from_rows(runtime: Runtime, case: OperatingPoint) -> frozenset[str]:
-    """A line on its nearest rows and what is other there, if intervals are noticeably wider for it; else nothing."""
+    """A line on the nearest rows and how they differ, if the distance widens intervals noticeably; else empty."""
     far = distance(case, runtime.covered, runtime.away)
     nearest = far.farther
     if nearest is None or _log_sd(runtime.facing(case), case) < _NOTICED * _log_sd(runtime, case):

@@ -106,7 +106,7 @@ class Law(ABC, Generic[Op]):
         return max((op.streamed_bytes + spilled) / device.memory_bandwidth, device.compute_s(op))
 
     def waiting_s(self, op: Op, seconds: float) -> float:
-        """Part of the ``seconds`` that it takes alone in which kernels beside it could run: it works no more."""
+        """The part of ``seconds`` above the floor, in which other kernels could run beside ``op``."""
         return max(0.0, seconds - self.floor_s(op))
 
 

@@ -56,7 +56,7 @@ def hypothetical(
     links = _links(profile, link)
     model = CollectiveLaw(profile).model
     over_rings = {kind: {n: model(kind, n) for n in of} for kind, of in profile.collectives.items()}
-    rings = {} if links else {n: _given_up(profile, n) for of in over_rings.values() for n in of}
+    rings = {} if links else {n: _replaced_links(profile, n) for of in over_rings.values() for n in of}
     there = profile.changed(link=link, links=links, collectives=over_rings)
     changes = {field: _scaled(held, replace(scaling, rings=rings)) for field, held in there.timed.items()}
     return there.changed(**changes, name=name, device=device, sources={HYPOTHETICAL: source})
@@ -84,8 +84,8 @@ def _links(profile: HardwareProfile, link: LinkModel | None) -> dict[int, LinkMo
     return profile.links if same else None
 
 
-def _given_up(profile: HardwareProfile, ranks: int) -> float:
-    """The number of links between devices that a collective ran over, which another link takes the place of."""
+def _replaced_links(profile: HardwareProfile, ranks: int) -> float:
+    """The number of links that a collective ran over, which the new link replaces."""
     if not (profile.device.nvlinks and profile.links and profile.link):
         return 1.0
     return links_of_ring(profile.device.nvlinks, profile.links, profile.link, ranks)

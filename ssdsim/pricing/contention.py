@@ -1,4 +1,4 @@
-"""Two passes that run at the same time on devices of one kind slow each other down."""
+"""Contention: two passes that run at the same time on devices of one kind slow each other down."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from ssdsim.pricing.step import Step
 def slow_downs(site: Site, verify: Step, draft: Step) -> tuple[float, float]:
     """Factors by which a verification and drafting are slowed while both run.
 
-    Two profiles do not know of each other: devices of different kinds share nothing. The last of the draft's passes,
-    of branches or of single tokens, stands for all of them.
+    Devices of different profiles share nothing: both factors are 1. The draft's last pass stands for all its passes.
     """
     verifying, drafting = verify.passes[0], draft.passes[-1]
     interference = verifying.profile.interference
@@ -34,7 +33,7 @@ def stretches(verify_s: float, draft_s: float, target: float, draft: float) -> t
 
 
 def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
-    """Stretch a verification and drafting that start together, until the shorter one is done."""
+    """Stretch a verification and drafting that start together; contention ends when the shorter one is done."""
     if not draft.passes:
         return verify, draft
     stretched = stretches(verify.seconds, draft.seconds, *slow_downs(site, verify, draft))
@@ -42,7 +41,7 @@ def beside_each_other(site: Site, verify: Step, draft: Step) -> tuple[Step, Step
 
 
 def always_beside(site: Site, verify: Step, draft: Step) -> tuple[Step, Step]:
-    """Stretch a verification and a step of drafting where both sides work without a pause."""
+    """Stretch a verification and a drafting step of sides that never pause: contention never ends."""
     if not draft.passes:
         return verify, draft
     slower = slow_downs(site, verify, draft)

@@ -67,14 +67,14 @@ class Cost:
 
     @property
     def terms(self) -> Mapping[str, tuple[float, float]]:
-        return self._made.terms
+        return self._computed.terms
 
     @property
     def shared(self) -> Mapping[str, float]:
-        return self._made.shared
+        return self._computed.shared
 
     @property
-    def _made(self) -> Terms:
+    def _computed(self) -> Terms:
         if not isinstance(self._terms, Terms):
             self._terms = self._terms()
         return self._terms

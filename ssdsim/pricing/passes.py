@@ -141,7 +141,7 @@ def cost_between_kernels(forward: ForwardPass, kernels: Cost, runtime: Runtime, 
 
 
 def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, paid: Units, host_s: float) -> Terms:
-    """Errors of a pass that belong to no timing."""
+    """The errors of a pass that belong to no single timing."""
     kinds = kernels.by_kind()
     wander = _wandering(runtime, {**units_of_kernels(forward, kinds, runtime.kernels), **paid})
     if model == "draft":

@@ -1,49 +1,34 @@
 """The site of a scenario: models on devices, and what passes and messages cost there."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Mapping
-from functools import cached_property
-from functools import partial
-from functools import update_wrapper
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.base.record import replace
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial, update_wrapper
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.extrapolation import OperatingPoint
 from ssdsim.hardware.profile import HardwareProfile
-from ssdsim.hardware.runtime_card import KERNELS
-from ssdsim.hardware.runtime_card import Runtime
-from ssdsim.hardware.runtime_card import far_from_rows
+from ssdsim.hardware.runtime_card import KERNELS, Runtime, far_from_rows
 from ssdsim.pricing.cost import Cost
-from ssdsim.pricing.passes import Model
-from ssdsim.pricing.passes import Network
-from ssdsim.pricing.passes import cost_of_launches
-from ssdsim.pricing.passes import cost_of_message
-from ssdsim.pricing.passes import cost_of_step
-from ssdsim.pricing.passes import streaming_share
-from ssdsim.pricing.passes import units_of_step
-from ssdsim.pricing.step import HostWork
-from ssdsim.pricing.step import Message
-from ssdsim.pricing.step import Pass
-from ssdsim.pricing.step import PassKey
-from ssdsim.pricing.step import Piece
-from ssdsim.pricing.step import RowTable
-from ssdsim.pricing.step import Step
-from ssdsim.pricing.step import rows_to_price
+from ssdsim.pricing.passes import (
+    Model,
+    Network,
+    cost_of_launches,
+    cost_of_message,
+    cost_of_step,
+    streaming_share,
+    units_of_step,
+)
+from ssdsim.pricing.step import HostWork, Message, Pass, PassKey, Piece, RowTable, Step, rows_to_price
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.forward import degrees
-from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.forward import degrees, forward_pass
 from ssdsim.transformer.operations import DTYPE_BYTES
 from ssdsim.transformer.precision import Precision
 from ssdsim.transformer.shard import legal_tensor_parallel
-from typing import Any
-from typing import ClassVar
-from typing import Concatenate
-from typing import ParamSpec
-from typing import TypeVar
-from typing import cast
-import math
-import numpy as np
 
 # An outcome names, per sequence: id, accepted length, bonus token and length (8 bytes each), a temperature, and the
 # draft's block table (4 bytes for each page of 16 tokens): SSD paper, appendix B.1.

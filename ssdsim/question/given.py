@@ -27,7 +27,7 @@ from ssdsim.question.point_table import Column, PointTable, Rows, groups
 
 
 class GridPart(Record):
-    """Some of a grid's points in a row: ``options``, and a value of each list of ``grid``, the last varying fastest."""
+    """Consecutive points of a grid: ``options``, and a value of each list of ``grid``, the last varying fastest."""
 
     options: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]

@@ -1,4 +1,4 @@
-"""Scenarios of one strategy side by side: estimates as columns, and tokens/s under draws of all that is not known."""
+"""Many scenarios of one strategy: closed-form estimates in columns, and tokens/s under draws of all errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEPT = 2048  # prices whose drawn steps are kept
 
 
 class ScenarioTable(Record):
-    """Scenarios of one strategy: each price and each round's tokens once, and the number of each scenario's."""
+    """Scenarios of one strategy in columns: distinct prices and tokens, and the index of each scenario's."""
 
     strategy: Strategy
     batch: Array
@@ -75,7 +75,7 @@ def rates(scenarios: Sequence[Scenario], errors: TimingErrors) -> Draws:
 
 
 def across(rows: ScenarioTable, errors: TimingErrors) -> Draws:
-    """Tokens/s of each row over the ranges in which its tokens lie, timings being as they are predicted.
+    """Tokens/s of each row over the ranges of its token inputs, at the predicted timings.
 
     Shape ``(rows, looks)``: at the ends of all ranges first. Some input of each row lies in a range.
     """
@@ -83,7 +83,7 @@ def across(rows: ScenarioTable, errors: TimingErrors) -> Draws:
 
 
 def rates_over(rows: ScenarioTable, cases_of: Callable[[KnownTokens], Cases]) -> Draws:
-    """Tokens/s of each row, a column a case in which inputs of its tokens are others; of as many cases each."""
+    """Tokens/s of each row (first axis) in cases with other token inputs; all rows have the same number of cases."""
     alike = _of_the_same_steps(rows)
     if len(alike) > 1:
         return _in_order([rates_over(rows.select(numbers), cases_of) for numbers in alike], alike)
@@ -157,7 +157,7 @@ def _by_column(parts: Sequence[Estimate], column: Callable[[Sequence[Any]], Any]
 
 
 class DrawnRates:
-    """:func:`rates` for who asks often: the drawn steps of a price are kept for the next row that has it.
+    """:func:`rates` with a cache: the drawn steps of a price serve all rows that have it.
 
     Timings and tokens are drawn together. Where only timings and measured rates err, the median of a row's draws is its
     prediction; rates that lie in a range move each draw from there.

@@ -1,6 +1,4 @@
-"""Settings of many points, column by column, and steps that run once for all points with the same values of what they
-read.
-"""
+"""Options of many points in columns, and steps that run once for all points with the same values of what they read."""
 
 from __future__ import annotations
 
@@ -22,14 +20,14 @@ _MOST_KEYS = 2**62
 
 
 class Column(Record, Generic[T]):
-    """Values, and the index of each point's value among them."""
+    """A column over points: some values, and for each point the index of its value."""
 
     values: Sequence[T]
     index: Rows
 
     @classmethod
     def of(cls, each: Iterable[T], key: Callable[[T], Any] = repr) -> Column[T]:
-        """The column of each point's value, those with the same ``key`` once: 1 is not 1.0, a list is not a tuple."""
+        """The column of a value a point; those of one ``key`` are stored once: 1 is not 1.0, a list is not a tuple."""
         numbers: dict[Any, int] = {}
         values: list[T] = []
         index = []
@@ -61,7 +59,7 @@ class Column(Record, Generic[T]):
 
     @cached_property
     def distinct(self) -> Column[T]:
-        """The column with equal values once."""
+        """The column with equal values stored once."""
         once = Column.of(self.values)
         return Column(once.values, once.index[self.index]) if len(once.values) < len(self.values) else self
 
@@ -146,8 +144,10 @@ class PointTable(Record):
         return replace(self, options=options)
 
     def after(self, name: str, step: MemoizedStep[Any], *arguments: str) -> tuple[PointTable, dict[int, InputError]]:
-        """The table with a step's results as ``name``, and with what it settled, of the points at which it is possible;
-        why it is not at others, by their rows. ``arguments`` name the results that it takes.
+        """Run a step: the table of the points at which it succeeds, and the errors of the others by their rows.
+
+        The results are stored under ``name``, and what the step settled becomes options. ``arguments`` name the results
+        that the step takes.
         """
         column: Column[Any] = step.each(self, *(self.results[each] for each in arguments))
         table, errors = self, dict[int, InputError]()
@@ -161,7 +161,7 @@ class PointTable(Record):
 
 
 class MemoizedStep(Generic[T]):
-    """``run(settings, *arguments)``, which remembers its results by what it read of the settings, and by the arguments.
+    """``run(settings, *arguments)`` with a cache: the key is what it read of the settings, and which arguments it got.
 
     A step that has read the same values from the same sources reads the same option next. So a result holds for all
     settings with the values that the step read, and no list of a step's inputs can be wrong, because there is none.
@@ -173,9 +173,7 @@ class MemoizedStep(Generic[T]):
         self._names: dict[str, None] = {}
 
     def each(self, table: PointTable, *arguments: Column[Result[Any]]) -> Column[Result[T] | InputError]:
-        """The result, or why there is none, at each point: looked up once for all with the same options that were ever
-        read.
-        """
+        """The result or the error at each point; points that agree in every option ever read are looked up once."""
         while True:
             known = len(self._names)
             columns = [table.options[name] for name in self._names if name in table.options]
@@ -183,14 +181,14 @@ class MemoizedStep(Generic[T]):
             results = []
             for point in first.tolist():
                 results.append(self.at(table.settings(point), *(each.at(point).value for each in arguments)))
-                if len(self._names) > known:  # points that differ in what was read only now were taken to be alike
+                if len(self._names) > known:  # a new option was read: points that differ in it were grouped together
                     break
             else:
                 once = Column.of(results, id)
                 return Column(once.values, once.index[group])
 
     def at(self, settings: Settings, *arguments: Any) -> Result[T] | InputError:
-        """The result, or why there is none; arguments are told apart by being other objects."""
+        """The result or the error; arguments are compared by identity."""
         for names, known in self._known.items():
             if (result := known.get(_key(settings, names, arguments))) is not None:
                 return result
@@ -209,11 +207,11 @@ class MemoizedStep(Generic[T]):
         return result
 
     def __len__(self) -> int:
-        """Number of results that it remembers."""
+        """Number of cached results."""
         return sum(map(len, self._known.values()))
 
     def forget_newest(self, count: int) -> None:
-        """Forget as many results, if there are, that were made last."""
+        """Drop the ``count`` newest results, or all if there are fewer."""
         for known in reversed(self._known.values()):
             forgotten = min(count, len(known))
             for _ in range(forgotten):

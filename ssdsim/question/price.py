@@ -1,4 +1,4 @@
-"""The price of a strategy's round at a site that has room for it; and its prices where inputs of tokens are others."""
+"""The price of a strategy's round at a site where it fits, and its repricing where token inputs change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ssdsim.strategies.protocols.strategy import Strategy
 
 
 class Repricer(Record):
-    """A strategy's steps at a site (None: without hardware) under other options; ``reads`` are those that move them."""
+    """Reprices a strategy's steps at a site (None: without hardware); ``reads`` are the options that move them."""
 
     strategy: Strategy
     site: Site | None
@@ -131,7 +131,7 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
 
 
 def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: Drafter) -> Repricer | None:
-    """Way to price a strategy with ragged rows where what its prices have read is otherwise."""
+    """The repricer of a strategy with ragged rows; None for others, whose prices read no token input."""
     if not strategy.ragged:
         return None
     return Repricer(strategy, site, drafter, settings.plain, settings.read or frozenset(settings))

@@ -61,7 +61,7 @@ class Scenario(Displayable, Record):
         return self.priced.devices
 
     def with_steps(self, steps: Mapping[str, Step], again: Repricer | None = None) -> Scenario:
-        """Copy it at other prices, and how these are made again where inputs of tokens are others."""
+        """Copy the scenario with other steps; ``again`` reprices them where token inputs change."""
         priced = replace(self.priced, expected=steps, again=again)
         return replace(self, priced=priced, same_rounds=self.drawn_from)
 

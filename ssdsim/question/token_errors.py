@@ -119,17 +119,17 @@ class KnownTokens:
     def at_looks(self, errors: TimingErrors) -> Cases:
         """Looks at the ends of all ranges, then over them."""
         if errors not in self._at_looks:
-            self._at_looks[errors] = self._made(looks(self.open, errors))
+            self._at_looks[errors] = self._computed(looks(self.open, errors))
         return self._at_looks[errors]
 
     def over(self, changes: Changes) -> Cases:
         """Averages in any cases; remembered, since scenarios at other prices ask the same."""
         key = tuple((name, *values) for name, values in changes.items())
         if key not in self._over:
-            self._over[key] = self._made(changes)
+            self._over[key] = self._computed(changes)
         return self._over[key]
 
-    def _made(self, changes: Changes) -> Cases:
+    def _computed(self, changes: Changes) -> Cases:
         return Cases(changes, self._at_once(changes) or self._one_by_one(changes))
 
     def _at_once(self, changes: Changes) -> Averages | None:

@@ -49,7 +49,7 @@ def _hits(chosen: ChosenFindings) -> Figure | str:
         key="pair-hits",
         section=_SECTION,
         title=_hits_title(laws),
-        about=f"Points are measured, lines the fitted law h(F) = 1 - c F^-r: {'; '.join(map(_said, laws.items()))}. "
+        about=f"Points are measured, lines the fitted law h(F) = 1 - c F^-r: {'; '.join(map(_as_text, laws.items()))}. "
         "Where a law misfits the curve itself is used.",
         plot=plot,
         table=table,
@@ -95,7 +95,7 @@ def _rows(name: str, law: HitLaw) -> Iterator[dict[str, Any]]:
         yield {"hits": name, "F": 1, "measured": None, "low": None, "high": None, "law": 1.0 - (law.c or 0.0)}
 
 
-def _said(named: tuple[str, HitLaw]) -> str:
+def _as_text(named: tuple[str, HitLaw]) -> str:
     name, law = named
     if law.c is None or law.r is None:
         return f"{name} none was fitted"

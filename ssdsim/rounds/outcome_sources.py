@@ -1,4 +1,4 @@
-"""The stream of outcomes that a kernel is drawn by, and streams of rounds with rules of their own."""
+"""Sources of round outcomes: the right sampler for a kernel, and samplers of rules over a whole batch."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ssdsim.rounds.kernel import AGAIN, POST, PRE, ByState, ChosenRows, Kernel, 
 from ssdsim.rounds.outcomes import LOW, STATE, Draws, OutcomeBlock, OutcomeSource, rounds_to_run_in, steps_one_by_one
 from ssdsim.tokens.confidence import drawn_confidences
 
-_FEW = 16  # sequences, of which a loop is faster than arrays over them
+_FEW = 16  # sequences up to which a loop is faster than arrays
 
 
 def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
-    """The stream of outcomes from its start, where every sequence is in the first state."""
+    """The source of outcomes from the start, where every sequence is in the first state."""
     if isinstance(tokens, ChosenRows):
         return ChosenOutcomes(tokens, batch, seed)
     if isinstance(tokens, Retried):
@@ -36,7 +36,7 @@ def outcome_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lan
 
 
 def long_run_source(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int = 1) -> OutcomeSource:
-    """The stream once it has forgotten its start."""
+    """The source after a run-in, when it has forgotten its start."""
     source = outcome_source(tokens, batch, seed, lanes)
     if run_in := rounds_to_run_in(tokens):
         source.block(run_in * lanes)
@@ -55,7 +55,7 @@ def _drawn(tokens: Tokens, batch: int, seed: np.random.SeedSequence, lanes: int)
 
 
 class ChosenOutcomes(Buffered):
-    """Stream of rounds whose rows follow from confidences, with the rows of each."""
+    """Rounds that choose the drafted tokens to verify by confidence, with the number of rows of each round."""
 
     _chunk_draws = 1 << 14
 
@@ -83,7 +83,7 @@ class ChosenOutcomes(Buffered):
         return np.asarray((1 + np.minimum(accepted, widths)).T, dtype=np.uint32)
 
     def _budgets(self, seen: Array) -> NDArray[np.int64]:
-        """The number of drafted tokens that have a row, in each round."""
+        """The number of drafted tokens to verify in each round."""
         if self._rule.budget is not None:
             return np.full(len(seen), self._rule.budget)
         likeliest = -np.sort(-seen.reshape(len(seen), -1), axis=1)
@@ -92,7 +92,7 @@ class ChosenOutcomes(Buffered):
 
 
 class RowsByState:
-    """Stream of rounds whose rows follow from the states of their sequences."""
+    """Rounds whose number of rows follows from the states of their sequences."""
 
     def __init__(self, source: OutcomeSource, rows: Mapping[str, int]) -> None:
         self._source, self._rows = source, rows
@@ -104,14 +104,14 @@ class RowsByState:
 
 
 def survivals(confidences: Array) -> Array:
-    """Products along a draft, shape ``(rounds, sequences, K)`` as the confidences."""
+    """P(a draft survives up to each token): products of confidences, shape ``(rounds, sequences, K)``."""
     return np.asarray(np.cumprod(confidences, axis=2), dtype=float)
 
 
 def _widths(survival: Array, verified: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Drafted tokens of each sequence that have a row, shape ``(rounds, sequences)``.
+    """The number of verified tokens of each sequence, shape ``(rounds, sequences)``.
 
-    Of equal survivals the first in a draft come first, so that these are always the first tokens of a draft.
+    Of equal survivals the earlier token comes first, so the verified tokens are always the beginning of a draft.
     """
     flat = survival.reshape(len(survival), -1)
     order = np.argsort(-flat, axis=1, kind="stable")
@@ -121,7 +121,7 @@ def _widths(survival: Array, verified: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class RetriedOutcomes(Buffered):
-    """Stream of rounds after which a batch drafts anew together where too many of its sequences failed."""
+    """Rounds after which the whole batch drafts anew if too many of its sequences failed (SPECTRE)."""
 
     _chunk_draws = 1 << 14
 

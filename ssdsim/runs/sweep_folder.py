@@ -212,7 +212,7 @@ class SweepFolder:
             write_tables((read_table(self._file(part)) for part in parts), schema, parts[-1].stop, self._results)
             results = self._read()
         else:
-            results = self._found(plan)
+            results = self._existing_results(plan)
         shutil.rmtree(self._parts, ignore_errors=True)
         return results
 
@@ -220,7 +220,7 @@ class SweepFolder:
         with pq.ParquetFile(self._results) as file:
             return SweepResults(file.schema_arrow, file.metadata.num_rows, partial(read_table, self._results))
 
-    def _found(self, plan: SweepPlan) -> SweepResults:
+    def _existing_results(self, plan: SweepPlan) -> SweepResults:
         """The results that were there, none of which is damaged."""
         try:
             read_table(self._results, [])

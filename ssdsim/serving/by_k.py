@@ -1,4 +1,4 @@
-"""K by the number of requests: SD whose K a table or a policy says, and each of its Ks for good beside it."""
+"""SD whose K follows the number of requests, by a table or a policy; and each of its Ks fixed, to compare with."""
 
 from __future__ import annotations
 

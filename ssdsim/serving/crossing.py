@@ -149,7 +149,7 @@ def advice(
     if not crossings:
         alone = f"{title} stands alone: give --strategies to hold it against others."
         return Advice(subject, alone, None, best)
-    parts = [_said(each, basis) for each in crossings]
+    parts = [_crossing_text(each, basis) for each in crossings]
     why_open = "" if all(each.decided for each in crossings) else basis.why_open(any(each.turns for each in crossings))
     lead = basis.condition
     than = f"{lead[:1].upper()}{lead[1:]}{title} takes less time per output token than {crossings[0].over.title}"
@@ -163,7 +163,7 @@ def advice(
     return Advice(subject, f"{sentence} {_above(above, sides, per_gpu)}", above, best)
 
 
-def _said(crossing: Crossing, basis: RatioEvidence) -> str:
+def _crossing_text(crossing: Crossing, basis: RatioEvidence) -> str:
     where = {
         "replica": f"with a replica each ({format_count(crossing.of.gpus)} GPUs against "
         f"{format_count(crossing.over.gpus)})"

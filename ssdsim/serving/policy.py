@@ -211,7 +211,7 @@ class Policy(Record):
 
     @cached_property
     def _found(self) -> dict[tuple[int, int], int]:
-        """Numbers of variants by batch and place of the context, as far as somebody has asked."""
+        """The chosen variants by batch and context node, cached."""
         return {}
 
     @property

@@ -1,4 +1,4 @@
-"""Runs of a policy under a load: one; many, each made once, here or elsewhere; a search of rates; what they need."""
+"""Simulated runs of policies under loads: one run, many with a cache, the search for a capacity, and their cost."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ T = TypeVar("T")
 
 
 class RunCache:
-    """The parts of a run folder under one scenario; a new version of ssdsim has new keys."""
+    """A cache of results in a run folder, for one scenario; a new version of ssdsim has new keys."""
 
     def __init__(self, folder: ServingFolder, settings: Settings, plan: str) -> None:
         self._folder = folder
         self._scenario = repr((__version__, sorted(settings.items(), key=str), plan))
 
     def of(self, key: str, kind: type[T]) -> T | None:
-        """Read what was kept, or None; what cannot be read as such is worked out again."""
+        """The cached result; None if there is none, or none that can be read."""
         try:
             text = self._folder.part(self._name(key))
             return None if text is None else convert(json.loads(text), kind, str_keys=True)
@@ -50,11 +50,11 @@ class RunCache:
             return None
 
     def keep(self, key: str, result: Any, requests: pa.Table | None = None) -> None:
-        """Keep a result for the next time; with a line a request, where there is one."""
+        """Store a result, and its table of requests if there is one."""
         self._folder.keep(self._name(key), json.dumps(to_builtins(result, enc_hook=float)), requests)
 
     def requests(self, key: str) -> pa.Table:
-        """The lines that were kept with it."""
+        """The table of requests that is stored with a result."""
         return self._folder.requests(self._name(key))
 
     def _name(self, key: str) -> str:
@@ -62,16 +62,16 @@ class RunCache:
 
 
 MOST_RUNS = 15
-"""Of a search, about."""
+"""The most runs of a search for a capacity, about."""
 _WIDTH = 0.01  # of the rate: where bisection ends
-_SLOWEST_SHARE = 0.02  # of the closed form's capacity, below which a service is taken to be without any
+_SLOWEST_SHARE = 0.02  # of the closed form's capacity: a policy that fails there has a capacity of 0
 
 
 class Capacity(Record):
-    """``rate`` requests a second a replica keep the attainment, ``too_much`` do not; ``rate`` is 0 where none does.
+    """``rate``: the most requests a second a replica that keep the attainment, 0 if none do; ``too_much`` do not.
 
     ``low`` and ``high`` are the rates at which the 95 % interval of the attainment leaves the one asked for.
-    ``metrics`` are those at ``rate``; ``runs`` is how many it took.
+    ``metrics`` are those at ``rate``; ``runs`` is the number of simulations.
     """
 
     rate: float
@@ -119,12 +119,12 @@ def _attained(metrics: Metrics) -> float:
 K = TypeVar("K", bound=Hashable)
 
 MOST_FOR_PRECISION = 256_000
-"""Requests of a run that is made longer until its times are known well enough."""
-_LONGER = 1.5, 8.0  # times as many requests the next time: at least, at most
+"""Most requests of a run that grows until it reaches its precision."""
+_LONGER = 1.5, 8.0  # factor on the requests of the next run: at least, at most
 
 
 class How(Record):
-    """All that shapes a run beside its policy and its load."""
+    """The settings of a run besides its policy and its load."""
 
     batching: Batching
     slo: Slo | None = None
@@ -148,16 +148,19 @@ def run(
     hears: Callable[[float], None] = unheard,
     tokens: float | None = None,
 ) -> Run:
-    """One run: of one replica the loop, which goes as a run of so many tokens does; of several on SimPy's clock."""
+    """Simulate one run: one replica in a plain loop, several on SimPy's clock.
+
+    The loop is compiled or not as for a run of ``tokens`` (None: its own).
+    """
     if how.fleet.replicas == 1:
         return simulate(policy, workload, how.batching, how.seed, hears, tokens)
-    from ssdsim.serving.fleet import simulate_fleet  # here, because most serve with one replica
+    from ssdsim.serving.fleet import simulate_fleet  # imported here: most runs have one replica
 
     return simulate_fleet(policy, workload, how.batching, how.fleet, how.seed, hears)
 
 
 def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics]:
-    """A run and its numbers; one with a precision is made again with more requests until its pace is known to that."""
+    """A run and its metrics; with a precision it is repeated with more requests until that is reached."""
     while True:
         made = run(policy, workload, how, tell_share)
         metrics = measure(made, how.slo)
@@ -169,8 +172,10 @@ def measured(policy: Policy, workload: Workload, how: How) -> tuple[Run, Metrics
 
 
 def needed_for_precision(metrics: Metrics, how: How) -> float:
-    """Factor of more requests that is likely to give the mean time per token (to the first one, of answers of one
-    token) an interval of so small a share of it; 1 where it is as small, infinite where nobody knows yet.
+    """The factor on the number of requests that is likely to reach the precision; 1 if it is reached.
+
+    The precision is the relative half-width of the mean TPOT's interval (TTFT's, for answers of one token). The factor
+    is infinite while that interval is unknown.
     """
     if how.precision is None or metrics.saturated:
         return 1.0
@@ -191,8 +196,9 @@ def runs(
     workers: Workers,
     room: Callable[[Sequence[tuple[int, str]]], int | None],
 ) -> Mapping[tuple[int, str], Metrics]:
-    """Measure each policy at each load; what was kept is not run again. ``room`` says of how many of the others memory
-    holds at once.
+    """Measure each policy at each load, but for cached runs.
+
+    ``room`` tells how many of the remaining runs fit in memory at once.
     """
     every = [(at, name) for at in range(len(loads)) for name in policies]
     keys = {(at, name): key_of(name, loads[at], how) for at, name in every} if cache is not None else {}
@@ -205,7 +211,7 @@ def runs(
 
 
 def lines(policies: Mapping[str, Policy], loads: Sequence[Workload], how: How, cache: RunCache) -> pa.Table | None:
-    """Every request of every run that was kept, with the rate (none in a closed loop) and the policy of its run."""
+    """All requests of the cached runs, with the rate (null in a closed loop) and the policy of their run."""
     import pyarrow as pa
 
     tables = []
@@ -237,7 +243,7 @@ def capacities(
     cache: RunCache | None,
     workers: Workers,
 ) -> Mapping[str, Capacity]:
-    """The highest rate of each policy on one replica; of a search that was kept, what it found."""
+    """The capacity of each policy on one replica; a cached search is not repeated."""
     keys = {name: key_of(name, workload, how, attainment) for name in policies} if cache is not None else {}
 
     def work(name: str, number: int) -> tuple[Any, ...]:
@@ -264,7 +270,7 @@ def _each_once(
     workers: Workers,
     room: Callable[[Sequence[K]], int | None] = lambda left: None,
 ) -> dict[K, T]:
-    """Read what was kept under its key; the rest is made by ``run`` of ``work`` (with its number) and kept."""
+    """Cached results, by their keys; ``run`` of ``work`` (with its number) makes the rest, which is cached."""
     results: dict[K, T] = {}
     if cache is not None:
         known = {each: cache.of(keys[each], kind) for each in every}
@@ -283,12 +289,13 @@ def _each_once(
 _LONG = 20_000_000  # tokens of all runs, which take some seconds
 _FIRST = 500  # requests of a replica that are timed
 REQUEST_BYTES, ROUND_BYTES = 239.0, 116.0
-"""Of memory at its peak: fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
+"""Peak memory, fitted to ten runs of AR, SD and SSD with 1,000 to 300,000 requests, within 6 MB of each."""
 
 
 class RunNeeds(Record):
-    """``runs`` of up to ``requests``, and so many ``tokens``, take about ``core_s`` of this machine's cores in all, and
-    each up to ``memory_bytes``.
+    """The cost of ``runs``, each of up to ``requests`` and ``tokens``.
+
+    ``core_s`` are core-seconds of this machine for all of them, ``memory_bytes`` the most of one run.
     """
 
     runs: int
@@ -299,9 +306,9 @@ class RunNeeds(Record):
 
 
 def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload], how: How) -> RunNeeds | None:
-    """What runs of policies at loads need, each with the number of its runs; None if they are short.
+    """The cost of running policies (each with its number of runs) at loads; None if the runs are short.
 
-    The first requests of the slowest and of the fastest load give the pace: the fewer decode together, the more rounds.
+    The first requests of the slowest and of the fastest load are timed: the fewer decode together, the more rounds.
     """
     slowest, fastest = (end(loads, key=lambda load: load.rate) for end in (min, max))
     runs, tokens = sum(times for _, times in policies.values()), int(slowest.output_tokens.sum())
@@ -313,11 +320,11 @@ def needs(policies: Mapping[str, tuple[Policy, int]], loads: Sequence[Workload],
     core_s, memory_bytes, most = 0.0, 0.0, 0.0
     for (policy, runs_each), load in product(policies.values(), ends):
         first = load.first(count)
-        metrics = measure(run(policy, first, how), how.slo)  # works out its prices, which no later run does again
+        metrics = measure(run(policy, first, how), how.slo)  # prices the rounds, so that later runs need not
         longer = min(longest, max(load.requests, needed_for_precision(metrics, how) * first.requests)) / load.requests
         to_come = longer * float(load.output_tokens.sum())
         if is_long(to_come):
-            run(policy, first, how, tokens=to_come)  # compiles, which no later run does again
+            run(policy, first, how, tokens=to_come)  # compiles, so that later runs need not
         start_s = process_time()
         made = run(policy, first, how, tokens=to_come)
         measure(made, how.slo)

@@ -42,7 +42,7 @@ class _Probe:
 
 
 class RoundEvents(Record):
-    """Answers by the bits of what was asked."""
+    """The events of a round, a bit for each of ``questions``."""
 
     questions: tuple[tuple[bool, str], ...]
     bits: int

@@ -344,7 +344,7 @@ def make_room(ledgers: Any, columns: RequestColumns, state: State) -> None:
 
 
 def offer(limits: Limits, columns: RequestColumns, c: Any, first: int, last: int) -> None:
-    """Requests from the first one to before the last one come now; one that could never be held is rejected."""
+    """Requests from ``first`` to before ``last`` arrive now; one that could never fit is rejected."""
     for request in range(first, last):
         if columns.total[request] <= limits.longest:
             columns.queue[c[TAIL]] = request

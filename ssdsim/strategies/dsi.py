@@ -84,7 +84,7 @@ class DSI(Strategy):
             raise DoesNotFit("DSI needs a draft that is no slower than its target")
         if settings["dsi_targets"] is None:
             enough = math.ceil(verify_s / block_s - 1e-9) if block_s * _MOST_TARGETS > verify_s else _MOST_TARGETS
-            has = _MOST_TARGETS if site.unit_free else _held(site, drafter)
+            has = _MOST_TARGETS if site.unit_free else _copies_on_node(site, drafter)
             settings.derive("dsi_targets", max(1, min(enough, has)), "enough for every block, or as many as fit")
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
@@ -141,7 +141,7 @@ class DSI(Strategy):
         return "DSI breaks off passes under way, which no engine does on real devices"
 
 
-def _held(site: Site, drafter: Drafter) -> int:
+def _copies_on_node(site: Site, drafter: Drafter) -> int:
     """Copies of the target that the node holds beside the draft."""
     shares = drafter.needs_device and site.profile.name == site.draft_profile.name
     return (site.profile.device.count - int(shares)) // site.tp

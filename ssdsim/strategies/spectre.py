@@ -75,7 +75,7 @@ class Spectre(Strategy):
     def settle(self, settings: Settings, site: Site, drafter: Drafter) -> None:
         super().settle(settings, site, drafter)
         settings.settle(
-            "spectre_branch", _said(_retrying(settings, _alone(settings, drafter))), "by the chain of batches"
+            "spectre_branch", _branch_warning(_retrying(settings, _alone(settings, drafter))), "by the chain of batches"
         )
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
@@ -150,7 +150,7 @@ def _row(alone: Kernel, retrying: Retrying, state: str) -> Mapping[str, Array]:
     }
 
 
-def _said(retrying: Retrying) -> str:
+def _branch_warning(retrying: Retrying) -> str:
     """Warning about the branch that a batch is in, or about both if it stays in each for ``_LASTS`` rounds."""
     stays, begins = retrying.branches
     if 0.0 < retrying.retries < 1.0 and max(1.0 - stays, begins) < 1.0 / _LASTS:

@@ -76,7 +76,7 @@ def _backup_curves(options: Mapping[str, Any], curve: HitCurve, curve_all: HitCu
 
 
 def _other(options: Mapping[str, Any], points: str, c: str, r: str) -> HitCurve | None:
-    """Curve of another case; its law takes what it lacks from the first. None where nothing is given."""
+    """The curve of another case, whose law takes missing numbers from the first curve; None if nothing is given."""
     if options[points] is not None or (options[c] is None and options[r] is None):
         return _curve(options[points])
     return _law(

@@ -34,11 +34,11 @@ class Resampled:
         return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
 
     def bounds(self, draws: Floats) -> tuple[Floats, Floats]:
-        """Low and high of the 95 % interval along the first axis; NaN where no draw says anything, or of one request.
+        """Bounds of the 95 % interval along the first axis; NaN where no draw is finite, and for a single request.
 
-        The percentiles are those further out by which an interval for few requests covers as often as it says: of
-        Student's t in place of the normal, times sqrt(n / (n - 1)). Source: Hesterberg, What teachers should know about
-        the bootstrap, 2014, expanded percentile interval.
+        For few requests the percentiles lie further out, so that the interval still covers 95 %: Student's t in place
+        of the normal, times sqrt(n / (n - 1)). Source: Hesterberg, What teachers should know about the bootstrap, 2014,
+        expanded percentile interval.
         """
         from scipy.special import ndtr
 
@@ -72,8 +72,7 @@ class Course(Record):
 def fit_requests_of_courses(courses: Sequence[Course], k: int) -> RequestSpread:
     """Fit the spread of requests to drawn rounds.
 
-    They are not averaged over: an average varies less than what an engine's requests do, and would make them look more
-    alike than they are.
+    Rounds are drawn, not averaged: averages vary less than an engine's requests do, and would look more alike.
     """
     drawn = [course.accepted for course in courses if len(course) > 0]
     looked_at = [np.minimum(accepted + 1, k).sum() for accepted in drawn]  # the first rejected one ends a round
@@ -84,7 +83,7 @@ def fit_requests(accepted_tokens: ArrayLike, judged_tokens: ArrayLike) -> Reques
     """Fit the spread of acceptance rates over requests to each one's accepted and judged tokens.
 
     The concentration has a 95 % profile interval. Requests are ``alike`` where one rate fits as well (likelihood ratio,
-    p > 0.05): there is then no concentration to speak of.
+    p > 0.05): the concentration is then None.
     """
     from scipy.optimize import minimize
     from scipy.special import betaln, chdtrc
@@ -139,10 +138,10 @@ def _profile(log_likelihood: Callable[[float], float], best: float, highest: flo
 
 
 def one_rate(histogram: Sequence[int] | Whole, alpha: float) -> Independence | None:
-    """Test of the rounds' lengths, ``histogram[j]`` of j accepted tokens; None where there is nothing to test.
+    """Chi-square test of one acceptance rate: ``histogram[j]`` rounds accepted j tokens. None with too few bins.
 
-    The likeliest one rate is accepted tokens over those looked at, which ``alpha`` is. Neighbouring lengths share a bin
-    until 5 rounds are expected in it.
+    ``alpha`` is the likeliest rate: accepted tokens over judged ones. Neighbouring lengths share a bin until 5 rounds
+    are expected in it.
     """
     from scipy.special import chdtrc
 

@@ -25,24 +25,24 @@ class ConfigValues(Record):
 
     def whole(self, key: str, otherwise: int | None = None) -> int:
         """A whole number of at least 1; ``otherwise`` where the key is missing, if that is given."""
-        return self._whole(key, self._given(key, otherwise), 1)
+        return self._whole(key, self._value_or(key, otherwise), 1)
 
     def some(self, key: str) -> int:
         """A whole number of at least 0; 0 where the key is missing."""
-        return self._whole(key, self._given(key, 0), 0)
+        return self._whole(key, self._value_or(key, 0), 0)
 
     def any_of(self, *keys: str, otherwise: int | None = None) -> int:
         """The whole number under the first of the keys that is there; ``otherwise`` where none is, if that is given."""
         return self.whole(next((key for key in keys if self.values.get(key) is not None), keys[0]), otherwise)
 
     def text(self, key: str, otherwise: str) -> str:
-        value = self._given(key, otherwise)
+        value = self._value_or(key, otherwise)
         if not isinstance(value, str):
             raise InputError(f"{self.file}: {key} must be text, got {short_repr(value)}")
         return value
 
     def flag(self, key: str, otherwise: bool = False) -> bool:
-        value = self._given(key, otherwise)
+        value = self._value_or(key, otherwise)
         if not isinstance(value, bool):
             raise InputError(f"{self.file}: {key} must be true or false, got {short_repr(value)}")
         return value
@@ -78,7 +78,7 @@ class ConfigValues(Record):
             raise InputError(f"{self.file}: {key} must be a whole number of at least {least}, got {short_repr(value)}")
         return value
 
-    def _given(self, key: str, otherwise: Any) -> Any:
+    def _value_or(self, key: str, otherwise: Any) -> Any:
         value = self.values.get(key)
         if value is not None:
             return value

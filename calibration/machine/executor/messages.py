@@ -137,14 +137,14 @@ class Post:
 
     def wait(self, name: str) -> int:
         """The next message."""
-        return self._told(self._queue(name).get())
+        return self._noting_end(self._queue(name).get())
 
     def look(self, name: str) -> list[int]:
         """Look for what has come since the last look."""
         queue, news = self._queue(name), []
         try:
             while True:
-                news.append(self._told(queue.get_nowait()))
+                news.append(self._noting_end(queue.get_nowait()))
         except Empty:
             return [content for content in news if content != _END]
 
@@ -155,7 +155,7 @@ class Post:
         for thread in self._threads:
             thread.join()
 
-    def _told(self, content: int) -> int:
+    def _noting_end(self, content: int) -> int:
         self.over = self.over or content == _END
         return content
 

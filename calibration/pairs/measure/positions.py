@@ -71,10 +71,10 @@ def _block(
         "top_p": top_p,
         "tail_overlap": _scaled_overlap(p, q).sub_(_scaled_overlap(top_p, top_q)).clamp_(min=0.0),
     }
-    return Positions(**{name: _kept(values) for name, values in numbers.items()})
+    return Positions(**{name: _on_host(values) for name, values in numbers.items()})
 
 
-def _kept(values: torch.Tensor) -> np.ndarray:
+def _on_host(values: torch.Tensor) -> np.ndarray:
     whole = not values.is_floating_point()
     on_host: np.ndarray = values.to(torch.int32 if whole else torch.float32).cpu().numpy()
     return on_host

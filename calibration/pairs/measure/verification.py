@@ -94,7 +94,7 @@ class Rules(Record):
     cuts: tuple[Cut, Cut] = (EVERYTHING, EVERYTHING)
 
     def target(self, logits: NDArray[Any]) -> Probabilities:
-        return softmax(*self._left(logits, self.cuts[0]))
+        return softmax(*self._cut_logits(logits, self.cuts[0]))
 
     def drafted(self, logits: NDArray[Any]) -> tuple[list[int], Probabilities]:
         """A drafted token of each row, and what it is tested against: what it was drawn from."""
@@ -103,12 +103,12 @@ class Rules(Record):
 
     def draft(self, logits: NDArray[Any]) -> Probabilities:
         """Distributions that drafted tokens are drawn from."""
-        left, temperature = self._left(logits, self.cuts[1])
+        left, temperature = self._cut_logits(logits, self.cuts[1])
         if self.c == 1.0 or temperature == 0.0:
             return softmax(left, temperature)
         return saguaro_distribution(np.asarray(left, dtype=float) / temperature, self.fan_out, self.c)
 
-    def _left(self, logits: NDArray[Any], cut: Cut) -> tuple[NDArray[Any], float]:
+    def _cut_logits(self, logits: NDArray[Any], cut: Cut) -> tuple[NDArray[Any], float]:
         """Cut the logits as the sampler does; with the temperature that they are still to be divided by."""
         if self.temperature == 0.0 or cut.leaves_all:
             return logits, self.temperature

@@ -31,8 +31,8 @@ from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.protocols.axes import LOOKAHEAD
 from ssdsim.transformer.forward import DATA_PARALLEL
 
-ATTAINMENT = 0.9  # of requests that must keep an SLO
-_REQUESTS = 600  # of a run that searches for that rate
+ATTAINMENT = 0.9  # share of requests that must keep an SLO
+_REQUESTS = 600  # requests of a run in the search for the rate
 NO_ENGINE = "add --runtime vllm|sglang|trtllm|ssd-engine for the launch command"
 
 
@@ -44,7 +44,7 @@ class Command(Record):
 
 
 class Paying(Record):
-    """The rate up to which a copy is worth it, by ``ssdsim serve`` of the same placement.
+    """The serving view: up to which rate the recommended strategy wins, by ``ssdsim serve`` on the same placement.
 
     ``at_rate`` are milliseconds a token by strategy at the rate asked for (None where saturated), ``within_slo`` the
     rates up to which enough requests keep the SLO.
@@ -59,7 +59,7 @@ class Paying(Record):
 
 
 class LaunchPlan(Record):
-    """The recommendation at its focus. ``closest`` is the rival that decides, ``worth`` what the best is over it.
+    """The recommendation at its focus. ``decisive_rival`` decides the contest; ``worth`` is the best's ratio to it.
 
     ``k_by_batch`` are ``(sequences of a copy, K)``, 0 where nothing is drafted; ``cost`` is of a million tokens on the
     GPUs needed and on all of the budget.
@@ -98,14 +98,14 @@ def launch_plan(recommendation: Recommendation, rate: float | None = None, slo: 
 
 
 def _must(rate: float | None, slo: str | None) -> bool:
-    """Say whether who asks is told why there is no serving view."""
+    """Tell whether a missing serving view is an error: the user asked for it."""
     return rate is not None or slo is not None
 
 
 def _launch_plan(recommendation: Recommendation, view: Paying | str, slo: str | None) -> LaunchPlan:
     """The plan with a serving view, or why there is none."""
     about, request = recommendation.focus_answer, recommendation.request
-    assert about is not None  # what the view is of
+    assert about is not None  # the view is of its best
     assert about.best is not None
     best = about.best
     contest = about.contest if about.contest is not None and about.contest.over else None
@@ -195,7 +195,7 @@ def _policies(about: BatchAnswer, request: SearchRequest) -> dict[str, Any]:
 
 
 def _workload(request: SearchRequest) -> Workload:
-    """Prompts and answers whose mean context is the one asked for."""
+    """A workload whose mean context is ``--context``."""
     options = {**DEFAULTS, **request.options}
     answer = min(int(options["output_tokens"]), int(options["context"]))
     prompt = max(1, int(options["context"]) - answer // 2)
@@ -209,7 +209,7 @@ def _at_rate(serving: Serving) -> dict[str, float | None]:
 
 
 def _command(best: Deployment, request: SearchRequest) -> Command | None:
-    """The engine's, with a K for every batch size up to that of a copy; None where no engine is named."""
+    """The engine's launch command, with a K for every batch up to a copy's; None if no engine is named."""
     named = request.options.get("runtime")
     dialect = None if named is None else engine_of(named)
     if dialect is None or request.engine.runs is None:
@@ -260,7 +260,7 @@ def _of_one(best: Deployment, dialect: Dialect, request: SearchRequest) -> Comma
 
 
 def as_json(recommendation: Recommendation, plan: LaunchPlan | None = None) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with what to deploy where that was asked."""
+    """The stable JSON object of ``ssdsim recommend --json`` (schema 4), with the launch plan if there is one."""
     request = recommendation.request
     answer = {
         "schema": 4,

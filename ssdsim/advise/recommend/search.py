@@ -194,11 +194,11 @@ class Search:
         """Deployments of a batch, made again only after new cases were priced."""
         cases, deployments = self._serving.get(batch, (0, []))
         if cases != len(self.priced):
-            deployments = self._made(batch)
+            deployments = self._deployments(batch)
             self._serving[batch] = len(self.priced), deployments
         return deployments
 
-    def _made(self, batch: int) -> list[Deployment]:
+    def _deployments(self, batch: int) -> list[Deployment]:
         paid = self.request.gpus if self.request.use == "all" else None
         return [
             Deployment(shape, copies, batch, one, paid)

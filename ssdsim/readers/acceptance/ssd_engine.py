@@ -76,7 +76,7 @@ def read(sources: Sequence[Source], asked: ImportOptions) -> EngineLog:
 def _block(block: str, text: str, where: str) -> _Block:
     named = {"length": _LENGTH, "share": _SHARE, "p_hit": _HITS, "on_hit": _ON_HIT, "on_miss": _ON_MISS}
     said: dict[str, Any] = {name: _number(title, block) for name, title in named.items()}
-    said |= {"k": _said(_MODE, text), "fan_out": _said(_FAN_OUT, text), "temperature": _said(_TEMPERATURE, text)}
+    said |= {"k": _last(_MODE, text), "fan_out": _last(_FAN_OUT, text), "temperature": _last(_TEMPERATURE, text)}
     return as_record(_Block, {**said, "frequencies": _frequencies(block)}, where, "block of metrics", written=True)
 
 
@@ -145,7 +145,7 @@ def _number(name: str, text: str) -> str | None:
     return None if match is None or match[1] == "N/A" else match[1]
 
 
-def _said(pattern: re.Pattern[str], text: str) -> str | None:
+def _last(pattern: re.Pattern[str], text: str) -> str | None:
     """The last one, since a block of metrics comes at the end of its run."""
     printed = [next(group for group in match.groups() if group is not None) for match in pattern.finditer(text)]
     return printed[-1] if printed else None

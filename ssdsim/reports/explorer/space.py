@@ -101,20 +101,20 @@ class Space(Record):
 
     def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
         """Options for :func:`ssdsim.configure`; ``measured``: with the assumed rates among them."""
-        return as_configured(self._said(at, measured))
+        return as_configured(self._options_at(at, measured))
 
     def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
         """Options of one strategy at a place; axes that it does not name stand at their start."""
-        return as_configured(_of_one(name, self._said({**self.start, **at}, measured)))
+        return as_configured(_of_one(name, self._options_at({**self.start, **at}, measured)))
 
     def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> GridPart:
         """:meth:`alone` at every point of some axes, the last of them fastest."""
-        options = _of_one(name, self._said(self.start, measured))
+        options = _of_one(name, self._options_at(self.start, measured))
         values = {each: self.axis(each).values for each in axes}
         single = {option: value for option, value in options.items() if option not in values}
         return all_as_configured(GridPart(single, values, 0, prod(map(len, values.values()))))
 
-    def _said(self, at: Mapping[str, Any], measured: bool) -> dict[str, Any]:
+    def _options_at(self, at: Mapping[str, Any], measured: bool) -> dict[str, Any]:
         said = {name: value for name, value in at.items() if value is not None}
         if measured:
             return {**self.fixed, **self.assumed, **said}

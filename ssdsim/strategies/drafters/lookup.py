@@ -50,7 +50,7 @@ class _LookUp(Drafter):
         return (site.on_host("look up", branches * self.seconds(site.options, tokens)),)
 
     def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
-        return Proposed(_found(options), tokens)
+        return Proposed(_share_found(options), tokens)
 
     def demand(self, site: Site, tokens: int, branches: int, beside: bool = False) -> Demand:
         return Demand(0, 0)
@@ -80,7 +80,7 @@ class NGram(_LookUp):
         return 1e-6 * float(options["ngram_lookup_us"])
 
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
-        return accepted_by_options(options, tokens, last_continues=True).found_in(_found(options))
+        return accepted_by_options(options, tokens, last_continues=True).found_in(_share_found(options))
 
 
 class Suffix(_LookUp):
@@ -117,18 +117,18 @@ class Suffix(_LookUp):
     def accepted(self, options: Mapping[str, Any], tokens: int, unseen: int = 0) -> Accepted:
         whole = accepted_by_options(options, tokens, last_continues=True)
         if options["suffix_match"] is None or whole.kinds is not None:
-            return whole.found_in(_found(options))
+            return whole.found_in(_share_found(options))
         shares, proposed = _by_match(options["suffix_match"], tokens)
         rates, pmf = rates_of(whole.pmf), np.zeros(whole.pmf.shape)
         for share, k in zip(shares.tolist(), proposed.tolist(), strict=True):
             pmf[..., : k + 1] += share * accepted_length_pmf(rates[..., :k], k)
-        return Accepted(pmf).found_in(_found(options))
+        return Accepted(pmf).found_in(_share_found(options))
 
     def proposes(self, options: Mapping[str, Any], tokens: int) -> Proposed:
         if options["suffix_match"] is None:
-            return Proposed(_found(options), tokens)
+            return Proposed(_share_found(options), tokens)
         shares, proposed = _by_match(options["suffix_match"], tokens)
-        return Proposed(_found(options), float(shares @ proposed))
+        return Proposed(_share_found(options), float(shares @ proposed))
 
 
 def _by_match(mean: float, tokens: int) -> tuple[Array, NDArray[np.int64]]:
@@ -139,5 +139,5 @@ def _by_match(mean: float, tokens: int) -> tuple[Array, NDArray[np.int64]]:
     return shares / shares.sum(), np.minimum(np.minimum(lengths, DEPTH - lengths), tokens)
 
 
-def _found(options: Mapping[str, Any]) -> float:
+def _share_found(options: Mapping[str, Any]) -> float:
     return 1.0 if options["found"] is None else float(options["found"])

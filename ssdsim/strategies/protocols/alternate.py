@@ -1,4 +1,4 @@
-"""Shared by strategies in which a draft and a target take turns, or step together and meet at the end of each step."""
+"""Base classes: draft and target take turns (SD), or work at once and meet at the end of each step (PEARL)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SD_DRAFT = machine_choice(
 
 
 class Alternate(Strategy):
-    """``draft + verify + sample`` and their messages, with the draft beside the target or on a device of its own."""
+    """``draft + verify + sample`` and messages, one after the other; the draft may have a device of its own."""
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
         if not is_apart(options, drafter):
@@ -54,9 +54,9 @@ class Alternate(Strategy):
     def round_steps(
         self, site: Site, drafter: Drafter, draft: Step, verify: Step, distributions: int | None = None
     ) -> dict[str, Step]:
-        """The steps by name, from what a strategy drafts and verifies.
+        """The steps by name, around the ``draft`` and ``verify`` of a strategy.
 
-        The draft is drawn from so many ``distributions``, one a token by default.
+        ``distributions`` is the number of distributions that the draft is drawn from; by default one a token.
         """
         k, apart = self.lookahead(site.options), is_apart(site.options, drafter)
         beside = draft.passes[0] if draft.passes else None
@@ -128,10 +128,10 @@ def drafts(me: Actor) -> Generator[Any, Any, None]:
 
 
 class PrePost(Strategy):
-    """A round in two states: ``pre`` checks the draft's first new token, ``post`` also what is pending.
+    """A round in one of two states: ``pre`` verifies the draft's first new token, ``post`` all that are pending.
 
-    Either way the draft makes the next tokens meanwhile (its lookahead, or of each branch), and sends them while the
-    target verifies. A strategy says what it drafts, for how many branches, and its kernel over both states.
+    In both states the draft makes the next K tokens (K of each branch) and sends them while the target verifies. A
+    strategy defines what it drafts, for how many branches, and its kernel over both states.
     """
 
     drafts_ahead = True

@@ -201,7 +201,7 @@ FOUND_SOMETHING, FOUND_NOTHING = "found", "nothing"
 
 
 def now_and_then(found: Array, nothing: Array, share: float) -> Kernel:
-    """Kernel of rounds in which a sequence found something to verify, a ``share`` of all, and of the others.
+    """The kernel of two kinds of rounds: a ``share`` has a draft to verify, the others have none.
 
     What a round begins with is drawn at the end of the one before, so that engines know it in time.
     """

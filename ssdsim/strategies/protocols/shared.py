@@ -162,13 +162,13 @@ def _drafts_together(targets: int, me: Actor) -> Generator[Any, Any, None]:
         if not waiting:
             waiting.append((yield me.receive("outcome")))
             waiting.extend((yield from me.look("outcome")))
-        served = _taken(waiting, together=True)
+        served = _next_served(waiting, together=True)
         yield me.do("draft")
         for number in served:
             me.post(_name(number), "speculation", number, takes="speculation")
 
 
-def _taken(waiting: deque[int], together: bool) -> list[int]:
+def _next_served(waiting: deque[int], together: bool) -> list[int]:
     """Pop those whom the draft serves next."""
     return [waiting.popleft() for _ in range(len(waiting) if together else 1)]
 
@@ -218,13 +218,13 @@ def _works(together: bool, me: Stoppable) -> Generator[Any, Any, None]:
         if not (missed or others):
             others, just_now = deque(just_now), []
         if missed:
-            served = _taken(missed, together)
+            served = _next_served(missed, together)
             others.extend(just_now)
             yield me.do("fallback")
             for number in served:
                 me.post(_name(number), "speculation", number, takes="speculation")
         else:
-            served = _taken(others, together)
+            served = _next_served(others, together)
             others.extend(just_now)
             yield me.do("pre-speculate")
             for number in served:

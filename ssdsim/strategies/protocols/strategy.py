@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 
 class Strategy(ABC):
-    """Everything that is asked of a strategy: by closed form, Monte Carlo, SimPy, real ranks, prices, memory, searches.
+    """What closed form, Monte Carlo, SimPy, real ranks, pricing, memory checks and searches ask of a strategy.
 
-    They ask for data, never which strategy it is. A strategy derives from it, has ``name``, ``title`` and ``source``,
-    and overrides what is its own.
+    None of these asks which strategy it is. A strategy derives from this class, has ``name``, ``title`` and ``source``,
+    and overrides what differs.
 
     Attributes
     ----------
     name : key of options, JSON and columns.
     title : what a person reads.
     source : paper and section.
-    rival : name of what it is held against first.
+    rival : name of the strategy that it is compared with first.
     miss_state : the state that an outcome which was not foreseen leads to; None where nothing is cached.
     options : its own; the shared ones are in :mod:`ssdsim.question.options`.
-    searched : what a search for the best deployment may turn, beside the target's degrees of parallelism.
+    searched : settings that a search for the best deployment varies, besides the target's parallelism.
     described_as : name of the strategy whose round it is taken to have: what the description leaves out is both's.
     drafted : the option of the drafted tokens a sequence; one of its own is the same as ``k`` where nobody gives it.
     shown_settings : settings that tables of predictions show as columns.

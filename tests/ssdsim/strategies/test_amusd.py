@@ -1,10 +1,14 @@
 """AMUSD against its exact recursion, a literal event loop and its limits."""
 
 from __future__ import annotations
-from hypothesis import example
-from hypothesis import given
-from hypothesis import settings
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from ssdsim import InputError
 from ssdsim.answers.grid import evaluate
 from ssdsim.answers.predict import predict
@@ -15,9 +19,6 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.outcome_sources import outcome_source
 from ssdsim.tokens.free_running import CountedRun
 from tests.refusals import refused
-from typing import Any
-import numpy as np
-import pytest
 
 
 def amusd(alpha: float, d: float, least: int = 2, hit: float | None = None, **options: Any) -> Scenario:
