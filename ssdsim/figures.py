@@ -76,7 +76,7 @@ def on_white(plot: go.Figure) -> go.Figure:
 
 def _folder(answer: Any) -> RunFolder:
     if isinstance(answer, Prediction):
-        return RunFolder(Path(), answer.configuration.given)
+        return RunFolder(Path(), answer.configuration.given_options)
     if isinstance(answer, Mapping):
         return RunFolder(Path(), {}, serving=checked_serving(dict(answer), "the answer"))
     return read_run_folder(Path(text("an answer", answer)))

@@ -21,7 +21,7 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.pricing.site import Site
-from ssdsim.question.given import GridPart
+from ssdsim.question.checked_options import GridPart
 from ssdsim.question.many import DrawnRates, estimate, rows_of
 from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced

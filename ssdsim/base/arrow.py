@@ -4,14 +4,11 @@ Arrow's own ways load pandas, or its functions of compute, which take longer tha
 """
 
 from __future__ import annotations
-
 from collections.abc import Sequence
-
+from numpy.typing import NDArray
+from ssdsim.base.checks import Array
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
-
-from ssdsim.base.checks import Array
 
 
 def floats(values: Array) -> pa.Array:
@@ -27,13 +24,13 @@ def words(values: Sequence[str | None]) -> pa.Array:
     """Words, of which None are none."""
     encoded = [(value or "").encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    given = np.array([value is not None for value in values], dtype=bool)
-    return _column(pa.string(), given, ends, b"".join(encoded))
+    present = np.array([value is not None for value in values], dtype=bool)
+    return _column(pa.string(), present, ends, b"".join(encoded))
 
 
-def _column(kind: pa.DataType, given: NDArray[np.bool_], *buffers: NDArray[np.generic] | bytes) -> pa.Array:
-    bits = np.packbits(given, bitorder="little")
-    return pa.Array.from_buffers(kind, len(given), [pa.py_buffer(each) for each in (bits, *buffers)])
+def _column(kind: pa.DataType, present: NDArray[np.bool_], *buffers: NDArray[np.generic] | bytes) -> pa.Array:
+    bits = np.packbits(present, bitorder="little")
+    return pa.Array.from_buffers(kind, len(present), [pa.py_buffer(each) for each in (bits, *buffers)])
 
 
 def numbers(column: pa.ChunkedArray) -> Array:
@@ -41,7 +38,7 @@ def numbers(column: pa.ChunkedArray) -> Array:
     return np.concatenate([np.zeros(0), *map(_numbers, column.chunks)], dtype=np.float64)
 
 
-def given(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+def not_null(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Mask of the rows of a column that have a value."""
     return np.concatenate([np.zeros(0, dtype=bool), *map(_valid_mask, column.chunks)])
 

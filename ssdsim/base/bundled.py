@@ -28,7 +28,7 @@ def _bundled_file(folder: str, name: str) -> Path | None:
 
 
 class Shelf(Record, Generic[T]):
-    """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``made`` here.
+    """The cards of one kind: files ``models/FOLDER/NAME.SUFFIX``, and those that are ``built_in`` here.
 
     ``load`` reads a card from a file. A complaint of an unknown name calls the kind ``what``, and says what is allowed
     ``besides`` the names; of a name that may mean several cards it says what ``differs``.
@@ -39,13 +39,13 @@ class Shelf(Record, Generic[T]):
     suffix: str
     load: Callable[[Path], T]
     besides: tuple[str, ...] = ()
-    made: Mapping[str, T] = field(default_factory=dict)
+    built_in: Mapping[str, T] = field(default_factory=dict)
     differs: Callable[[T], str] | None = None
 
     def names(self) -> list[str]:
         """The names of the bundled cards."""
         files = (models_folder() / self.folder).glob(f"*{self.suffix}")
-        return [*self.made, *sorted(path.stem for path in files)]
+        return [*self.built_in, *sorted(path.stem for path in files)]
 
     def cards(self) -> list[T]:
         """The bundled cards, by name."""
@@ -54,7 +54,7 @@ class Shelf(Record, Generic[T]):
     def bundled(self, name: str) -> T | None:
         """The bundled card of exactly that name; None where there is none."""
         file = self.file(name)
-        return self.made.get(name) if file is None else self.load(file)
+        return self.built_in.get(name) if file is None else self.load(file)
 
     def file(self, name: str) -> Path | None:
         """The file of a bundled card; None where there is none."""

@@ -30,7 +30,9 @@ def load_runtime(path: Path) -> Runtime:
     return as_record(Runtime, read_toml(path, "runtime card"), path, "runtime card")
 
 
-RUNTIMES = Shelf("runtime", "runtimes", ".toml", load_runtime, ("or the path of a card",), made={KERNELS.name: KERNELS})
+RUNTIMES = Shelf(
+    "runtime", "runtimes", ".toml", load_runtime, ("or the path of a card",), built_in={KERNELS.name: KERNELS}
+)
 runtime_names = RUNTIMES.names
 
 

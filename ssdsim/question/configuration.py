@@ -1,29 +1,38 @@
 """The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
-
-from ssdsim.base.display import Display, Displayable
+from ssdsim.base.display import Display
+from ssdsim.base.display import Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
-from ssdsim.base.record import Record, field, replace
-from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.record import Record
+from ssdsim.base.record import field
+from ssdsim.base.record import replace
+from ssdsim.base.settings import GIVEN
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit, format_count
+from ssdsim.pricing.occupancy import DoesNotFit
+from ssdsim.pricing.occupancy import format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
-from ssdsim.question.options import ALL, beside, members
+from ssdsim.question.options import ALL
+from ssdsim.question.options import effective_options
+from ssdsim.question.options import members
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import TokenInput, of_all
+from ssdsim.question.standing import TokenInput
+from ssdsim.question.standing import of_all
+from typing import Any
+from typing import TYPE_CHECKING
+from typing import Unpack
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
@@ -36,7 +45,7 @@ class Configuration(Displayable, Record):
     that answers are about. ``no_room`` says why a strategy does not fit, by its name. ``site`` is None where durations
     are unit-free. ``of_tokens`` are warnings about acceptance and hits. ``pair`` says what was measured of the models
     as a pair, and on what; None where nothing was. ``reads`` are the options that a step read, those among
-    them without a value too. ``given`` are the options as the call gave them.
+    them without a value too. ``given_options`` are the options as the call gave them.
     """
 
     settings: Settings
@@ -47,7 +56,7 @@ class Configuration(Displayable, Record):
     of_tokens: tuple[str, ...] = ()
     pair: str | None = None
     reads: frozenset[str] = frozenset()
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shape(self) -> str:
@@ -181,7 +190,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
     if not scenarios:
         raise DoesNotFit(no_room[question.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
-    shaping = settings.restricted_to(reads & beside(settings, said).keys(), question.idle - reads)
+    shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
     said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = question.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}

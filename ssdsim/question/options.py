@@ -194,7 +194,7 @@ def _ends(name: str, text: str) -> tuple[float, float]:
     return _rising(f"{spelled(name)} {text}", name, low, high)
 
 
-def beside(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+def effective_options(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` but for those that have no effect beside the chosen ones."""
     both = {**options, **chosen}
     idle = {

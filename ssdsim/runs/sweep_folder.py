@@ -1,34 +1,48 @@
 """A sweep's run folder: parts written as they come, each whole or not at all, and joined when all are there."""
 
 from __future__ import annotations
-
-import json
-import shutil
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import cached_property, partial
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import ExitStack
+from contextlib import contextmanager
+from functools import cached_property
+from functools import partial
 from hashlib import sha256
+from numpy.typing import NDArray
 from pathlib import Path
-from typing import Any, Protocol
-
+from ssdsim import __version__
+from ssdsim.base.arrow import not_null
+from ssdsim.base.arrow import numbers
+from ssdsim.base.checks import Array
+from ssdsim.base.checks import is_text
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.base.parquet import read_table
+from ssdsim.base.parquet import write_table
+from ssdsim.base.parquet import write_tables
+from ssdsim.base.record import Record
+from ssdsim.question.options import files
+from ssdsim.runs.layout import CONFIG
+from ssdsim.runs.layout import HOW
+from ssdsim.runs.layout import PARTS
+from ssdsim.runs.layout import RESULTS
+from ssdsim.runs.layout import locked
+from ssdsim.runs.named_files import file_of
+from ssdsim.runs.named_files import keep
+from ssdsim.runs.named_files import names_in_folder
+from ssdsim.runs.named_files import renamed
+from typing import Any
+from typing import Protocol
+import json
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import shutil
 import tomli_w
-from numpy.typing import NDArray
-
-from ssdsim import __version__
-from ssdsim.base.arrow import given, numbers
-from ssdsim.base.checks import Array, is_text
-from ssdsim.base.errors import InputError
-from ssdsim.base.files import write_whole
-from ssdsim.base.parquet import read_table, write_table, write_tables
-from ssdsim.base.record import Record
-from ssdsim.question.options import files
-from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS, locked
-from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
+import tomllib
 
 
 class SweepResults(Record):
@@ -58,7 +72,7 @@ class SweepResults(Record):
     @cached_property
     def possible(self) -> NDArray[np.intp]:
         """Rows whose points are possible."""
-        return np.flatnonzero(~given(self["error"]))
+        return np.flatnonzero(~not_null(self["error"]))
 
     def numbers(self, name: str, rows: NDArray[np.intp]) -> Array:
         """Some rows of a column of numbers, NaN where it has none."""
@@ -165,7 +179,7 @@ class SweepFolder:
         if not is_text(kept):
             raise InputError(f"{path / CONFIG}: the value of an option is no text in UTF-8, which no file can keep")
         # with another content a file means another sweep
-        digests = {name: sha256(file_of(given).read_bytes()).hexdigest() for given, name in self._names.items()}
+        digests = {name: sha256(file_of(not_null).read_bytes()).hexdigest() for not_null, name in self._names.items()}
         how = {"schema": 1, **plan.how, "version": __version__, "files": dict(sorted(digests.items()))}
         self._claim(path / CONFIG, kept, tomllib.loads)
         self._claim(path / HOW, json.dumps(how, indent=1) + "\n", json.loads)

@@ -19,7 +19,7 @@ from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.engines import Engine
-from ssdsim.question.options import ALL, DEFAULTS, beside, members, refuse_others
+from ssdsim.question.options import ALL, DEFAULTS, effective_options, members, refuse_others
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.serving.batching import Batching
@@ -230,7 +230,7 @@ def _fastest(
                 given = {n: v for n, v in options.items() if n != "sd_k"} | {"k": each, "strategies": (name,)}
                 variants += [
                     Variant(scenario, batching, tables, options["context"], label)
-                    for scenario, label in _alternatives(strategy, beside(given, {"k": each}))
+                    for scenario, label in _alternatives(strategy, effective_options(given, {"k": each}))
                 ]
     variants = [copy(variant) for variant in variants]
     _keep_drafts(variants)
@@ -256,7 +256,12 @@ def _variant(cell: Cell, options: Mapping[str, Any], batching: Batching, tables:
     given = {name: value for name, value in options.items() if name not in ("strategies", "subject", "sd_k", "budget")}
     if "budget" in turned:
         given.pop("f", None)
-    point = {**beside(given, turned), **turned, "strategies": (cell.strategy,), "b": options.get("b", cell.b)}
+    point = {
+        **effective_options(given, turned),
+        **turned,
+        "strategies": (cell.strategy,),
+        "b": options.get("b", cell.b),
+    }
     scenario = configure(**point).scenarios[cell.strategy]
     words = [f"K {cell.settings.get('k', scenario.settings['k'])}"] if scenario.strategy.drafts else []
     words += [str(turned["backup"])] if "backup" in turned else []

@@ -12,7 +12,7 @@ from ssdsim.answers.grid import PointResult
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.pricing.occupancy import Devices
-from ssdsim.question.options import ALL, DEFAULTS, beside
+from ssdsim.question.options import ALL, DEFAULTS, effective_options
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 from ssdsim.transformer.forward import DATA_PARALLEL, degrees
@@ -69,7 +69,7 @@ class Shape(Record):
     def point(self, options: Mapping[str, Any], batch: int) -> dict[str, Any]:
         """The options of :func:`ssdsim.configure` for this shape at ``batch`` sequences a copy."""
         chosen = self.settings
-        return {**beside(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
+        return {**effective_options(options, chosen), **chosen, "strategies": (self.strategy,), "b": batch}
 
 
 class Deployment(Record):

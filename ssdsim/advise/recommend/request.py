@@ -14,8 +14,8 @@ from ssdsim.base.option import Group, spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_transformer, full_hardware_name
+from ssdsim.question.checked_options import checked
 from ssdsim.question.engines import Engine
-from ssdsim.question.given import checked
 from ssdsim.question.options import ALL, DEFAULTS, members, unknown, varied_by, with_ranges
 from ssdsim.question.question import effective
 from ssdsim.strategies.protocols.axes import EXPERTS, PLACED, TARGET, Scope, SearchAxis, Values

@@ -36,7 +36,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.what_if import scale
-from ssdsim.question.given import checked_table
+from ssdsim.question.checked_options import checked_table
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.strategies import default

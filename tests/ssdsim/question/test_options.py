@@ -21,7 +21,7 @@ from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Range
 from ssdsim.base.option import Excludes, Group, Option, by_name, spelled
 from ssdsim.base.record import replace
 from ssdsim.cli.main import cli
-from ssdsim.question.given import checked
+from ssdsim.question.checked_options import checked
 from ssdsim.question.options import ALL, SHARED, names_of
 
 OPTIONS = list(ALL.values())

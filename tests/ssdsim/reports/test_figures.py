@@ -56,7 +56,7 @@ def test_a_prediction_is_an_answer_as_its_folder_is(tmp_path: Path) -> None:
 def test_a_word_that_was_given_is_kept() -> None:
     """``window`` and ``auto`` are settled by a prediction; the figure asks again with the word."""
     given = {"f": "window", "backup": "auto", "b": 2}
-    assert ssdsim.predict(**given).configuration.given == given
+    assert ssdsim.predict(**given).configuration.given_options == given
 
 
 def test_a_prediction_draws_the_figures_of_its_hardware() -> None:
