@@ -1,38 +1,29 @@
 """The configuration of a call, a scenario a strategy: who has room, and which options shape the answer."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from typing import TYPE_CHECKING, Any, Unpack
+
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import Number
 from ssdsim.base.option import Group
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.base.record import replace
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
+from ssdsim.base.record import Record, field, replace
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.profile import provenance_summary
 from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import format_count
+from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import PassKey
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
-from ssdsim.question.options import ALL
-from ssdsim.question.options import effective_options
-from ssdsim.question.options import members
+from ssdsim.question.options import ALL, effective_options, members
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import TokenInput
-from ssdsim.question.standing import of_all
-from typing import Any
-from typing import TYPE_CHECKING
-from typing import Unpack
+from ssdsim.question.standing import TokenInput, of_all
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
