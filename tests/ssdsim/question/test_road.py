@@ -17,7 +17,7 @@ import pytest
 from ssdsim import compare, configure, evaluate, predict, roofline, strategies, window
 from ssdsim.base.kinds import SHARE
 from ssdsim.base.option import Group, Option
-from ssdsim.question import given as checks
+from ssdsim.question import checked_options as checks
 from ssdsim.question import place, price
 from ssdsim.question.options import ALL
 from ssdsim.question.question import Question
