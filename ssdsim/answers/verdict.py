@@ -1,21 +1,15 @@
 """The verdict on a strategy: is it worth its devices? All rivals are compared under the same draws."""
 
 from __future__ import annotations
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
+
 from ssdsim import strategies
-from ssdsim.answers.contest import Contest
-from ssdsim.answers.contest import Versus
-from ssdsim.answers.contest import contest
-from ssdsim.answers.evidence import RatioEvidence
-from ssdsim.answers.evidence import SURE
-from ssdsim.answers.evidence import Uncertainty
-from ssdsim.answers.evidence import field
-from ssdsim.answers.evidence import filled
-from ssdsim.answers.evidence import literally
-from ssdsim.base.display import Display
-from ssdsim.base.display import Displayable
+from ssdsim.answers.contest import Contest, Versus, contest
+from ssdsim.answers.evidence import SURE, RatioEvidence, Uncertainty, field, filled, literally
+from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.base.settings import DEFAULT
@@ -25,7 +19,6 @@ from ssdsim.question.many import RateDraws
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
-from types import MappingProxyType
 
 _NAMED = 2  # undecided rivals in a sentence
 

@@ -4,11 +4,14 @@ Arrow's own ways load pandas, or its functions of compute, which take longer tha
 """
 
 from __future__ import annotations
+
 from collections.abc import Sequence
-from numpy.typing import NDArray
-from ssdsim.base.checks import Array
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
+
+from ssdsim.base.checks import Array
 
 
 def floats(values: Array) -> pa.Array:

@@ -4,40 +4,28 @@ Every point has the scenarios that :class:`ssdsim.question.question.Question` ha
 """
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Mapping
-from functools import cached_property
-from functools import partial
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.site import Site
-from ssdsim.question.checked_options import PointsLike
-from ssdsim.question.checked_options import checked_table
+from ssdsim.question.checked_options import PointsLike, checked_table
 from ssdsim.question.many import ScenarioTable
-from ssdsim.question.place import drafting_of
-from ssdsim.question.place import site_of
-from ssdsim.question.point_table import Column
-from ssdsim.question.point_table import MemoizedStep
-from ssdsim.question.point_table import PointTable
-from ssdsim.question.point_table import Result
-from ssdsim.question.point_table import Rows
+from ssdsim.question.place import drafting_of, site_of
+from ssdsim.question.point_table import Column, MemoizedStep, PointTable, Result, Rows
 from ssdsim.question.price import price
-from ssdsim.question.question import alternatives
-from ssdsim.question.question import complete
-from ssdsim.question.question import contestants_of
-from ssdsim.question.question import place
-from ssdsim.question.question import scenario_of
-from ssdsim.question.question import warnings_of
+from ssdsim.question.question import alternatives, complete, contestants_of, place, scenario_of, warnings_of
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-from typing import TypeVar
-import numpy as np
 
 T = TypeVar("T")
 

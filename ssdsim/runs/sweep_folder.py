@@ -1,48 +1,34 @@
 """A sweep's run folder: parts written as they come, each whole or not at all, and joined when all are there."""
 
 from __future__ import annotations
-from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import ExitStack
-from contextlib import contextmanager
-from functools import cached_property
-from functools import partial
-from hashlib import sha256
-from numpy.typing import NDArray
-from pathlib import Path
-from ssdsim import __version__
-from ssdsim.base.arrow import not_null
-from ssdsim.base.arrow import numbers
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import is_text
-from ssdsim.base.errors import InputError
-from ssdsim.base.files import write_whole
-from ssdsim.base.parquet import read_table
-from ssdsim.base.parquet import write_table
-from ssdsim.base.parquet import write_tables
-from ssdsim.base.record import Record
-from ssdsim.question.options import files
-from ssdsim.runs.layout import CONFIG
-from ssdsim.runs.layout import HOW
-from ssdsim.runs.layout import PARTS
-from ssdsim.runs.layout import RESULTS
-from ssdsim.runs.layout import locked
-from ssdsim.runs.named_files import file_of
-from ssdsim.runs.named_files import keep
-from ssdsim.runs.named_files import names_in_folder
-from ssdsim.runs.named_files import renamed
-from typing import Any
-from typing import Protocol
+
 import json
+import shutil
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property, partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import shutil
 import tomli_w
-import tomllib
+from numpy.typing import NDArray
+
+from ssdsim import __version__
+from ssdsim.base.arrow import not_null, numbers
+from ssdsim.base.checks import Array, is_text
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
+from ssdsim.base.parquet import read_table, write_table, write_tables
+from ssdsim.base.record import Record
+from ssdsim.question.options import files
+from ssdsim.runs.layout import CONFIG, HOW, PARTS, RESULTS, locked
+from ssdsim.runs.named_files import file_of, keep, names_in_folder, renamed
 
 
 class SweepResults(Record):

@@ -1,43 +1,33 @@
 """A strategy at the points of its axes: tokens/s, a round's parts, memory, and rates under draws of the errors."""
 
 from __future__ import annotations
-from collections.abc import Iterator
-from collections.abc import Sequence
-from functools import cached_property
-from functools import partial
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+import numpy as np
 from numpy.typing import NDArray
+
 from ssdsim import strategies
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.intervals import Draws
-from ssdsim.base.intervals import bounds_95
-from ssdsim.base.record import Record
-from ssdsim.base.record import replace
+from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import TrackedSettings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import PointsLike
-from ssdsim.question.many import DrawnRates
-from ssdsim.question.many import ScenarioTable
-from ssdsim.question.many import across
-from ssdsim.question.many import estimate
-from ssdsim.question.point_table import MemoizedStep
-from ssdsim.question.point_table import Result
-from ssdsim.question.points import Points
-from ssdsim.question.points import Scenarios
+from ssdsim.question.many import DrawnRates, ScenarioTable, across, estimate
+from ssdsim.question.point_table import MemoizedStep, Result
+from ssdsim.question.points import Points, Scenarios
 from ssdsim.question.price import occupied
 from ssdsim.question.question import Contestants
 from ssdsim.question.scenario import Scenario
-from ssdsim.reports.explorer.space import GridAxis
-from ssdsim.reports.explorer.space import Space
-from ssdsim.reports.explorer.table import Floats
-from ssdsim.reports.explorer.table import GridTable
-from ssdsim.rounds.round import Estimate
-from ssdsim.rounds.round import PARTS
+from ssdsim.reports.explorer.space import GridAxis, Space
+from ssdsim.reports.explorer.table import Floats, GridTable
+from ssdsim.rounds.round import PARTS, Estimate
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-from typing import TypeVar
-import numpy as np
 
 Float = TypeVar("Float", bound=np.floating[Any])
 

@@ -1,20 +1,18 @@
 """Points that are asked together: the answers of each alone, each step once for all that it reads alike."""
 
 from __future__ import annotations
+
 from itertools import product
-from ssdsim import InputError
-from ssdsim import configure
-from ssdsim.base.settings import Settings
-from ssdsim.question.checked_options import GridPart
-from ssdsim.question.checked_options import checked
-from ssdsim.question.checked_options import checked_table
-from ssdsim.question.point_table import Column
-from ssdsim.question.point_table import MemoizedStep
-from ssdsim.question.point_table import PointTable
-from ssdsim.question.points import Points
 from typing import Any
+
 import numpy as np
 import pytest
+
+from ssdsim import InputError, configure
+from ssdsim.base.settings import Settings
+from ssdsim.question.checked_options import GridPart, checked, checked_table
+from ssdsim.question.point_table import Column, MemoizedStep, PointTable
+from ssdsim.question.points import Points
 
 GRID = [
     {"b": b, "alpha": alpha, "k": k, "hardware": hardware}
