@@ -96,13 +96,14 @@ def _mistake(kind: Any, data: Any, written: bool) -> Mistake:
         for key in data:
             if not _fits(dict[of_key, Any], {key: None}, written):  # type: ignore[valid-type]
                 return (key,), _mistake(of_key, key, written=True)[1]
-    for key, part, value in _parts(kind, data):
+    whole = _too_long(kind, data) or _wrong_tag(kind, data)
+    for key, part, value in () if whole else _parts(kind, data):
         if not _fits(part, value, written):
             keys, said = _mistake(part, value, written)
             return (key, *keys), said
     if isinstance(kind, type) and issubclass(kind, Struct) and isinstance(data, Mapping):
         return _of_card(kind, data, written)
-    said = _wrong_type(kind, data, written) or _out_of_bounds(bounds, kind, data)
+    said = whole or _wrong_type(kind, data, written) or _out_of_bounds(bounds, kind, data)
     return (), f"{said}, got {short_repr(data)}" if said.startswith("Input should") else said
 
 
@@ -138,6 +139,21 @@ def _tagged(parts: list[Any], data: Any) -> Any:
         if config and config.tag and isinstance(data, Mapping) and data.get(config.tag_field) == config.tag:
             return part
     return None
+
+
+def _wrong_tag(kind: Any, data: Any) -> str:
+    """What the tag of one of several cards should be, where ``data`` has another or none."""
+    configs = [getattr(part, "__struct_config__", None) for part in get_args(kind)]
+    tagged = [config for config in configs if config and config.tag]
+    if get_origin(kind) not in (Union, UnionType) or not tagged:
+        return ""
+    if not isinstance(data, Mapping):
+        return "Input should be a valid dictionary or object to extract fields from"
+    field = tagged[0].tag_field
+    if field not in data:
+        return f"Unable to extract tag using discriminator '{field}'"
+    expected = ", ".join(repr(config.tag) for config in tagged)
+    return f"Input tag '{data[field]}' found using '{field}' does not match any of the expected tags: {expected}"
 
 
 _MISSING = object()
@@ -182,6 +198,14 @@ def _of_card(kind: Any, data: Mapping[Any, Any], written: bool) -> Mistake:
     return (), "is no valid card"
 
 
+def _too_long(kind: Any, data: Any) -> str:
+    """How many items a tuple of fixed length has, where ``data`` has more."""
+    args = get_args(kind)
+    if get_origin(kind) is tuple and isinstance(data, list | tuple) and args[-1] is not ... and len(data) > len(args):
+        return f"Tuple should have at most {len(args)} items after validation, not {len(data)}"
+    return ""
+
+
 def _wrong_type(kind: Any, data: Any, written: bool) -> str:
     """What a value should be, where it is of another type; else nothing."""
     if data is _MISSING:
@@ -205,8 +229,6 @@ def _wrong_type(kind: Any, data: Any, written: bool) -> str:
     word, accepted = _WORDS.get(
         origin or kind, (f"dictionary or instance of {getattr(kind, '__name__', kind)}", Mapping)
     )
-    if origin is tuple and isinstance(data, list | tuple) and args[-1] is not ... and len(data) > len(args):
-        return f"Tuple should have at most {len(args)} items after validation, not {len(data)}"
     return "" if isinstance(data, accepted) else f"Input should be a valid {word}"
 
 

@@ -103,3 +103,23 @@ def test_the_first_mistake_is_found_at_any_depth(keys: tuple[str, ...], value: o
     at = keys[:-1] if said.startswith("unknown") else keys
     assert str(refused.value).startswith(f"a.json: {'.'.join(at)}: ")
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [
+        ({"links": 2}, "Unable to extract tag using discriminator 'kind'"),
+        ({"kind": 3}, "Input tag '3' found using 'kind' does not match any of the expected tags: 'ring', 'tree'"),
+        (5, "Input should be a valid dictionary or object to extract fields from, got 5"),
+        ({"kind": "ring"}, "links: Field required"),
+    ],
+)
+def test_a_wrong_tag_is_told_of_with_those_that_there_are(shape: object, said: str) -> None:
+    with pytest.raises(InputError) as error:
+        as_record(_Nodes, {"shape": shape}, "memory", "nodes")
+    assert str(error.value).endswith(said)
+
+
+def test_a_tuple_of_too_many_items_is_told_of_before_its_items() -> None:
+    with pytest.raises(InputError, match="Tuple should have at most 2 items after validation, not 3"):
+        as_record(tuple[int, float], [None, 1.0, 2.0], "memory", "pair")
