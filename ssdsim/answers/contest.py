@@ -121,28 +121,22 @@ def contest(
     if draws is None:
         return Contest({rival: Versus(rates[subject] / rates[rival]) for rival in rivals}, None)
     own = draws[subject]
-    over = {rival: _versus(rates[subject] / rates[rival], own, draws[rival]) for rival in rivals}
-    return Contest(over, float(share_fastest(own.joint, [draws[rival].joint for rival in rivals])))
+    probability = float(share_fastest(own.joint, [draws[rival].joint for rival in rivals]))
+    return Contest({rival: _versus(rates[subject] / rates[rival], own, draws[rival]) for rival in rivals}, probability)
 
 
 def _versus(ratio: float, own: RateDraws, other: RateDraws) -> Versus:
-    interval = Interval.of(own.joint / other.joint)
     faster = float(share_fastest(own.joint, [other.joint]))
+    interval = Interval.of(own.joint / other.joint)
     low, high = bounds_95(own.timings / other.timings)
     timings = float(np.sqrt(high / low) - 1.0)
-    across = _across(own, other)
-    if across is None:
+    if own.across is None and other.across is None:
         return Versus(ratio, interval.low, interval.high, faster, timings=timings)
+    # over the ranges of token inputs, of which a side that reads none has one rate
+    mine, theirs = [median(each.timings) if each.across is None else each.across for each in (own, other)]
+    across = np.asarray(mine / theirs)
     lowest, highest = min(ratio, float(across.min())), max(ratio, float(across.max()))
     return Versus(ratio, interval.low, interval.high, faster, lowest, highest, timings)
-
-
-def _across(own: RateDraws, other: RateDraws) -> Draws | None:
-    """The ratio over the ranges of token inputs; a side that reads none of them has one rate."""
-    if own.across is None and other.across is None:
-        return None
-    mine, theirs = (median(each.timings) if each.across is None else each.across for each in (own, other))
-    return np.asarray(mine / theirs)
 
 
 def share_fastest(subject: Draws, rivals: Sequence[Draws]) -> Any:

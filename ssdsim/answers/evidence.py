@@ -148,7 +148,12 @@ class RatioEvidence(Record):
         Unlike a 95 % interval it spans the best and the worst of the ranges, at the predicted timings.
         """
         ranged = [each for each in self.inputs if each.is_open]
-        return _range_text(ranged) if ranged else ""
+        if len(ranged) == 1 and ranged[0].within is not None:
+            low, high = ranged[0].within
+            return f"{_called(ranged[0])} anywhere in {low:g}-{high:g}"
+        names = " and ".join(dict.fromkeys(each.what for each in ranged))
+        plausible = all(each.standing == "placeholder" for each in ranged)
+        return f"{names} anywhere {'plausible' if plausible else 'in their ranges'}" if ranged else ""
 
 
 def token_uncertainties(moving: Sequence[Swing]) -> tuple[Uncertainty, ...]:
@@ -202,16 +207,6 @@ def listed(inputs: Iterable[TokenInput]) -> str:
         c, r = by_name.pop("hit_c"), by_name.pop("hit_r")
         said.append(f"hits follow 1 - {c.value:g} F^-{r.value:g}")
     return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
-
-
-def _range_text(ranged: Sequence[TokenInput]) -> str:
-    if len(ranged) > 1:
-        names = " and ".join(dict.fromkeys(each.what for each in ranged))
-        plausible = all(each.standing == "placeholder" for each in ranged)
-        return f"{names} anywhere {'plausible' if plausible else 'in their ranges'}"
-    (each,) = ranged
-    assert each.within is not None  # it is open
-    return f"{_called(each)} anywhere in {each.within[0]:g}-{each.within[1]:g}"
 
 
 def _called(each: TokenInput) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -35,15 +36,11 @@ def check_owners(given: Mapping[str, Any]) -> None:
         if (owned := owners(name)) is None:
             continue
         chooser, theirs = owned
-        if not any(owner == each or owner in each for owner in theirs for each in _chosen(said, chooser)):
+        asked = said.get(chooser, DEFAULTS[chooser])
+        of_grid = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
+        chosen = [ALL[chooser].checked(each) for each in (asked if of_grid else [asked])]
+        if not any(owner == each or owner in each for owner in theirs for each in chosen):
             raise InputError(f"{spelled(name)} has no effect without {spelled(chooser)} {' or '.join(theirs)}")
-
-
-def _chosen(said: Mapping[str, Any], chooser: str) -> list[Any]:
-    """The values of an option that chooses strategies or drafters; of a grid all values of its list."""
-    asked = said.get(chooser, DEFAULTS[chooser])
-    several = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
-    return [ALL[chooser].checked(each) for each in (asked if several else [asked])]
 
 
 def check_read(
@@ -74,17 +71,12 @@ def check_read(
         unread = [name for name in unread if name in with_ranges(point) and name not in configuration.reads]
         if not unread:
             return
-    readers = ", ".join(_readers(unread[0], looked_at[0]))
+    titles = []
+    for strategy in strategies.ALL:
+        with suppress(InputError):  # this strategy is not possible here
+            alone = {**looked_at[0], "strategies": strategy.name}
+            if unread[0] in Question.of(alone).reads | options_read(strategy.name, alone):
+                titles.append(strategy.title)
+    readers = ", ".join(titles)
     only = f"only {readers} read{'' if ',' in readers else 's'} it here" if readers else "no strategy reads it here"
     raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}: {only}")
-
-
-def _readers(option: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Titles of the strategies that are possible at ``options`` and read an option there."""
-    for strategy in strategies.ALL:
-        try:
-            alone = {**options, "strategies": strategy.name}
-            if option in Question.of(alone).reads | options_read(strategy.name, alone):
-                yield strategy.title
-        except InputError:
-            continue

@@ -63,7 +63,8 @@ def swings(first: Scenario, other: Scenario) -> list[Swing]:
 
 def swings_over(own: ScenarioTable, its: ScenarioTable) -> list[Swing]:
     """Swings of many rows in columns. All rows have the same ranges, and the same tokens of a measured pair."""
-    sweeps = [*_ranges(_inputs(own, its)), *_measured((own if own.strategy.drafts else its).known[0])]
+    inputs = of_all({rows.strategy.name: rows.known[0].inputs for rows in (own, its)})
+    sweeps = [*_ranges(inputs), *_measured((own if own.strategy.drafts else its).known[0])]
     if not sweeps:
         return []
     present = {name: value for _, at_present, _ in sweeps for name, value in at_present.items()}
@@ -96,11 +97,6 @@ def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Sweep]:
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:
     """The inputs that the scenarios' tokens rest on."""
     return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
-
-
-def _inputs(*sides: ScenarioTable) -> tuple[TokenInput, ...]:
-    """The inputs of rows that share them."""
-    return of_all({rows.strategy.name: rows.known[0].inputs for rows in sides})
 
 
 def _measured(known: KnownTokens) -> Iterator[_Sweep]:

@@ -32,9 +32,7 @@ class Regime(LatencyBandwidth, Card):
     from_bytes: NotNegative
     to_bytes: Positive
 
-    @property
-    def fixed_s(self) -> float:
-        return self.latency_s
+    fixed: ClassVar[str] = "latency_s"
 
 
 class CollectiveModel(TimingModel):

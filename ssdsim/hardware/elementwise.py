@@ -16,9 +16,7 @@ class ElementwiseModel(LatencyBandwidthModel):
 
     launch_s: Seconds
 
-    @property
-    def fixed_s(self) -> float:
-        return self.launch_s
+    fixed: ClassVar[str] = "launch_s"
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
         return scaling.of(self, "launch_s", uncertainty=()).unfitted()

@@ -363,13 +363,13 @@ class LatencyBandwidth(_OfCard):
         super().__post_init__()
         check_directions(self.uncertainty, 2)
 
-    @property
-    @abstractmethod
-    def fixed_s(self) -> float: ...
+    fixed: ClassVar[str]
+    """The field of the fixed time."""
 
     def seconds(self, size: FloatOrArray) -> FloatOrArray:
         """Seconds of so many bytes."""
-        return self.fixed_s + size / self.bandwidth
+        fixed_s: float = getattr(self, self.fixed)
+        return fixed_s + size / self.bandwidth
 
     def moved(self, size: float) -> list[float]:
         """Tell how much each direction of the uncertainty moves the logarithm of the time."""

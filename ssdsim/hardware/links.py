@@ -16,9 +16,7 @@ class LinkModel(LatencyBandwidthModel):
 
     latency_s: Seconds
 
-    @property
-    def fixed_s(self) -> float:
-        return self.latency_s
+    fixed: ClassVar[str] = "latency_s"
 
     def scaled(self, scaling: Scaling, *keys: Any) -> Self:
         """The link as it is: a device has the one that it is said to have."""

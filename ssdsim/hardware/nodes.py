@@ -31,21 +31,19 @@ class Lattice(Record, eq=False):
     log_seconds: Array
 
     @cached_property
-    def _axes(self) -> list[tuple[list[float], int]]:
-        """Axes: logarithms of its nodes, and how far apart two are in the flat values."""
+    def _flat(self) -> tuple[list[tuple[list[float], int]], Array]:
+        """Axes (logarithms of the nodes, and how far apart two are in the flat values), and the flat values."""
         strides = [*accumulate(reversed(self.log_seconds.shape[1:]), mul, initial=1)][::-1]
-        return [(np.log(nodes).tolist(), stride) for nodes, stride in zip(self.nodes, strides, strict=True)]
-
-    @cached_property
-    def _flat(self) -> Array:
-        return np.ascontiguousarray(self.log_seconds).ravel()
+        axes = [(np.log(nodes).tolist(), stride) for nodes, stride in zip(self.nodes, strides, strict=True)]
+        return axes, np.ascontiguousarray(self.log_seconds).ravel()
 
     def at(self, *values: FloatOrArray) -> FloatOrArray:
         """Logarithms of seconds at values of the axes, which broadcast together."""
         if all(isinstance(value, int | float) for value in values):
             return self._at_one(*values)
+        axes, flat_values = self._flat
         corners: list[tuple[NDArray[np.intp], Array]] = [(np.zeros((), np.intp), np.ones(()))]
-        for (logs, stride), value in zip(self._axes, values, strict=True):
+        for (logs, stride), value in zip(axes, values, strict=True):
             place = np.interp(np.log(value), logs, np.arange(len(logs)))
             before = place.astype(np.intp)
             after = np.minimum(before + 1, len(logs) - 1)
@@ -54,18 +52,19 @@ class Lattice(Record, eq=False):
                 for flat, weight in corners
                 for node, part in ((before, 1.0 - (place - before)), (after, place - before))
             ]
-        return np.asarray(sum(weight * self._flat[flat] for flat, weight in corners))
+        return np.asarray(sum(weight * flat_values[flat] for flat, weight in corners))
 
     def _at_one(self, *values: float) -> float:
         """One logarithm without arrays, which take ten times as long for one number; most values are nodes."""
+        axes, flat_values = self._flat
         corners = [(0, 1.0)]
-        for (logs, stride), value in zip(self._axes, values, strict=True):
+        for (logs, stride), value in zip(axes, values, strict=True):
             log = min(max(math.log(value), logs[0]), logs[-1])
             after = bisect_left(logs, log)
             share = (logs[after] - log) / (logs[after] - logs[after - 1]) if logs[after] > log else 0.0
             parts = ((after, 1.0 - share), (after - 1, share)) if share else ((after, 1.0),)
             corners = [(flat + stride * node, weight * part) for flat, weight in corners for node, part in parts]
-        return sum(weight * float(self._flat[flat]) for flat, weight in corners)
+        return sum(weight * float(flat_values[flat]) for flat, weight in corners)
 
 
 def doublings(start: float, end: float) -> Array:

@@ -35,13 +35,16 @@ def drafting_of(settings: Settings) -> Drafting | None:
     """The draft and its place; None where times are unit-free."""
     if settings["t_sd"] is not None:
         return None
+    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
+    if latency_us is not None and gigabytes == 0.0:
+        raise InputError("--draft-link-gbs must be above 0, got 0")
     if settings["draft_hardware"] is None:
         settings.derive("draft_hardware", settings["hardware"], "same as hardware")
     return Drafting(
         card=_with_states(routed(draft_of(settings).card, settings, "draft"), settings),
         profile=_placed(settings["draft_hardware"], settings),
         dtype=settings["draft_dtype"],
-        network=_network(settings),
+        network=None if latency_us is None else Network(latency_us * 1e-6, gigabytes * 1e9),
     )
 
 
@@ -84,16 +87,6 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
-
-
-def _network(settings: Settings) -> Network | None:
-    """The network between a target and its draft, where one is given."""
-    latency_us, gigabytes = settings["draft_link_us"], settings["draft_link_gbs"]
-    if latency_us is None:
-        return None
-    if gigabytes == 0.0:
-        raise InputError("--draft-link-gbs must be above 0, got 0")
-    return Network(latency_us * 1e-6, gigabytes * 1e9)
 
 
 def _with_states(card: Transformer, settings: Settings) -> Transformer:

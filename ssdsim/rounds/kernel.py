@@ -176,7 +176,10 @@ Tokens = Kernel | Mix
 
 def tokens_of(accepted: Accepted, kernel_of: Callable[[Array], Kernel]) -> Tokens:
     """The kernel ``kernel_of(accepted_pmf)`` of all requests, or a mix with one for each kind."""
-    return tokens_of_each([accepted], lambda pmfs: kernel_of(pmfs[0]))
+    if accepted.kinds is None:
+        return kernel_of(accepted.pmf)
+    kinds = accepted.kinds
+    return Mix(kinds.weights, accepted.output_tokens, tuple([kernel_of(pmf) for pmf in kinds.pmfs]))
 
 
 def tokens_of_each(accepted: Sequence[Accepted], kernel_of: Callable[[Sequence[Array]], Kernel]) -> Tokens:

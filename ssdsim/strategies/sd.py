@@ -10,7 +10,7 @@ import numpy as np
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.option import Section
 from ssdsim.base.settings import Settings
-from ssdsim.pricing.drafter import Drafter, Proposed, speculate
+from ssdsim.pricing.drafter import Drafter, speculate
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Actor, Program
@@ -70,13 +70,20 @@ class Speculative(Alternate):
         drafting = drafting_at(site, self.options) if apart else site
         draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
-        verify = site.verify_step("verify", 1 + _verified(proposed, site.options["b"]))
+        verified = proposed.tokens  # in the mean, where any sequence has some
+        if proposed.share != 1.0:
+            verified *= share_where_any(proposed.share, site.options["b"])
+        verify = site.verify_step("verify", 1 + verified)
         steps = self.round_steps(site, drafter, draft, verify)
         decodes = proposed.share < 1.0 and not site.unit_free  # in units of T_v to decode is to verify
         return {**steps, "decode": site.verify_step("decode", 1)} if decodes else steps
 
     def parts(self, t: Mapping[str, Seconds], states: States) -> Mapping[str, FloatOrArray]:
-        return {**super().parts(t, states), "verify": _verified_s(t, states)}
+        parts = dict(super().parts(t, states))
+        if "decode" in t:  # the pass of a round with proposals, or a step of decoding
+            proposes = states.any_in(FOUND_SOMETHING)
+            parts["verify"] = proposes * t["verify"] + (1.0 - proposes) * t["decode"]
+        return parts
 
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         return cannot_share(self.options, options, caches=False)
@@ -115,21 +122,6 @@ def _now_and_then(pmf: Array, share: float) -> Kernel:
     nothing = np.eye(pmf.shape[-1])[0]
     something = np.maximum(0.0, pmf - (1.0 - share) * nothing)
     return now_and_then(something / something.sum(axis=-1, keepdims=True), nothing, share)
-
-
-def _verified(proposed: Proposed, batch: int) -> float:
-    """Mean proposed tokens a sequence, in rounds in which any sequence has some."""
-    if proposed.share == 1.0:
-        return proposed.tokens
-    return proposed.tokens * share_where_any(proposed.share, batch)
-
-
-def _verified_s(t: Mapping[str, Seconds], states: States) -> FloatOrArray:
-    """Seconds of the pass of a round with proposals, or of a step of decoding."""
-    if "decode" not in t:
-        return t["verify"]
-    proposes = states.any_in(FOUND_SOMETHING)
-    return proposes * t["verify"] + (1.0 - proposes) * t["decode"]
 
 
 def _looks_first(me: Actor) -> Generator[Any, Any, None]:

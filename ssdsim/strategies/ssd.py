@@ -173,7 +173,12 @@ class SSD(Cached):
         verify = site.verify_step("verify", k + 1)
         drafting = drafting_at(site, self.options)
         prespeculate = site.override("t_p", prespeculation(drafting, drafter, k, site.options["budget"]))
-        fallback = site.override("t_b", _fallback(drafting, drafter, k), f"{site.options['backup']} fallback")
+        if site.options["backup"] == "fast":
+            fallback = Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
+        else:
+            drafted = speculate(drafting, drafter, k, beside=False)
+            fallback = Step("fallback", drafted).with_piece_name("fallback step")
+        fallback = site.override("t_b", fallback, f"{site.options['backup']} fallback")
         messages = site.outcome_message(k + 1), site.speculation_message(k)
         return self.round_steps(site, verify, prespeculate, fallback, *messages)
 
@@ -194,12 +199,6 @@ def _self_conditioned(just_in_time: Array, cached: Sequence[Array], hit: Array, 
     after_miss = (just_in_time, hit) if backup is None else backup
     rows = {name: row(pmf, hit) for name, pmf in zip(hits, cached, strict=True)}
     return Kernel.by_state({**rows, "miss": row(*after_miss)})
-
-
-def _fallback(site: Site, drafter: Drafter, k: int) -> Step:
-    if site.options["backup"] == "fast":
-        return Step("fallback", (site.on_host("fast fallback", site.options["backup_ms"] / 1e3),))
-    return Step("fallback", speculate(site, drafter, k, beside=False)).with_piece_name("fallback step")
 
 
 def _shared(settings: Settings) -> float | None:
