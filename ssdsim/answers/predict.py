@@ -10,7 +10,6 @@ import numpy as np
 
 from ssdsim.answers.columns import COLUMNS, prediction_table
 from ssdsim.answers.contest import share_fastest
-from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.verdict import Verdict, other_k, verdict
 from ssdsim.base.checks import whole
 from ssdsim.base.display import Display, Displayable
@@ -21,6 +20,7 @@ from ssdsim.base.record import Record
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import RateDraws
+from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import Estimate
 

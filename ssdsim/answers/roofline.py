@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
-from ssdsim.answers.option_usage import check_owners
 from ssdsim.base.option import Group
 from ssdsim.base.plain import plain
 from ssdsim.hardware.profile import HardwareProfile
@@ -18,6 +17,7 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.pricing.step import Pass, Step
+from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.question.question import Question

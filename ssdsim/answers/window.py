@@ -16,7 +16,6 @@ import numpy as np
 from msgspec.structs import asdict
 
 from ssdsim import strategies
-from ssdsim.answers.option_usage import check_owners
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group, spelled
@@ -28,6 +27,7 @@ from ssdsim.pricing.drafter import MOST_OUTCOMES, Drafter, prespeculation, windo
 from ssdsim.pricing.occupancy import largest_budget
 from ssdsim.pricing.site import Site
 from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.question.question import Question, effective

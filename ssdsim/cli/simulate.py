@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.answers.option_usage import check_owners, check_read
 from ssdsim.answers.simulation.simulate import SimulatedRounds, run_as_json, simulate, simulate_requests
 from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 from ssdsim.answers.simulation.trace import Trace
@@ -25,6 +24,7 @@ from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OutputFile
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.rounds.round import PARTS, part_title
 
 _ROUNDS = 20_000

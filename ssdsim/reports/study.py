@@ -9,7 +9,6 @@ from typing import Any
 
 from ssdsim import strategies
 from ssdsim.answers.grid import Fastest, PointResult
-from ssdsim.answers.option_usage import check_owners, options_read
 from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.sweep_plan import as_configured
 from ssdsim.answers.verdict import rivals
@@ -21,6 +20,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, why_no_room
 from ssdsim.question import many
 from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.option_usage import check_owners, options_read
 from ssdsim.question.options import ALL, DEFAULTS, members
 from ssdsim.question.points import Points, Steps
 from ssdsim.question.scenario import Scenario
