@@ -1,38 +1,31 @@
 """The space of the page's sliders and switches: the axes of the grid, and the options that are fixed."""
 
 from __future__ import annotations
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
 from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
 from ssdsim import strategies
 from ssdsim.answers.predict import check_constant
-from ssdsim.answers.sweep_plan import all_as_configured
-from ssdsim.answers.sweep_plan import as_configured
+from ssdsim.answers.sweep_plan import all_as_configured, as_configured
 from ssdsim.answers.verdict import rivals
 from ssdsim.base.errors import InputError
-from ssdsim.base.option import Group
-from ssdsim.base.option import spelled
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.base.record import replace
+from ssdsim.base.option import Group, spelled
+from ssdsim.base.record import Record, field, replace
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
 from ssdsim.question.option_usage import check_owners
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import check_names
-from ssdsim.question.points import Points
-from ssdsim.question.points import Steps
+from ssdsim.question.options import ALL, DEFAULTS, check_names
+from ssdsim.question.points import Points, Steps
 from ssdsim.question.question import Question
 from ssdsim.tokens.pair_choice import chosen_by
-from types import MappingProxyType
-from typing import Any
-import numpy as np
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
     "b": (1, 2, 4, 8, 16, 32, 64),
