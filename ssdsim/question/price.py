@@ -103,9 +103,9 @@ def price(settings: Settings, strategy: Strategy, site: Site | None, drafter: Dr
     ------
     DoesNotFit : too few devices, too little memory, too long a context.
     """
-    most = strategy.most_sequences
-    if most is not None and settings["b"] > most:
-        raise DoesNotFit(f"{strategy.title} decodes {most} sequence at a time, got --b {settings['b']}")
+    batch, most = settings["b"], strategy.most_sequences  # every price rests on the batch
+    if most is not None and batch > most:
+        raise DoesNotFit(f"{strategy.title} decodes {most} sequence at a time, got --b {batch}")
     site = UnitFree.of(settings) if site is None else site.with_options(settings)
     if not site.unit_free:
         apart = drafter.needs_target and strategy.devices(settings, site.tp, drafter).draft > 0

@@ -70,9 +70,9 @@ class Speculative(Alternate):
         drafting = drafting_at(site, self.options) if apart else site
         draft = Step("draft", speculate(drafting, drafter, k, beside=not apart))
         proposed = drafter.proposes(site.options, k)
-        verified = proposed.tokens  # in the mean, where any sequence has some
-        if proposed.share != 1.0:
-            verified *= share_where_any(proposed.share, site.options["b"])
+        verified, batch = proposed.tokens, site.options["b"]
+        if proposed.share != 1.0:  # in the mean, where any sequence has some
+            verified *= share_where_any(proposed.share, batch)
         verify = site.verify_step("verify", 1 + verified)
         steps = self.round_steps(site, drafter, draft, verify)
         decodes = proposed.share < 1.0 and not site.unit_free  # in units of T_v to decode is to verify
