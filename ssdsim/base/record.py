@@ -28,9 +28,9 @@ class _Signed(StructMeta):
     def __signature__(cls) -> Signature:
         from inspect import Parameter, Signature  # here: few ask
 
-        types: dict[str, str] = {}
-        for each in cls.__mro__[::-1]:
-            types |= vars(each).get("__annotations__", {})
+        types = {
+            name: said for each in cls.__mro__[::-1] for name, said in vars(each).get("__annotations__", {}).items()
+        }
         fields, defaults = cls.__struct_fields__, cls.__struct_defaults__
         defaults = (NODEFAULT,) * (len(fields) - len(defaults)) + defaults
         parameters = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import Annotated, Any, Self, dataclass_transform
 
@@ -39,23 +39,32 @@ class _Checked(StructMeta):
         ):
             return super().__call__()  # which is fast: modules are full of these
         keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
-        values = {keys.get(name, name): _plain(value) for name, value in fields.items()}
+        values = {keys.get(name, name): _map_values(_plain, value) for name, value in fields.items()}
         try:
             return converted(cls, values)  # type: ignore[arg-type]
         except ValidationError:
             raise ValueError(complaint(cls, values, cls.__name__)) from None
 
 
-def _plain(value: Any) -> Any:
-    """``value`` with the floats of numpy as Python's."""
+def _map_values(change: Callable[[Any], Any], value: Any) -> Any:
+    """``value`` with a change of all that is no container in it."""
     match value:
-        case float():
-            return float(value)
-        case dict():
-            return {key: _plain(each) for key, each in value.items()}
+        case Mapping():
+            return {key: _map_values(change, each) for key, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
-    return value
+            return type(value)(_map_values(change, each) for each in value)
+    return change(value)
+
+
+def _plain(value: Any) -> Any:
+    """A float of numpy as Python's."""
+    return float(value) if isinstance(value, float) else value
+
+
+def _spelt(value: Any) -> Any:
+    """A large float spelt as 1e+16."""
+    is_large = isinstance(value, float) and abs(value) >= 1e16
+    return Raw(json.encode(float(value)).replace(b"e", b"e+")) if is_large else _plain(value)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
@@ -83,12 +92,17 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
 
     def as_dict(self, without_none: bool = False) -> dict[str, Any]:
         """The tag, where the class has one, and the fields by their keys in files, and so for cards in them."""
-        tag = self.__struct_config__.tag_field
-        return ({tag: self.__struct_config__.tag} if tag else {}) | dict(_items(self, without_none))
+        config = self.__struct_config__
+        values = {config.tag_field: config.tag} if config.tag_field else {}
+        for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
+            value = getattr(self, name)
+            if value is not None or not without_none:
+                values[key] = _map_values(lambda v: v.as_dict(without_none) if isinstance(v, Card) else v, value)
+        return values
 
     def as_json(self, indent: int = 0, without_none: bool = False) -> str:
         """The card as JSON; of several lines where there is an ``indent``."""
-        text = json.encode(_spelt(self.as_dict(without_none)))
+        text = json.encode(_map_values(_spelt, self.as_dict(without_none)))
         return (json.format(text, indent=indent) if indent else text).decode()
 
 
@@ -96,36 +110,6 @@ def _restored(kind: type[Card], values: Iterable[Any]) -> Card:
     """A card of values of the right types, in the order of its fields."""
     card: Card = StructMeta.__call__(kind, **dict(zip(kind.__struct_fields__, values, strict=True)))
     return card
-
-
-def _items(card: Card, without_none: bool) -> Iterable[tuple[str, Any]]:
-    for name, key in zip(card.__struct_fields__, card.__struct_encode_fields__, strict=True):
-        value = getattr(card, name)
-        if value is not None or not without_none:
-            yield key, _dumped(value, without_none)
-
-
-def _dumped(value: Any, without_none: bool) -> Any:
-    match value:
-        case Card():
-            return value.as_dict(without_none)
-        case Mapping():
-            return {key: _dumped(each, without_none) for key, each in value.items()}
-        case list() | tuple():
-            return type(value)(_dumped(each, without_none) for each in value)
-    return value
-
-
-def _spelt(value: Any) -> Any:
-    """``value`` with large floats spelt as 1e+16, and numpy's as Python's."""
-    match value:
-        case float():
-            return Raw(json.encode(float(value)).replace(b"e", b"e+")) if abs(value) >= 1e16 else float(value)
-        case dict():
-            return {key: _spelt(each) for key, each in value.items()}
-        case list() | tuple():
-            return [_spelt(each) for each in value]
-    return value
 
 
 class Excerpt(Card, forbid_unknown_fields=False):
