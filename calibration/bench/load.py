@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from calibration.bench.server import Prompt, TimedAnswer
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record
+from ssdsim.base.record import MutableRecord, Record
 
 _WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "
@@ -81,8 +80,7 @@ def shuffled(
     return points
 
 
-@dataclass
-class SyntheticPrompts:
+class SyntheticPrompts(MutableRecord):
     """Common words in random order. The first word is a number, so that no prefix cache knows a prompt's beginning.
 
     ``tokens_a_word`` and ``overhead_tokens`` (of a prompt beside its words) are learned from the first answers.
@@ -105,8 +103,7 @@ class SyntheticPrompts:
         return " ".join([number, *chosen])
 
 
-@dataclass
-class UserPrompts:
+class UserPrompts(MutableRecord):
     """A user's prompts, in turn, of their own lengths."""
 
     texts: Sequence[Prompt]

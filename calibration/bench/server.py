@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from calibration.bench.connection import Connection
 from ssdsim.base.documents import within
 from ssdsim.base.errors import InputError, nearest
-from ssdsim.base.record import Record, field
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.readers.acceptance.fields import JsonObject, text_in
 
 ENGINES: Mapping[str, str] = {
@@ -92,14 +90,13 @@ async def _version(connection: Connection, engine: str, settings: Mapping[str, A
     return said or ""
 
 
-@dataclass
-class StreamTotals:
+class StreamTotals(MutableRecord):
     """Token counts of an answer up to now; ``own`` is the engine's part, with its rounds."""
 
     tokens: int | None = None
     prompt_tokens: int | None = None
     cached_tokens: int = 0
-    own: JsonObject = dataclass_field(default_factory=dict)
+    own: JsonObject = field(default_factory=dict)
 
 
 class OpenAI:

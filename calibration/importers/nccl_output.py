@@ -23,12 +23,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
 from ssdsim.base.documents import parse_csv, parse_json
 from ssdsim.base.errors import InputError, short_repr
+from ssdsim.base.record import MutableRecord, Record, field
 
 MOST_RANKS = 1_000_000
 _TESTS = (
@@ -53,7 +53,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _LONGEST = 4096  # characters of a line; a table's have some 120 after the launcher's
 
 
-class RankDevice(NamedTuple):
+class RankDevice(Record):
     """A rank's line: ``# Rank 3 Group 0 Pid 746 on host device 3 [0x60] Tesla V100-SXM2-16GB``."""
 
     rank: int
@@ -64,7 +64,7 @@ class RankDevice(NamedTuple):
     """Its number on the host, and the bus."""
 
 
-class TimedSize(NamedTuple):
+class TimedSize(Record):
     """A row: bytes, seconds, and the printed rates in GB/s (None: not printed)."""
 
     size: float
@@ -73,8 +73,7 @@ class TimedSize(NamedTuple):
     bus_rate: float | None = None
 
 
-@dataclass
-class NcclRun:
+class NcclRun(MutableRecord):
     """One run: its settings and usable rows, and how many rows were left out for which reason."""
 
     operation: str | None = None
@@ -134,7 +133,7 @@ def text_runs(text: str) -> list[NcclRun]:
     return reader.finished()
 
 
-class _Layout(NamedTuple):
+class _Layout(Record):
     """The columns after ``type``: how many come before the first time, how many from one time to the next."""
 
     before: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.base.plain import picked
 from ssdsim.base.progress import Progress
-from ssdsim.base.record import Record
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import Model
@@ -223,8 +222,7 @@ def run_grid(
         progress(len(grid), len(grid))
 
 
-@dataclass
-class _Runs:
+class _Runs(MutableRecord):
     """The repeats of a strategy at a grid point, and the drifts that were timed before and after each."""
 
     rounds_s: list[float] = field(default_factory=list)

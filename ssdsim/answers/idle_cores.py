@@ -7,14 +7,15 @@ import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+
+from ssdsim.base.record import Record
 
 _STAT = Path("/proc/stat")
 _IDLE = 0.5  # of its time
 _LEAST_S = 0.1  # ten of Linux's hundredths of a second
 
 
-class _Look(NamedTuple):
+class _Look(Record):
     """Idle seconds of all cores together at a time, since the machine started; None where the system has no count."""
 
     at_s: float

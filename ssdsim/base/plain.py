@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
-from ssdsim.base.record import Record
 from ssdsim.base.records import Card
 
 Shown = Mapping[type, Callable[[Any], Any]]
@@ -21,7 +20,7 @@ Shown = Mapping[type, Callable[[Any], Any]]
 def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
     """Objects, lists, text, numbers, true, false and null.
 
-    A :class:`Record`, a card or a dataclass becomes an object of its fields, an array a list, and a number that is not
+    A record or a card becomes an object of its fields, an array a list, and a number that is not
     finite null. ``shown`` says by class what stands in the place of a record, which is made plain in its turn.
     """
     if type(value) in shown:
@@ -43,10 +42,8 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
             return [plain(each, shown) for each in value]
         case PurePath():
             return str(value)
-    if isinstance(value, Record):
+    if isinstance(value, Struct):
         return {name: plain(getattr(value, name), shown) for name in value.__struct_fields__}
-    if is_dataclass(value):
-        return {each.name: plain(getattr(value, each.name), shown) for each in fields(value)}
     return value
 
 

@@ -1,6 +1,7 @@
-"""Records that code makes and nobody changes.
+"""Records that code makes: the one way to write a class of fields.
 
-What comes from a file is a :class:`ssdsim.base.records.Card`: it is checked. What changes is a dataclass.
+What comes from a file is a :class:`ssdsim.base.records.Card`: it is checked. What changes, and has fields, is a
+:class:`MutableRecord`. Only what compiled loops read, or prices by the million, is a named tuple.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 else:
     from msgspec.structs import replace
 
-__all__ = ["Record", "field", "replace"]
+__all__ = ["MutableRecord", "Record", "field", "replace"]
 
 
 class _Signed(StructMeta):
@@ -47,3 +48,8 @@ class Record(Struct, metaclass=_Signed, frozen=True, dict=True):
 
     What a record has worked out (``cached_property``) stays with it alone: its copies begin anew.
     """
+
+
+@dataclass_transform(field_specifiers=(field,))
+class MutableRecord(Struct, dict=True):
+    """The base of records whose fields change: counts and logs that grow."""

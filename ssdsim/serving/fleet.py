@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import simpy
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import unheard
+from ssdsim.base.record import MutableRecord
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.flat_tables import FlatTables
@@ -53,8 +53,7 @@ def simulate_fleet(
     return run_of(policy, workload, requests, each)
 
 
-@dataclass
-class SharedDraft:
+class SharedDraft(MutableRecord):
     """A draft's devices that serve several replicas: in turn, or all that wait ``together``.
 
     A round asks for them when it begins, and has them for all that it drafts: its prompts, and its

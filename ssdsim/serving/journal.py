@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from ssdsim.answers.simulation.trace import Trace
 from ssdsim.base.checks import Array
+from ssdsim.base.record import MutableRecord, field
 from ssdsim.serving.policy import Policy
 from ssdsim.serving.workload import Workload
 
@@ -30,8 +30,7 @@ class Requests:
         self.rejected = np.zeros(count, dtype=np.bool_)
 
 
-@dataclass
-class Run:
+class Run(MutableRecord):
     """One run of a replica or of several: the workload, its requests, each replica's rounds, shape ``(rounds, 8)``.
 
     ``misses`` of ``lookups`` outcomes of sequences were not in a speculation cache; ``wasted_tokens`` were processed

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ssdsim.base.checks import Array
+from ssdsim.base.record import MutableRecord, field
 from ssdsim.serving.round_table import RoundTable
 
 KS = (7, 5, 3, 1)
@@ -27,8 +27,7 @@ _CAPTURED = (*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257,
 """Batches whose rounds are timed. Others have the time of the next one."""
 
 
-@dataclass
-class ProfiledRounds:
+class ProfiledRounds(MutableRecord):
     """Seconds of a round of each K, as a server times them when it starts: whatever the sequences' real length."""
 
     by_k: Mapping[int, RoundTable]

@@ -5,25 +5,32 @@ it is a hit.
 """
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from calibration.machine.executor.messages import Mail
+from calibration.machine.executor.messages import OUTCOME_VALUES
+from calibration.machine.executor.messages import Post
+from calibration.machine.executor.plan import RankPlan
+from calibration.machine.executor.plan import Timeline
+from collections.abc import Callable
+from collections.abc import Generator
+from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
 from numpy.typing import NDArray
-
-from calibration.machine.executor.messages import OUTCOME_VALUES, Mail, Post
-from calibration.machine.executor.plan import RankPlan, Timeline
+from ssdsim.base.record import MutableRecord
 from ssdsim.base.record import Record
-from ssdsim.pricing.step import Repeats, deepest, drawn_rounds
+from ssdsim.base.record import field
+from ssdsim.pricing.step import Repeats
+from ssdsim.pricing.step import deepest
+from ssdsim.pricing.step import drawn_rounds
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcome_sources import long_run_source
 from ssdsim.rounds.outcomes import OutcomeBlock
+from typing import Any
+from typing import Protocol
+import numpy as np
+import time
 
 Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 Action = Callable[[], object]
@@ -57,8 +64,7 @@ class Guesses(Record):
         return outcomes
 
 
-@dataclass
-class SpeculationCache:
+class SpeculationCache(MutableRecord):
     """The draft's speculations of a round: (sequence, accepted, bonus token) -> branch."""
 
     guesses: Guesses
@@ -79,7 +85,7 @@ class SpeculationCache:
         return [self._branches.get((i, int(k), int(bonus))) for i, (k, bonus) in enumerate(outcome)]
 
 
-class StepWork(NamedTuple):
+class StepWork(Record):
     """An action of a rank within a step: run ``times`` in a row, or a random number of times if ``drawn`` is given."""
 
     name: str

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from ssdsim.base.record import Record, field
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.pricing.passes import Model
@@ -147,7 +145,7 @@ def _work(work: Pass | HostWork | None) -> RankPass | HostWork | None:
     return None
 
 
-class Event(NamedTuple):
+class Event(Record):
     """A timed part of a step: an action, or a wait."""
 
     step: str
@@ -157,15 +155,14 @@ class Event(NamedTuple):
     waits: bool = False
 
 
-@dataclass
-class Timeline:
+class Timeline(MutableRecord):
     """A rank's events. The leading role also records each round's end and tokens, the cache's owner its misses."""
 
     start_s: float = 0.0
-    events: list[Event] = dataclass_field(default_factory=list)
-    ends_s: list[float] = dataclass_field(default_factory=list)
-    tokens: list[int] = dataclass_field(default_factory=list)
-    misses: list[int] = dataclass_field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    ends_s: list[float] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    misses: list[int] = field(default_factory=list)
 
     def record(self, step: str, what: str, action: Callable[[], T], waits: bool = False) -> T:
         """Run ``action`` and record its time; returns what it returns."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol, runtime_checkable
 
@@ -20,7 +19,7 @@ from calibration.pairs.measure.verification import Rules, Speculation, Verified
 from ssdsim import strategies
 from ssdsim.answers.simulation.events import Clock, Mailbox
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.strategies import drafters
 
 
@@ -184,8 +183,7 @@ class Way(Record):
         return f"{self.strategy.upper()} {self.backup}" if self.strategy == "ssd" else self.strategy.upper()
 
 
-@dataclass
-class Played:
+class Played(MutableRecord):
     """Tokens that a loop wrote after the prompt, and its rounds."""
 
     tokens: list[int] = field(default_factory=list)

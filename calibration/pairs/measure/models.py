@@ -7,7 +7,6 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,7 @@ from calibration.pairs.measure.positions import draw
 from calibration.pairs.measure.roles import Branches, Logits
 from calibration.pairs.measure.verification import EVERYTHING, Cut
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import MutableRecord
 from ssdsim.tokens.pair_file import Participant
 from ssdsim.tokens.pair_routing import Choices, Routing, counted
 
@@ -31,8 +31,7 @@ _OF_LOADING = ("_name_or_path", "transformers_version")  # of where a config was
 _WINDOWS = ("sliding_window", "attention_chunk_size")
 
 
-@dataclass
-class CausalModel:
+class CausalModel(MutableRecord):
     """A model with what it worked out of the text so far; ``vocabulary`` is as many logits as both models have."""
 
     name: str

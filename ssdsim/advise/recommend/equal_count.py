@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 
 from msgspec.structs import asdict
 
@@ -14,7 +14,7 @@ from ssdsim.answers.contest import Contest, Versus, contest
 from ssdsim.answers.evidence import RatioEvidence, Uncertainty
 from ssdsim.answers.predict import DRAWS
 from ssdsim.answers.verdict import rivals
-from ssdsim.base.record import Record
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.many import RateDraws
 
@@ -48,16 +48,15 @@ class EqualCount(Record):
         return min(self.over, key=lambda rival: rival.ratio)
 
 
-@dataclass
-class DeploymentDraws:
+class DeploymentDraws(MutableRecord):
     """Draws of tokens/s per user under all that is not known: a timing's error, an input's place is shared by all."""
 
     request: SearchRequest
-    _timings: TimingErrors = field(init=False)
     _drawn: dict[tuple[object, int], RateDraws] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self._timings = TimingErrors(DRAWS, self.request.seed)
+    @cached_property
+    def _timings(self) -> TimingErrors:
+        return TimingErrors(DRAWS, self.request.seed)
 
     def per_user(self, deployment: Deployment) -> RateDraws:
         """Shape ``(DRAWS,)`` each."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ssdsim.base.files import write_whole
+from ssdsim.base.record import MutableRecord, field
 
 _MICROSECONDS = 1e6
 
 
-@dataclass
-class Trace:
+class Trace(MutableRecord):
     """Slices and flows of a run; tracks appear in the order in which they are first used."""
 
     process: str = "ssdsim"

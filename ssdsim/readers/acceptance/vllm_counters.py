@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from msgspec import Meta
 
 from ssdsim.base.documents import as_record, parse_json
 from ssdsim.base.errors import InputError, nearest
+from ssdsim.base.record import MutableRecord, field
 from ssdsim.base.records import Excerpt
 from ssdsim.readers.acceptance.counts import (
     Counts,
@@ -47,8 +47,7 @@ def is_snapshot(text: str) -> bool:
     return any(sample.name.startswith(("vllm:", "vllm_")) for sample in prometheus(text)) or bool(_in_process(text))
 
 
-@dataclass
-class _Counters:
+class _Counters(MutableRecord):
     """One model's counters at one moment, each by the engine's label, so that none may fall unseen."""
 
     by_engine: dict[tuple[str, str], float] = field(default_factory=dict)

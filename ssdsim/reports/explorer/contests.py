@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from itertools import combinations, compress
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +47,7 @@ and below.
 _SWITCHED = 3  # rivals, at most, of which every set may be switched on
 
 
-class SentenceCase(NamedTuple):
+class SentenceCase(Record):
     """A template and its outcome for the subject, by the ``code`` of the places of the numbers."""
 
     code: str
