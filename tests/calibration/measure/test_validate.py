@@ -9,6 +9,7 @@ import pytest
 
 from site_generator.json_reference import undescribed
 from ssdsim.tokens.pair_file import load_pair
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
 
 pytestmark = [pytest.mark.long, pytest.mark.ranks]
@@ -67,20 +68,17 @@ def test_real_models_say_what_the_target_would(pair: Path, tmp_path: Path) -> No
 def test_what_cannot_be_run_is_told(pair: Path, trained_pair: Path, tmp_path: Path) -> None:
     folder = ["-o", str(tmp_path)]
     cases = [
-        (["validate", "pair", str(pair), *folder], "Missing option '--prompts'"),
-        (arguments(pair, "--rounds", "9"), "No such option '--rounds'"),
-        (["validate", "--visits", "20"], "No such option '--visits'"),
-        (arguments(pair, "--strategies", "ar,pearl", *folder), "pearl has no steps of real tokens"),
-        (arguments(pair, "--strategies", "sd", *folder), "ar must be among them"),
+        (["validate", "pair", str(pair), *folder], "--prompts"),
+        (arguments(pair, "--rounds", "9"), "--rounds"),
+        (["validate", "--visits", "20"], "--visits"),
+        (arguments(pair, "--strategies", "ar,pearl", *folder), "pearl"),
+        (arguments(pair, "--strategies", "sd", *folder), "ar"),
         (arguments(pair, "--target-device", "cpu:0-1", *folder), "one device for each model"),
-        (arguments(pair, "--max-new-tokens", "4", *folder), "--max-new-tokens must be at least 2 (K + 1) = 10"),
+        (arguments(pair, "--max-new-tokens", "4", *folder), "--max-new-tokens, 10"),
         (
             arguments(pair, "--draft", str(trained_pair / "target"), *folder),
             "is not the model that pair.json was measured",
         ),
     ]
-    for command, complaint in cases:
-        done = asked(*command)
-        assert done.returncode == 2, (command, done.stdout)
-        assert complaint in done.stderr
-        assert done.stderr.count("\n") == 1, done.stderr
+    for command, names in cases:
+        assert_refused(asked(*command), *names.split(", "))

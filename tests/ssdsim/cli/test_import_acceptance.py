@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from site_generator.json_reference import undescribed
-from tests.refusals import assert_refused
+from tests.refusals import assert_names, assert_refused
 from tests.ssdsim.cli.in_process import asked as run
 from tests.ssdsim.readers.acceptance import logs
 
@@ -31,13 +31,13 @@ def test_a_log_becomes_a_pair_that_a_prediction_reads(here: Path) -> None:
     rates = " ".join(f"{rate:.2f}" for rate in logs.rates(MADE))
     assert rates in done.stdout
     assert "hit rates stay unknown" in done.stdout
-    done = run("predict", "--pair", "pair.json", "--b", "4")
+    done = run("predict", "--pair", "pair.json", "--b", "4", "--json")
     assert done.returncode == 0, done.stderr
-    rounds = sum(map(len, MADE))
-    read = f"measured, pair.json: read from vllm-metrics, {rounds} rounds, temperature 0, to K 4;"
-    assert read in " ".join(done.stdout.split())
-    assert "K 4" in done.stdout
-    assert "measured with target big, not with --target llama-3.1-70b" in " ".join(done.stderr.split())
+    shown = json.loads(done.stdout)
+    assert_names(shown["pair"], ("pair.json", "vllm-metrics", f"{sum(map(len, MADE))} rounds", "temperature 0"))
+    assert shown["scenario"]["k"]["value"] == 4
+    assert "to K 4" in json.dumps(shown)
+    assert any("target big" in warning and "--target llama-3.1-70b" in warning for warning in shown["warnings"])
 
 
 def test_sets_are_named_and_chosen(here: Path) -> None:

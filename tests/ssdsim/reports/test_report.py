@@ -26,6 +26,7 @@ from ssdsim.reports.sweep_controls import grid_json
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.runs.report_folder import read_run_folder
 from ssdsim.tokens.theory import critical_batch_size
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
 from tests.ssdsim.reports.run_folders import thousandths, write_measurements, write_run
 
@@ -299,10 +300,7 @@ def test_what_is_not_a_run_folder_is_one_clear_line(tmp_path: Path, files: dict[
 
 def test_the_command(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run", {"t_sd": 0.2}, {})
-    missing = asked("report", str(tmp_path / "none"))
-    assert missing.returncode == 2
-    assert missing.stderr.startswith("error: ")
-    assert missing.stderr.count("\n") == 1
+    assert_refused(asked("report", str(tmp_path / "none")), str(tmp_path / "none"))
     done = asked("report", str(folder), "-o", str(tmp_path / "page.html"), "--json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)

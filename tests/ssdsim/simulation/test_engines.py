@@ -1,23 +1,24 @@
 """Three ways to one answer: closed form, Monte Carlo and SimPy check each other."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import numpy as np
-import pytest
+from collections.abc import Callable
+from collections.abc import Iterator
 from scipy.stats import binom
-
-import ssdsim
 from ssdsim.answers.simulation.events import Clock
-from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
+from ssdsim.answers.simulation.simulate import SimulatedRounds
+from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.intervals import Measured
-from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.configuration import Configuration
+from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import chain_states
 from ssdsim.rounds.round import Estimate
+from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
+from typing import Any
+import numpy as np
+import pytest
+import ssdsim
 
 pytestmark = pytest.mark.long
 
@@ -309,9 +310,8 @@ def test_few_rounds_are_refused_by_the_verb_alone() -> None:
     scenario = ssdsim.configure(t_sd=0.2, spread=2.0).scenarios["ar"]
     rate = simulate(scenario, rounds=3).tokens_per_second
     assert rate.low <= 0.0 < rate.value
-    refused = asked("simulate", "--t-sd", "0.2", "--spread", "2", "--rounds", "3")
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "3 rounds say nothing of the tokens/s of AR" in refused.stderr
+    done = asked("simulate", "--t-sd", "0.2", "--spread", "2", "--rounds", "3")
+    assert_refused(done, "3 rounds say nothing of the tokens/s of AR")
 
 
 @pytest.mark.parametrize("p_first", [(0.9, 0.3), (0.2, 0.95), (1.0, 0.0), (0.0, 1.0)])
