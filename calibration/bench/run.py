@@ -1,46 +1,24 @@
 """Measure the points of a running server one after the other; each row is stored at once."""
 
 from __future__ import annotations
-from calibration.bench.connection import Connection
-from calibration.bench.connection import connected
-from calibration.bench.connection import wait_for
-from calibration.bench.load import LoadPoint
-from calibration.bench.load import Prompts
-from calibration.bench.load import SyntheticPrompts
-from calibration.bench.load import closed_loop
-from calibration.bench.load import own_prompts
-from calibration.bench.rows import CounterSnapshots
-from calibration.bench.rows import METRICS
-from calibration.bench.rows import described
-from calibration.bench.rows import drafting
-from calibration.bench.rows import rounds_of
-from calibration.bench.rows import row_of
-from calibration.bench.rows import said_of_draft
-from calibration.bench.server import Dialect
-from calibration.bench.server import Prompt
-from calibration.bench.server import Server
-from calibration.bench.server import TimedAnswer
-from calibration.bench.server import dialect_of
-from calibration.bench.server import discover
-from calibration.bench.server import timed_answer
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from pathlib import Path
-from ssdsim.base.files import replaced
-from ssdsim.base.progress import Progress
-from ssdsim.base.record import MutableRecord
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.base.record import replace
-from ssdsim.readers.acceptance.counts import Counts
-from ssdsim.readers.row import Row
-from ssdsim.readers.row import read_rows
-from ssdsim.readers.row import write_rows
-from typing import Any
+
 import asyncio
 import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+
+from calibration.bench.connection import Connection, connected, wait_for
+from calibration.bench.load import LoadPoint, Prompts, SyntheticPrompts, closed_loop, own_prompts
+from calibration.bench.rows import METRICS, CounterSnapshots, described, drafting, rounds_of, row_of, said_of_draft
+from calibration.bench.server import Dialect, Prompt, Server, TimedAnswer, dialect_of, discover, timed_answer
+from ssdsim.base.files import replaced
+from ssdsim.base.progress import Progress
+from ssdsim.base.record import MutableRecord, Record, field, replace
+from ssdsim.readers.acceptance.counts import Counts
+from ssdsim.readers.row import Row, read_rows, write_rows
 
 _PROBE_WORDS, _PROBE_TOKENS = (16, 80), 4
 _CACHED = 0.1

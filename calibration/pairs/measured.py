@@ -13,9 +13,9 @@ from calibration.pairs.analysis import Questions, by_temperature
 from calibration.pairs.curves import FEW
 from calibration.pairs.records import RecordFolder
 from ssdsim import __version__
+from ssdsim.base.card import Card
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.files import write_whole
-from ssdsim.base.records import Card
 from ssdsim.tokens.pair_file import AtTemperature, Lossless, Pair, PairProvenance, PairSettings, Participant, Role
 from ssdsim.tokens.pair_routing import Routing
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
+from ssdsim.base.card import Card, NotNegative
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import write_whole
 from ssdsim.base.parquet import read_table, write_table
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, replace
-from ssdsim.base.records import Card, NotNegative
 
 Floats = NDArray[np.float32]
 Whole = NDArray[np.int32]

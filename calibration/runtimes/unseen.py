@@ -11,10 +11,10 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from calibration.timings.fit import significant
+from ssdsim.base.card import MOST_LOG_SD
 from ssdsim.base.checks import Array
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.base.records import MOST_LOG_SD
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.extrapolation import OF_WHOLE, STEPS, ExtrapolationError, OperatingPoint, TrainingDomain, steps
 from ssdsim.hardware.runtime_card import CardErrors, Runtime

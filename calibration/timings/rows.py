@@ -5,29 +5,25 @@ many times at random moments, so a visit that took longer than the others of its
 """
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import trim_mean
+
 from calibration.machine.timing import summarise
 from calibration.timings.fit import FEWEST_ROWS
-from calibration.timings.plan import OPERATIONS
-from calibration.timings.plan import TimingPoint
-from collections import Counter
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from numpy.typing import NDArray
-from pathlib import Path
-from scipy.stats import trim_mean
+from calibration.timings.plan import OPERATIONS, TimingPoint
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import surviving_records
 from ssdsim.base.errors import InputError
-from ssdsim.base.files import append_record
-from ssdsim.base.files import write_records
-from ssdsim.base.record import MutableRecord
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from statistics import fmean
-from statistics import median
-from typing import Any
-import numpy as np
+from ssdsim.base.files import append_record, write_records
+from ssdsim.base.record import MutableRecord, Record, field
 
 _SCHEMA = 2
 FEWEST_TIMED = 10  # points of GEMMs, attention or experts: five folds leave enough of them for a fit

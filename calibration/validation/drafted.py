@@ -9,9 +9,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, Finite, of_one_length
 from ssdsim.base.checks import Array
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Finite, of_one_length
 from ssdsim.question.configuration import configure
 from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.sd import Speculative

@@ -15,10 +15,10 @@ from msgspec import Meta
 
 from calibration.validation.drafted import PublishedRows
 from ssdsim.base.bundled import Shelf
+from ssdsim.base.card import Card, Finite, of_one_length
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Finite, of_one_length
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.question.configuration import configure

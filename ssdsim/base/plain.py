@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ssdsim.base.records import Card
+from ssdsim.base.card import Card
 
 Shown = Mapping[type, Callable[[Any], Any]]
 

@@ -1,6 +1,6 @@
 """Records that code makes: the one way to write a class of fields.
 
-What comes from a file is a :class:`ssdsim.base.records.Card`: it is checked. What changes, and has fields, is a
+What comes from a file is a :class:`ssdsim.base.card.Card`: it is checked. What changes, and has fields, is a
 :class:`MutableRecord`. Only what compiled loops read, or prices by the million, is a named tuple.
 """
 

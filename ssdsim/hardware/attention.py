@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from msgspec import Meta
 
+from ssdsim.base.card import Card, Count, Positive, Seconds
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.conversion import EitherCard
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Count, Positive, Seconds
 from ssdsim.hardware.laws import (
     CorrectedRoofline,
     Correction,

@@ -6,8 +6,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, NotNegative, Positive, Seconds
 from ssdsim.base.checks import Array
-from ssdsim.base.records import Card, NotNegative, Positive, Seconds
 from ssdsim.hardware.gemm import GemmLaw
 from ssdsim.hardware.laws import Roofline, Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed

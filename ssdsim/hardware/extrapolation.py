@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
+from ssdsim.base.card import Card, Count, LogSd, Positive
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Count, LogSd, Positive
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, Positive
 from ssdsim.base.checks import Array
 from ssdsim.base.record import replace
-from ssdsim.base.records import Card, Positive
 from ssdsim.hardware.laws import (
     DATASHEET_LOG_SD,
     Correction,

@@ -7,8 +7,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, Positive, Seconds
 from ssdsim.base.checks import Array
-from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.operations import DTYPE_BYTES, LatentAttention

@@ -7,9 +7,9 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, Positive, Seconds
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import replace
-from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.latent import smooth_maximum
 from ssdsim.hardware.laws import CorrectedRoofline, Correction, ModelOfVariables, Roofline, Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed

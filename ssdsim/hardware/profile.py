@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta, field
 
+from ssdsim.base.card import Card, Count, LogSd, Positive
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
 from ssdsim.base.record import replace
-from ssdsim.base.records import Card, Count, LogSd, Positive
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.elementwise import ConvolutionLaw, ConvolutionModel, ElementwiseLaw, ElementwiseModel

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ssdsim.base.card import Card, Positive, Seconds
 from ssdsim.base.checks import Array
-from ssdsim.base.records import Card, Positive, Seconds
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
 from ssdsim.transformer.recurrences import RecurrentStep, Rule

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 from msgspec.structs import asdict
 
+from ssdsim.base.card import Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.base.conversion import FieldError
 from ssdsim.base.errors import nearest
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Coefficient, LogSd, NotNegative, Seconds
 from ssdsim.hardware.extrapolation import ExtrapolationError, OperatingPoint, TrainingDomain, distance
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.cache_memory import Caching

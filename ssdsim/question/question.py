@@ -1,45 +1,34 @@
 """The question that options ask: who is compared, what drafts, and at which site; and the scenarios that follow."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record
-from ssdsim.base.settings import Entry
-from ssdsim.base.settings import GIVEN
-from ssdsim.base.settings import Settings
-from ssdsim.base.settings import TrackedSettings
+from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import checked
-from ssdsim.question.drafting import ahead_warnings
-from ssdsim.question.drafting import check_vocabularies
-from ssdsim.question.drafting import published_warnings
-from ssdsim.question.drafting import settle_draft
-from ssdsim.question.drafting import vocabulary_warnings
-from ssdsim.question.measured_pair import settle_pair
-from ssdsim.question.measured_pair import token_warnings
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import defaults
-from ssdsim.question.options import members
-from ssdsim.question.place import drafting_of
-from ssdsim.question.place import settle_spread
-from ssdsim.question.place import site_of
-from ssdsim.question.point_table import Result
-from ssdsim.question.point_table import result_of
-from ssdsim.question.price import Priced
-from ssdsim.question.price import price
+from ssdsim.question.drafting import (
+    ahead_warnings,
+    check_vocabularies,
+    published_warnings,
+    settle_draft,
+    vocabulary_warnings,
+)
+from ssdsim.question.measured_pair import settle_pair, token_warnings
+from ssdsim.question.options import DEFAULTS, defaults, members
+from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.point_table import Result, result_of
+from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.token_errors import KnownTokens
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
-from typing import Any
-from typing import TypeVar
 
 T = TypeVar("T")
 

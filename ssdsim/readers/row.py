@@ -13,11 +13,11 @@ import numpy as np
 from msgspec import Meta
 from msgspec.structs import fields
 
+from ssdsim.base.card import Card, NotNegative
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.intervals import student_quantile
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, NotNegative
 from ssdsim.transformer.recurrences import StateDtype, StateKeeping
 
 Metric = Literal["step_ms", "tpot_ms", "latency_s", "tokens_per_s"]

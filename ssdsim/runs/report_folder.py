@@ -14,11 +14,11 @@ from msgspec import Meta
 
 from ssdsim import strategies
 from ssdsim.base.arrow import numbers
+from ssdsim.base.card import Coefficient, Excerpt, NotNegative, Positive
 from ssdsim.base.documents import as_record, read_json, read_toml, surviving_records
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
-from ssdsim.base.records import Coefficient, Excerpt, NotNegative, Positive
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.readers.row import Metric
 from ssdsim.runs.layout import (

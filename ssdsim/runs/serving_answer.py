@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from ssdsim.base.records import Excerpt
+from ssdsim.base.card import Excerpt
 
 Number = Annotated[float, Meta(ge=-1e40, le=1e40)]
 MOST_VARIANTS = 100_000

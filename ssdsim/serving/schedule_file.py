@@ -13,11 +13,11 @@ from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
 from ssdsim import strategies
+from ssdsim.base.card import Card, Finite
 from ssdsim.base.conversion import FieldError
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text
 from ssdsim.base.errors import InputError, short_repr
-from ssdsim.base.records import Card, Finite
 
 Setting = int | float | str | tuple[int, ...]
 

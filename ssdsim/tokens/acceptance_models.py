@@ -10,12 +10,12 @@ import numpy as np
 from msgspec import Meta
 
 from ssdsim.base.bundled import Shelf
+from ssdsim.base.card import Card, Finite, NotNegative
 from ssdsim.base.checks import Array, within
 from ssdsim.base.documents import as_record, parse_csv, parse_json, read_text, read_toml
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card, Finite, NotNegative
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.chains import long_run
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from ssdsim.base.bundled import Shelf
+from ssdsim.base.card import Card
 from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.files import while_unchanged
-from ssdsim.base.records import Card
 from ssdsim.tokens.acceptance import rate_of
 
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]

@@ -15,11 +15,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
+from ssdsim.base.card import Card, Finite, NotNegative
 from ssdsim.base.conversion import FieldError
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged, write_whole
-from ssdsim.base.records import Card, Finite, NotNegative
 from ssdsim.tokens.pair_routing import Routing
 
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]

@@ -9,8 +9,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from ssdsim.base.card import Card, NotNegative
 from ssdsim.base.checks import Array
-from ssdsim.base.records import Card, NotNegative
 from ssdsim.transformer.routing import distinct_experts
 
 WINDOWS = (1, 2, 4, 8, 16)

@@ -7,9 +7,9 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
+from ssdsim.base.card import Card
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import replace
-from ssdsim.base.records import Card
 from ssdsim.transformer.layers import (
     LARGEST,
     Experts,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from ssdsim.base.records import Card
+from ssdsim.base.card import Card
 from ssdsim.transformer.operations import DTYPE_BYTES, Collective, Elementwise, Gemm, Operation
 from ssdsim.transformer.recurrences import Rule, StateDtype
 from ssdsim.transformer.routing import OVERLAP, SKEW

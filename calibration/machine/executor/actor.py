@@ -5,32 +5,24 @@ it is a hit.
 """
 
 from __future__ import annotations
-from calibration.machine.executor.messages import Mail
-from calibration.machine.executor.messages import OUTCOME_VALUES
-from calibration.machine.executor.messages import Post
-from calibration.machine.executor.plan import RankPlan
-from calibration.machine.executor.plan import Timeline
-from collections.abc import Callable
-from collections.abc import Generator
-from collections.abc import Iterator
-from collections.abc import Sequence
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import count
+from typing import Any, Protocol
+
+import numpy as np
 from numpy.typing import NDArray
-from ssdsim.base.record import MutableRecord
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
-from ssdsim.pricing.step import Repeats
-from ssdsim.pricing.step import deepest
-from ssdsim.pricing.step import drawn_rounds
+
+from calibration.machine.executor.messages import OUTCOME_VALUES, Mail, Post
+from calibration.machine.executor.plan import RankPlan, Timeline
+from ssdsim.base.record import MutableRecord, Record, field
+from ssdsim.pricing.step import Repeats, deepest, drawn_rounds
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.outcome_sources import long_run_source
 from ssdsim.rounds.outcomes import OutcomeBlock
-from typing import Any
-from typing import Protocol
-import numpy as np
-import time
 
 Outcome = NDArray[np.int64]  # shape (b, 2): accepted tokens and bonus token of each sequence
 Action = Callable[[], object]

@@ -4,40 +4,27 @@ Batches of a target do not depend on each other, so copies of this process take 
 """
 
 from __future__ import annotations
+
 from collections import defaultdict
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
 from ssdsim import strategies
-from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.deployment import Shape
-from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.advise.recommend.request import axes_of
-from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.grid import PointResult
-from ssdsim.answers.grid import Repriced
+from ssdsim.advise.recommend.deployment import Deployment, Shape
+from ssdsim.advise.recommend.request import SearchRequest, axes_of
+from ssdsim.answers.grid import Evaluator, PointResult, Repriced
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import Array
-from ssdsim.base.record import MutableRecord
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
+from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.hardware.catalog import find_transformer
-from ssdsim.pricing.occupancy import DoesNotFit
-from ssdsim.pricing.occupancy import check_memory
-from ssdsim.pricing.occupancy import target_alone
+from ssdsim.pricing.occupancy import DoesNotFit, check_memory, target_alone
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
-from ssdsim.strategies.protocols.axes import PLACED
-from ssdsim.strategies.protocols.axes import SearchAxis
-from ssdsim.strategies.protocols.axes import Values
+from ssdsim.strategies.protocols.axes import PLACED, SearchAxis, Values
 from ssdsim.transformer.shard import legal_expert_parallel
-from typing import Any
-from typing import TypeVar
-import numpy as np
 
 T = TypeVar("T")
 Case = tuple[Shape, int]  # a shape and the sequences of one target

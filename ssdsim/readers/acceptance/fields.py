@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from ssdsim.base.card import Card
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError, short_repr
 from ssdsim.base.record import Record
-from ssdsim.base.records import Card
 
 JsonObject = Mapping[str, Any]
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ssdsim.base.card import Excerpt
 from ssdsim.base.documents import as_record, parse_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.record import MutableRecord, field
-from ssdsim.base.records import Excerpt
 from ssdsim.readers.acceptance.counts import (
     Counts,
     EngineLog,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from msgspec import Meta
 
+from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field
-from ssdsim.base.records import Excerpt
 
 if TYPE_CHECKING:
     import pandas as pd

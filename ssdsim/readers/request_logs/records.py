@@ -11,10 +11,10 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
 from ssdsim.base.errors import InputError, short_repr
-from ssdsim.base.records import Excerpt
 from ssdsim.readers.acceptance.fields import text_in
 from ssdsim.readers.bench import JsonObject, has
 from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens, read_conversations, read_table

@@ -1,24 +1,24 @@
 """Three ways to one answer: closed form, Monte Carlo and SimPy check each other."""
 
 from __future__ import annotations
-from collections.abc import Callable
-from collections.abc import Iterator
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
 from scipy.stats import binom
+
+import ssdsim
 from ssdsim.answers.simulation.events import Clock
-from ssdsim.answers.simulation.simulate import SimulatedRounds
-from ssdsim.answers.simulation.simulate import simulate
+from ssdsim.answers.simulation.simulate import SimulatedRounds, simulate
 from ssdsim.base.intervals import Measured
-from ssdsim.question.configuration import Configuration
-from ssdsim.question.configuration import configure
+from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.drawn import chain_states
 from ssdsim.rounds.round import Estimate
 from tests.refusals import assert_refused
 from tests.ssdsim.cli.in_process import asked
-from typing import Any
-import numpy as np
-import pytest
-import ssdsim
 
 pytestmark = pytest.mark.long
 
