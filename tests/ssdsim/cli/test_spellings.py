@@ -93,8 +93,8 @@ def test_bounds_take_units_of_time() -> None:
 
 
 def test_an_slo_is_told_with_its_units_and_what_was_taken_for_granted() -> None:
-    assert Slo.parse("ttft:1s,tpot:20ms").told == "TTFT up to 1000 ms, TPOT up to 20 ms"
-    bare = Slo.parse("ttft:1").told
+    assert Slo.parse("ttft:1s,tpot:20ms").sentence == "TTFT up to 1000 ms, TPOT up to 20 ms"
+    bare = Slo.parse("ttft:1").sentence
     assert bare == "TTFT up to 1 ms (a number without a unit is in ms: ttft:1s is a second)"
     with pytest.raises(InputError, match=r"--slo ttft=1s: a colon stands before a bound, such as ttft:1s"):
         Slo.parse("ttft=1s")

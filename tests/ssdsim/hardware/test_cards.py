@@ -1,15 +1,18 @@
 """Cards: checked where they are made, copied without a check, complained of by their first mistake."""
 
 from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
 from ssdsim.base.card import Card
 from ssdsim.base.documents import as_record
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.profile import HardwareProfile
-import numpy as np
-import pickle
-import pytest
 
 
 def test_a_call_checks_and_takes_the_floats_of_numpy() -> None:
