@@ -1,51 +1,37 @@
 """A grid of options: its points in order, cut into parts that any process can work out by itself."""
 
 from __future__ import annotations
-from collections.abc import Collection
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from pathlib import PurePath
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
 from ssdsim import strategies
 from ssdsim.answers import columns as named
-from ssdsim.answers.grid import Evaluated
-from ssdsim.answers.grid import Evaluator
-from ssdsim.answers.predict import Prediction
-from ssdsim.answers.predict import predict_configured
+from ssdsim.answers.grid import Evaluated, Evaluator
+from ssdsim.answers.predict import Prediction, predict_configured
 from ssdsim.answers.simulation.simulate import Engine as SimulationEngine
-from ssdsim.base.arrow import floats
-from ssdsim.base.arrow import integers
-from ssdsim.base.arrow import words
-from ssdsim.base.checks import few_enough
-from ssdsim.base.checks import whole
-from ssdsim.base.errors import InputError
-from ssdsim.base.errors import nearest
+from ssdsim.base.arrow import floats, integers, words
+from ssdsim.base.checks import few_enough, whole
+from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record
-from ssdsim.hardware.catalog import find_hardware
-from ssdsim.hardware.catalog import find_transformer
+from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
-from ssdsim.question.option_usage import check_owners
-from ssdsim.question.option_usage import check_read
-from ssdsim.question.options import ALL
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.options import check_names
-from ssdsim.question.options import files
-from ssdsim.question.point_table import Column
-from ssdsim.question.point_table import Rows
+from ssdsim.question.option_usage import check_owners, check_read
+from ssdsim.question.options import ALL, DEFAULTS, check_names, files
+from ssdsim.question.point_table import Column, Rows
 from ssdsim.runs.sweep_folder import SweepResults
-from typing import Any
-from typing import Literal
-import json
-import numpy as np
-import pyarrow as pa
 
 Engine = Literal["closed", "mc", "des"]
 

@@ -1,32 +1,19 @@
 """Collectives: the fitted timing model of one kind over one number of ranks, and the law that chooses among them."""
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
-from msgspec import Meta
-from ssdsim.base.card import Card
-from ssdsim.base.card import NotNegative
-from ssdsim.base.card import Positive
-from ssdsim.base.card import Seconds
-from ssdsim.base.checks import FloatOrArray
-from ssdsim.hardware.laws import Directions
-from ssdsim.hardware.laws import LatencyBandwidth
-from ssdsim.hardware.laws import Scaling
-from ssdsim.hardware.laws import TimingModel
-from ssdsim.hardware.links import ring_rate
-from ssdsim.hardware.timing import Law
-from ssdsim.hardware.timing import Timing
-from ssdsim.hardware.timing import missing_timings
-from ssdsim.hardware.timing import timed
-from ssdsim.hardware.timing import untimed
-from ssdsim.transformer.operations import Collective
-from ssdsim.transformer.operations import CollectiveKind
-from ssdsim.transformer.operations import sent_around
-from typing import Annotated
-from typing import Any
-from typing import ClassVar
-from typing import Self
-import math
+from typing import Annotated, Any, ClassVar, Self
+
 import numpy as np
+from msgspec import Meta
+
+from ssdsim.base.card import Card, NotNegative, Positive, Seconds
+from ssdsim.base.checks import FloatOrArray
+from ssdsim.hardware.laws import Directions, LatencyBandwidth, Scaling, TimingModel
+from ssdsim.hardware.links import ring_rate
+from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
+from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
 
 STAND_INS: Mapping[CollectiveKind, CollectiveKind] = {"all_to_all": "all_gather"}
 """Which collective is taken for one that was not timed, over as much.

@@ -1,19 +1,12 @@
 """Memory-bound kernels, and the short convolution before a recurrence: their timing models and laws."""
 
+from typing import Any, ClassVar, Self
+
 from ssdsim.base.card import Seconds
-from ssdsim.hardware.laws import HYPOTHETICAL
-from ssdsim.hardware.laws import LatencyBandwidthModel
-from ssdsim.hardware.laws import Scaling
-from ssdsim.hardware.timing import Law
-from ssdsim.hardware.timing import Timing
-from ssdsim.hardware.timing import missing_timings
-from ssdsim.hardware.timing import timed
-from ssdsim.hardware.timing import untimed
+from ssdsim.hardware.laws import HYPOTHETICAL, LatencyBandwidthModel, Scaling
+from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Elementwise
 from ssdsim.transformer.recurrences import Convolution
-from typing import Any
-from typing import ClassVar
-from typing import Self
 
 
 class ElementwiseModel(LatencyBandwidthModel):

@@ -5,36 +5,22 @@ many timings are known, a correction fitted to them. All evaluate on scalars or 
 Seconds and bytes everywhere; bandwidths in bytes per second, peaks in floating-point operations per second.
 """
 
+import re
 from abc import abstractmethod
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from functools import cached_property
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+
+import numpy as np
 from msgspec import Meta
-from numpy.typing import ArrayLike
-from numpy.typing import NDArray
-from ssdsim.base.card import Card
-from ssdsim.base.card import Coefficient
-from ssdsim.base.card import LogSd
-from ssdsim.base.card import NotNegative
-from ssdsim.base.card import Positive
-from ssdsim.base.card import Seconds
-from ssdsim.base.checks import Array
-from ssdsim.base.checks import FloatOrArray
+from numpy.typing import ArrayLike, NDArray
+
+from ssdsim.base.card import Card, Coefficient, LogSd, NotNegative, Positive, Seconds
+from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.conversion import FieldError
 from ssdsim.base.errors import nearest
-from ssdsim.base.record import Record
-from ssdsim.base.record import field
+from ssdsim.base.record import Record, field
 from ssdsim.transformer.operations import WEIGHTS_ARITHMETIC
-from typing import Annotated
-from typing import Any
-from typing import ClassVar
-from typing import Self
-from typing import TYPE_CHECKING
-from typing import TypeVar
-import numpy as np
-import re
 
 Range = tuple[NotNegative, NotNegative]
 Domain = dict[str, Range]

@@ -1,16 +1,12 @@
 """Links: the timing model of a message between two devices, and the rings that a collective runs over."""
 
 from collections import Counter
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, ClassVar, Self
+
 from ssdsim.base.card import Seconds
-from ssdsim.hardware.laws import LatencyBandwidthModel
-from ssdsim.hardware.laws import Scaling
-from typing import Any
-from typing import ClassVar
-from typing import Self
+from ssdsim.hardware.laws import LatencyBandwidthModel, Scaling
 
 
 class LinkModel(LatencyBandwidthModel):
