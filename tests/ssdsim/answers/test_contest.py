@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from ssdsim import compare, predict, recommend
 from ssdsim.advise.recommend.deployment import Deployment, Shape
 from ssdsim.advise.recommend.equal_count import DeploymentDraws, equal_count, held_against
-from ssdsim.advise.recommend.request import SearchRequest, make_request
+from ssdsim.advise.recommend.request import make_request
 from ssdsim.answers.contest import DECIDED, contest
 from ssdsim.answers.evidence import SURE
 from ssdsim.answers.verdict import called_together, verdict
 from ssdsim.base.intervals import Draws, centred_on
+from ssdsim.base.record import field
 from ssdsim.pricing.occupancy import Devices
 from ssdsim.question.many import RateDraws
 from ssdsim.rounds.round import PARTS, Estimate
@@ -54,8 +55,7 @@ def of_timings(draws: Draws) -> RateDraws:
 class Given(DeploymentDraws):
     """Rates whose draws are given."""
 
-    def __init__(self, request: SearchRequest, given: dict[str, RateDraws]) -> None:
-        self.request, self.given = request, given
+    given: dict[str, RateDraws] = field(default_factory=dict)
 
     def per_user(self, deployment: Deployment) -> RateDraws:
         return self.given[deployment.shape.strategy]
@@ -82,7 +82,7 @@ def test_on_the_same_draws_all_verbs_decide_alike(rates: tuple[float, ...], draw
         name: Deployment(Shape(name, (("tp", 1),), devices=Devices(1)), 1, 1, decoding(float(e.tokens_per_second)))
         for name, e in estimates.items()
     }
-    errors = Given(request, drawn)
+    errors = Given(request, given=drawn)
     predicted = verdict("ssd", estimates, drawn, {})
     counted = equal_count(list(deployments.values()), 1, errors)
     others = [deployments[name] for name in ("ar", "sd")]
