@@ -1,0 +1,63 @@
+"""Each room of the two houses has a budget of lines and files: what is added has to find what it replaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from site_generator.shown import PROJECT
+
+# room: (lines, files of more than three lines). A room whose budget rises says why, in a sentence beside it.
+BUDGETS = {
+    "ssdsim/advise": (3_700, 17),
+    "ssdsim/answers": (4_700, 25),
+    "ssdsim/base": (2_320, 21),
+    "ssdsim/cli": (3_500, 24),
+    "ssdsim/hardware": (3_660, 19),
+    "ssdsim/pricing": (1_740, 8),
+    "ssdsim/question": (3_320, 18),
+    "ssdsim/readers": (3_560, 18),
+    "ssdsim/reports": (5_500, 28),
+    "ssdsim/rounds": (1_220, 7),
+    "ssdsim/runs": (990, 6),
+    "ssdsim/serving": (5_820, 23),
+    "ssdsim/strategies": (5_240, 36),
+    "ssdsim/tokens": (3_040, 19),
+    "ssdsim/transformer": (3_360, 16),
+    "calibration/bench": (1_300, 8),
+    "calibration/cli": (2_200, 12),
+    "calibration/importers": (2_520, 15),
+    "calibration/machine": (2_290, 13),
+    "calibration/pairs": (3_500, 18),
+    "calibration/runtimes": (890, 4),
+    "calibration/timings": (3_220, 20),
+    "calibration/validation": (2_790, 13),
+}
+HOUSES = {"ssdsim": 52_000, "calibration": 18_800}
+MOST_FILES = 400
+_EMPTY = 3  # lines of a file that only says what its folder is for
+
+
+def lengths(folder: Path) -> list[int]:
+    """Lines of each module; the build makes ``typed_options.py``."""
+    return [path.read_text().count("\n") for path in folder.rglob("*.py") if path.name != "typed_options.py"]
+
+
+@pytest.mark.parametrize("room", BUDGETS)
+def test_a_room_keeps_to_its_budget(room: str) -> None:
+    lines, files = BUDGETS[room]
+    found = lengths(PROJECT / room)
+    assert sum(found) <= lines
+    assert sum(length > _EMPTY for length in found) <= files
+
+
+def test_every_room_has_a_budget() -> None:
+    folders = [path for house in HOUSES for path in (PROJECT / house).iterdir() if (path / "__init__.py").exists()]
+    assert {str(path.relative_to(PROJECT)) for path in folders} == BUDGETS.keys()
+
+
+def test_both_houses_keep_to_theirs() -> None:
+    found = {house: lengths(PROJECT / house) for house in HOUSES}
+    assert [house for house, each in found.items() if sum(each) > HOUSES[house]] == []
+    assert sum(length > _EMPTY for each in found.values() for length in each) <= MOST_FILES
