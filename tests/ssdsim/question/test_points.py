@@ -82,3 +82,9 @@ def test_a_grid_means_what_its_points_mean_one_by_one(alpha: list[Any]) -> None:
     settings = [[dict(each.settings(point)) for point in range(len(each))] for each in (table, one_by_one)]
     assert settings[0] == settings[1]
     assert [point["b"] for point in part] == [1, 2, 2, 4]
+
+
+@pytest.mark.parametrize("options", [{"hardware": "h100-sxm"}, {"t_sd": 0.2}])
+def test_every_strategy_reads_the_batch(options: dict[str, Any]) -> None:
+    scenarios = configure(b=2, strategies="ar,sd,ssd,pearl", **options).scenarios
+    assert all("b" in scenario.reads for scenario in scenarios.values())
