@@ -214,7 +214,7 @@ def _wrong_type(kind: Any, data: Any, written: bool) -> str:
         return f"Input should be {', '.join(others)}{' or ' if others else ''}{last}"
     if origin in (Union, UnionType):
         return f"Input should be one of {', '.join(getattr(arg, '__name__', str(arg)) for arg in args)}"
-    if (kind is float or written and kind is int) and isinstance(data, float) and not isfinite(data):
+    if (kind is float or (written and kind is int)) and isinstance(data, float) and not isfinite(data):
         return "Input should be a finite number"
     word, accepted = _WORDS.get(origin or kind) or (f"dictionary or instance of {kind.__name__}", Mapping)
     if isinstance(data, accepted) and not (isinstance(data, bool) and kind in (float, int)):
