@@ -188,7 +188,7 @@ class Place:
         ]
         table = self._evaluator.fastest(points)
         best: dict[tuple[int, int], Best] = {}
-        for point, scenario, rate in zip(points, table.found, table.tokens_per_second, strict=True):
+        for point, scenario, rate in zip(points, table.results, table.tokens_per_second, strict=True):
             if isinstance(scenario, str):  # no room
                 continue
             size = point["b"]
@@ -235,7 +235,7 @@ class Place:
         ranges = (("alpha", ALPHAS[0], ALPHAS[-1]), ("hit_c", 0.3, 1.0), ("hit_r", 0.2, 0.9))
         options = {name: scenario.settings[name] for name in ("target", "hardware", "tp", "b", "k", "f", "backup")}
         given = {**options, "alpha": ALPHA, "hit_c": HITS[0], "hit_r": HITS[1], "ranges": ranges}
-        (found,) = Evaluator().fastest([{**given, "strategies": ("ssd",)}]).found
+        (found,) = Evaluator().fastest([{**given, "strategies": ("ssd",)}]).results
         assert isinstance(found, Scenario)
         return found
 

@@ -108,7 +108,7 @@ def test_a_grid_of_fan_outs_beside_a_hit_rate_lies_in_columns() -> None:
     alone, wrong = checked_table(list(points))
     assert [str(error) for error in errors] == [str(error) for error in wrong]
     names = ("k", "p_hit", "budget", "f")
-    given = [[{name: each.values(name)[row] for name in names} for row in range(10)] for each in (table, alone)]
+    given = [[{name: each.values(name)[row] for name in names} for row in range(len(each))] for each in (table, alone)]
     assert given[0] == given[1]
     assert {"k": 4, "p_hit": 0.9, "budget": 40, "f": 3} in given[0]
 
@@ -384,7 +384,7 @@ def test_the_proposals_sweep_is_whole() -> None:
 
 def test_the_verb_is_a_function_whatever_was_imported() -> None:
     code = (
-        "import ssdsim; import ssdsim.answers.sweep, ssdsim.reports; from ssdsim.answers.sweep_plan import Plan; "
+        "import ssdsim; import ssdsim.answers.sweep, ssdsim.reports; from ssdsim.answers.sweep_plan import GridPlan; "
         "ssdsim.predict(t_sd=0.2); ssdsim.predict(t_sd=0.2); "
         "print(len(ssdsim.sweep(t_sd=0.2, b=[1, 2])), len(ssdsim.evaluate([{'t_sd': 0.2}])))"
     )

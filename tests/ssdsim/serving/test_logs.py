@@ -146,7 +146,7 @@ DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1
             '{"input_lens": [1], "output_lens": [1], "max_concurrency": 1e400}',
             "max_concurrency: Input should be a finite",
         ),
-        (lines({"input_lens": [10**400], "output_lens": [1]}), "input_lens.0: Input should be a valid number"),
+        (lines({"input_lens": [10**400], "output_lens": [1]}), "input_lens.0: Input should be less than or equal to"),
         (lines({"input_lens": [1e300], "output_lens": [1]}), "input_lens.0: Input should be less than"),
         (lines({"metrics": [], "metadata": {}}), "record 1: metrics: Input should be"),
         (lines({"metrics": {}, "metadata": 3}), "record 1: metadata: Input should be"),

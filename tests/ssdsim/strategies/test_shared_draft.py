@@ -71,8 +71,8 @@ def passes_vary(monkeypatch: pytest.MonkeyPatch, law: str, cv: float) -> None:
             )
             return _Law(law, cv, seed) if name == "verify" else Durations(self._steps[name].seconds, 0.0, seed)
 
-    monkeypatch.setattr(engine, "Steps", Varying)
-    monkeypatch.setattr(actor, "Steps", Varying)
+    monkeypatch.setattr(engine, "StepStreams", Varying)
+    monkeypatch.setattr(actor, "StepStreams", Varying)
 
 
 def deviation(ran: SimulatedRounds, targets: int, expected: float, error: float) -> float:
