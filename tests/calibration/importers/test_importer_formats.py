@@ -58,6 +58,7 @@ def imported(folder: Path, **tables: pd.DataFrame) -> HardwareProfile:
     return import_aiconfigurator(folder)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("theirs", "ours", "weight_bytes"),
     [("fp8", "float8", 1), ("fp8_block", "float8-block", 1), ("nvfp4", "nvfp4", 0.5625)],

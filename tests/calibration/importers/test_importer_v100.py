@@ -76,6 +76,7 @@ def test_small_messages_pay_the_graphs_floor_and_large_ones_the_table(made: Hard
     assert "its host's floor, 50.0 us" in made.sources["all_reduce"].note
 
 
+@pytest.mark.long
 def test_streaming_and_launches_are_typical_of_their_sources(made: HardwareProfile) -> None:
     kernel = made.elementwise
     assert kernel

@@ -173,6 +173,7 @@ def test_the_coupling_says_what_a_hundred_thousand_rounds_do() -> None:
     assert binom.sf(beyond - 1, len(listed), chance) > 0.001
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backup", ["jit", "ngram:3", "random", "suffix"])
 def test_side_by_side_a_loop_does_what_it_does_alone(backup: str) -> None:
     """Where nothing is random: tokens, accepted lengths and hits of each sequence."""

@@ -14,6 +14,7 @@ from calibration.pairs.measure.verification import EVERYTHING, Cut
 from ssdsim.base.errors import InputError
 
 
+@pytest.mark.long
 @settings(deadline=None)  # a test must pass on a busy machine
 @given(
     logits=arrays(np.float64, (3, 7), elements=st.floats(-8.0, 8.0).map(lambda x: round(x, 1))),

@@ -58,6 +58,7 @@ def test_a_visit_after_a_pause_is_not_judged_by_those_before_it() -> None:
     assert slowness(points, at_s, slow)[-1] > 1.15
 
 
+@pytest.mark.long
 @given(st.integers(0, 1000), st.floats(0.1, 10.0))
 def test_the_unit_of_time_and_the_order_of_rows_do_not_matter(seed: int, unit: float) -> None:
     points, at_s, seconds = visits(seed, points=8, often=5)

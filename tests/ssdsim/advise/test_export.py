@@ -347,6 +347,7 @@ def test_sglang_without_speculation_where_ar_is_best() -> None:
     assert any("AR is best on the whole" in note for note in exported.notes)
 
 
+@pytest.mark.long
 def test_the_bench_takes_every_command_of_the_ssd_engine() -> None:
     cells = Schedule.parse(export("json", **SMALL).text).cells
     commands = bench_commands(export("ssd", **SMALL).text)
@@ -389,6 +390,7 @@ def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
     assert not any("vLLM runs the draft on all" in note for note in export("vllm", b=1, k=4, f=1).notes)
 
 
+@pytest.mark.long
 def test_a_placeholder_is_called_one() -> None:
     hits = "hits follow 1 - 0.4 F^-0.7"
     best = "this is best: measure it and give --pair"

@@ -19,6 +19,7 @@ intr 27128612 0
 """
 
 
+@pytest.mark.long
 def test_cores_are_idle_that_did_nothing_meanwhile() -> None:
     assert idle_ticks(STAT, {1}) == 510
     assert idle_ticks(STAT, {0, 10}) == 1050

@@ -38,6 +38,7 @@ def test_what_no_strategy_reads_is_refused_by_predict_and_sweep(given: dict[str,
         sweep(**UNIT_FREE, **given, b=[1, 2])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("verb", ["predict", "simulate --rounds 10", "sweep --b 1,2"])
 def test_the_command_line_refuses_it_in_one_line(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "ar,sd", "--draft-gpus", "2")

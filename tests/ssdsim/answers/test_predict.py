@@ -84,6 +84,7 @@ def test_ssd_never_loses_to_sd_with_the_same_speculator(
     assert speed["ssd"] >= speed["sd"] * (1 - 1e-12)
 
 
+@pytest.mark.long
 @given(alpha=rates, alpha_b=rates, k=lookaheads, p=rates, p_b=rates, t_sd=ratios, t_p=st.floats(0.0, 1.0))
 @settings(derandomize=True, deadline=None)
 def test_the_sandwich_of_corollary_9(
@@ -116,6 +117,7 @@ def test_a_chain_that_never_leaves_its_start_has_no_average_but_its_start() -> N
     assert configuration.scenarios["ssd"].estimate.p_hit == 1.0
 
 
+@pytest.mark.long
 @given(p_hit=st.floats(0.0, 0.99), b=st.integers(1, 63))
 @settings(derandomize=True, deadline=None)
 def test_a_larger_batch_never_helps_jit(p_hit: float, b: int) -> None:

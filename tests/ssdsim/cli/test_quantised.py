@@ -107,6 +107,7 @@ def test_other_spellings_mean_the_same_alone_and_in_a_list() -> None:
     assert speed["bfloat16", "bfloat16"] < speed["bfloat16", "float8"] < speed["float8", "float8"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formats", [{"dtype": "int4"}, {"draft_dtype": "nvfp4"}, {"kv_dtype": "float8"}])
 def test_an_export_says_which_formats_were_priced(formats: dict[str, str]) -> None:
     (name, dtype), *_ = formats.items()

@@ -58,6 +58,7 @@ def test_the_page_s_three_commands_change_the_verdict(benchmarks: Path) -> None:
     assert before["verdict"]["sentence"] != after["verdict"]["sentence"]
 
 
+@pytest.mark.long
 def test_a_fit_says_what_the_rows_tell_and_what_they_do_not(benchmarks: Path) -> None:
     files = [str(path) for path in sorted(benchmarks.glob("*.json"))]
     options = ["--hardware", "h100-sxm", "--tp", "4", "-o", "engine.toml"]
@@ -110,6 +111,7 @@ def test_what_is_wrong_is_one_line(
     assert_refused(asked(*arguments), *names.split(", "))
 
 
+@pytest.mark.long
 def test_runtimes_are_listed_and_shown() -> None:
     assert [each["name"] for each in answered("runtimes", "list")["runtimes"]] == runtime_names()
     for name in runtime_names():
@@ -150,6 +152,7 @@ def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
     assert {set(Row.__struct_fields__) >= row.keys() for row in shown["rows"]} == {False}  # and the prediction
 
 
+@pytest.mark.long
 def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     write_rows([measured(served(batch=4)), served("no-such-model"), measured(served(batch=8))], path)

@@ -95,6 +95,7 @@ def uneven_table() -> pd.DataFrame:
     return rows.assign(seconds=HIDDEN.seconds(visits, hidden, width, touched, 6.0 * hidden * width))
 
 
+@pytest.mark.long
 def test_a_table_of_uneven_rows_alone_has_a_law_by_the_experts_drawn_anew() -> None:
     found, said = fits(uneven_table(), "moe_perf", HIDDEN.bandwidth)
     model = found["experts", "bfloat16"]()

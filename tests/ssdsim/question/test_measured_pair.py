@@ -165,6 +165,7 @@ def _acceptance_alone(**others: Any) -> AtTemperature:
     return AtTemperature(temperature=0.0, **given)
 
 
+@pytest.mark.long
 def test_a_lookahead_beyond_what_was_measured(tmp_path: Path) -> None:
     short = sample.written(tmp_path, sample.pair(by_temperature=(_acceptance_alone(),)))
     settings = configure(pair=short).settings

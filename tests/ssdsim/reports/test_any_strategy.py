@@ -142,6 +142,7 @@ def test_a_strategy_alone_has_its_ways_to_run(tmp_path: Path) -> None:
     assert ("speedups", "SD stands alone: --strategies names rivals") in [(i.what, i.why) for i in made.left_out]
 
 
+@pytest.mark.long
 def test_the_others_are_shown_where_the_subject_has_no_room(tmp_path: Path) -> None:
     """Eight GPUs hold the target alone."""
     made = report(write_run(tmp_path, {"tp": 8}, {}))

@@ -40,6 +40,7 @@ def test_it_serves_as_sd_at_the_lightest_load_and_faster_where_sd_verifies_in_va
     assert many[1] > many[0] * 1.05
 
 
+@pytest.mark.long
 def test_a_run_changes_its_rows_with_the_load() -> None:
     batching = Batching()
     run = simulate(policy("adaptive", WORKLOAD, batching, **GIVEN), WORKLOAD, batching)

@@ -83,6 +83,7 @@ def test_it_chooses_what_the_rule_of_its_source_chooses_while_batches_come_and_g
 PRINTED = [(0.5, {1: 0.04, 3: 0.96}), (0.8, {3: 0.75, 5: 0.25}), (0.9, {5: 0.77, 7: 0.20}), (0.95, {7: 0.91})]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("alpha", "printed"), PRINTED)
 def test_the_printed_shares_of_rounds_of_one_sequence(alpha: float, printed: dict[int, float]) -> None:
     rng = np.random.default_rng(7)

@@ -69,6 +69,7 @@ def test_a_mixtures_prompts_add_to_what_its_decoding_shares(chunk: int) -> None:
     assert max(decoding, 0.96 * alone) <= together <= 1.005 * for_itself
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ar", "sd", "ssd"])
 def test_rounds_are_within_half_a_percent_of_the_pricing_wherever_they_are_asked_for(name: str) -> None:
     options = {"backup": "fast"} if name == "ssd" else {}

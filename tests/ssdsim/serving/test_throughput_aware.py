@@ -61,6 +61,7 @@ class Literal:
         self.since += 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("row_s", [0.002, 0.02, 0.1])
 def test_it_chooses_what_the_rule_of_its_source_chooses_while_texts_and_batches_change(row_s: float) -> None:
     def cost_s(batch: int, k: int) -> float:

@@ -98,6 +98,7 @@ def test_more_targets_than_blocks_wait_for_change_nothing() -> None:
     assert rate(dsi(0.8, 4, 0.1)) == pytest.approx(rate(dsi(0.8, 4, 0.1, 20)))
 
 
+@pytest.mark.long
 def test_messages_delay_the_first_block_and_hide_behind_targets_that_are_too_few() -> None:
     """On hardware messages take time: events say the same as the closed form, with enough targets and with too few."""
     for targets in (1, 2, 3):

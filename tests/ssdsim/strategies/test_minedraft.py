@@ -38,6 +38,7 @@ LOOPS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("alpha", "k", "groups", "of_group", "verify", "draft", "expected"), LOOPS)
 @pytest.mark.parametrize("engine", ["closed", "mc", "des"])
 def test_its_rate_is_that_of_the_loop(

@@ -96,6 +96,7 @@ def test_its_memory_and_devices_are_a_draft_on_one_more() -> None:
     assert configure(strategies=("sd", "pearl"), tp=8).no_room["pearl"].startswith("PEARL needs 8 target and 1 draft")
 
 
+@pytest.mark.long
 def test_gamma_is_swept_and_searched() -> None:
     table = sweep(strategies="sd,pearl", gamma=[2, 5, 10], t_sd=0.5, k=5, alpha=0.9)
     assert table["pearl_tokens_per_second"].idxmax() == 2

@@ -73,6 +73,7 @@ def test_it_is_the_papers_chain(alpha: float, gamma: int, d: float, hit: float) 
     assert rate(branching(alpha, gamma, d, branch_hit=hit)) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.long
 @given(alpha=st.floats(0.0, 1.0), gamma=st.integers(1, 16), d=st.floats(0.001, 2.0), b=st.sampled_from([1, 3, 16]))
 @settings(deadline=None)
 def test_with_one_branch_it_is_pearl(alpha: float, gamma: int, d: float, b: int) -> None:

@@ -94,6 +94,7 @@ def test_pmf_of_rates_for_each_position(alphas: list[float]) -> None:
     assert expected_tokens_of_pmf(pmf) == pytest.approx(1 + np.cumprod(alphas).sum(), rel=1e-13)
 
 
+@pytest.mark.long
 @laws
 @given(rates, st.integers(1, 16))
 def test_equal_rates_are_one_rate(alpha: float, k: int) -> None:
@@ -105,6 +106,7 @@ def test_a_pooled_rate_counts_tokens_that_are_looked_at() -> None:
     assert pooled_rate([0.5, 0.8, 0.1], 2) == pytest.approx((0.5 + 0.4) / (1 + 0.5))
 
 
+@pytest.mark.long
 @laws
 @given(st.floats(0.01, 0.99), st.lists(st.floats(0.01, 0.99), min_size=3, max_size=8))
 def test_rates_moved_to_a_pooled_rate_have_it_and_one_factor_on_their_odds(pooled: float, known: list[float]) -> None:

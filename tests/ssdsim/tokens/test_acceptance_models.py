@@ -15,6 +15,7 @@ from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.tokens.acceptance_models import ACCEPTANCE, beta_kinds, context_pmf, load_acceptance
 
 
+@pytest.mark.long
 @given(mean=st.floats(0.05, 0.95), concentration=st.floats(1.0, 200.0))
 @settings(derandomize=True, deadline=None)
 def test_a_betas_kinds_have_its_mean(mean: float, concentration: float) -> None:

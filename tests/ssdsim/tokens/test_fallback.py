@@ -59,6 +59,7 @@ def test_a_slow_backup_that_costs_little_always_wins() -> None:
     assert critical_batch_size(0.5, 0, 8, 1) == math.inf
 
 
+@pytest.mark.long
 @laws
 @given(times, tokens, tokens)
 def test_no_misses_no_difference(t_p: float, e_hit: float, e_miss: float) -> None:

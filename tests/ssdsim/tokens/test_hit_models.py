@@ -110,6 +110,7 @@ def test_whole_geometric_fan_outs_read_c_and_give_way_to_uniform() -> None:
     assert fan_out("geometric", 8, 7, 0.5, h).tolist() == uniform_fan_out(8, 7).tolist()
 
 
+@pytest.mark.long
 @laws
 @given(st.lists(rates, min_size=1, max_size=8), budgets, power_laws)
 def test_the_order_of_policies_holds_with_a_rate_for_each_position(

@@ -60,6 +60,7 @@ def test_c_of_one_is_softmax(pair: tuple[NDArray[np.float64], ...], fan_out: int
     np.testing.assert_array_equal(saguaro_distribution(pair[0], fan_out, 1.0), softmax(pair[0]))
 
 
+@pytest.mark.long
 @laws
 @given(pairs, fan_outs, constants, constants)
 def test_theorem_15_residual_mass_on_the_top_tokens_rises_as_c_falls(
@@ -110,6 +111,7 @@ def _hit_rate_by_enumeration(
     return float(sum(rejected[t] * bonus[ranked[ranked != t][:fan_out]].sum() for t in range(target.size)))
 
 
+@pytest.mark.long
 @laws
 @given(pairs, fan_outs, constants)
 def test_residual_hit_rate_by_enumeration(pair: tuple[NDArray[np.float64], ...], fan_out: int, c: float) -> None:

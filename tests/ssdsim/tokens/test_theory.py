@@ -149,6 +149,7 @@ def test_a_late_draft_makes_the_event_round_longer(p: float, t_p: float, t_b: fl
     assert difference == pytest.approx((1 - p**b) * (t_p - 1), abs=1e-12)
 
 
+@pytest.mark.long
 @laws
 @given(rates, st.floats(1, 17), st.floats(1, 17), times, times)
 def test_a_huge_batch_always_pays_the_fallback(p: float, e_hit: float, e_miss: float, t_p: float, t_b: float) -> None:
