@@ -207,6 +207,14 @@ def effective_options(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> 
     return {name: value for name, value in options.items() if name not in idle}
 
 
+def changed(options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` with other values: what has no effect beside these goes, and the ranges of the old ones."""
+    made = {**effective_options(options, change), **change}
+    if kept := tuple(each for each in made.pop("ranges", None) or () if each[0] not in change):
+        made["ranges"] = kept
+    return made
+
+
 def as_python(value: Any) -> Any:
     """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value

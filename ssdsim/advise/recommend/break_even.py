@@ -27,7 +27,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.question.configuration import configure
-from ssdsim.question.options import DEFAULTS, effective_options
+from ssdsim.question.options import DEFAULTS, changed
 from ssdsim.question.question import effective
 from ssdsim.strategies.protocols.axes import SearchAxis, Values
 from ssdsim.tokens.acceptance import moved_to, pooled_rate
@@ -158,7 +158,7 @@ class _Contenders(Record):
         options, sizes = self.search.request.options, self._at(self.batch)
         filled = np.flatnonzero(sizes)
         points = [
-            self.cases[case][0].point({**effective_options(options, change), **change}, int(sizes[case]))
+            self.cases[case][0].point(changed(options, change), int(sizes[case]))
             for change in changes
             for case in filled
         ]

@@ -14,6 +14,7 @@ from ssdsim.hardware.catalog import called, find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.what_if import scale
 from ssdsim.pricing.step import Pass, Piece, Step
+from ssdsim.question.options import changed
 from ssdsim.question.question import effective
 from ssdsim.question.scenario import Scenario
 
@@ -73,7 +74,7 @@ class _Nearby:
 
     def _best(self, changes: Sequence[Mapping[str, Any]]) -> list[float]:
         """Tokens/s under each change, with the settings that are best there."""
-        rates = self.search.tokens_per_second([{**point, **change} for change in changes for point in self.points])
+        rates = self.search.tokens_per_second([changed(point, change) for change in changes for point in self.points])
         return [float(rate) for rate in rates.reshape(len(changes), -1).max(axis=1)]
 
     def _of(self, *names: str) -> Rates:

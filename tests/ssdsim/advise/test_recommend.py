@@ -148,6 +148,18 @@ def test_break_evens_hold_when_searched_again() -> None:
             assert (winner.shape.strategy == "ssd") == wins
 
 
+@pytest.mark.parametrize(("name", "value", "half"), [("alpha", 0.8, 0.05), ("p_hit", 0.8, 0.1), ("alpha", 0.8, 0.001)])
+def test_a_range_moves_no_break_even_and_no_elasticity(name: str, value: float, half: float) -> None:
+    """What a break-even varies has no range meanwhile: values outside it were counted as "does not lead"."""
+    asks: dict[str, Any] = {"gpus": 2, "b": 8, "target": "llama-3.1-8b", "k": [2, 4], "tp": 1, "budget": 8}
+    point, ranged = (recommend(**asks, **{name: at}) for at in (value, f"{value - half}:{value + half}"))
+    assert point.break_evens
+    for bound, again in zip(point.break_evens, ranged.break_evens, strict=True):
+        assert (bound.what, bound.bound, bound.value) == (again.what, again.bound, again.value)
+    gains = [{each.what: each.gain for each in found.elasticities} for found in (point, ranged)]
+    assert gains[0] == pytest.approx(gains[1])
+
+
 def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
     """Both have a budget, but trees no K."""
     recommendation = recommend(
