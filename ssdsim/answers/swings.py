@@ -14,7 +14,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.question.many import ScenarioTable, rates_over
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
-from ssdsim.question.standing import ACCEPTANCE, HITS, Standing, TokenInput, of_all
+from ssdsim.question.standing import Standing, TokenInput, of_all
 from ssdsim.question.token_errors import Change, Changes, KnownTokens, directions
 
 _ENDS_SDS = 1.96
@@ -105,7 +105,7 @@ def _measured(known: KnownTokens) -> Iterator[_Sweep]:
     for each in directions(known.settings, _ENDS_SDS):
         between = [near[each.name] for near in nearer if each.name in near]
         ups, downs = [one.up for one in between], [one.down for one in between]
-        label: _InputLabel = each.what, ACCEPTANCE if "alpha" in each.up else HITS, "measured", "95 %"
+        label: _InputLabel = each.what, each.of, "measured", "95 %"
         present = {name: known.settings[name] for name in each.up}
         yield label, present, [each.down, *downs[::-1], *ups, each.up]
 

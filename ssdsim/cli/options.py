@@ -249,6 +249,12 @@ def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return output_option("--quiet", is_flag=True, is_eager=True, help="no notes on stderr")(command)
 
 
+def explain_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """``--explain``: all that a first screen of fifteen lines leaves out."""
+    about = "what the answer rests on: rounds, sources, 95 % intervals, every warning"
+    return output_option("--explain", is_flag=True, help=about)(command)
+
+
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return output_option("--json", "as_json", is_flag=True, help="one JSON object on stdout")(command)
 

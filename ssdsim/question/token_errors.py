@@ -20,7 +20,7 @@ from ssdsim.base.settings import Settings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
-from ssdsim.question.standing import TokenInput, token_inputs
+from ssdsim.question.standing import ACCEPTANCE, HITS, TokenInput, token_inputs
 from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -85,7 +85,7 @@ class Cases(Record):
 class KnownTokens:
     """A strategy's tokens in a round, on which ``inputs`` these rest, and how they move with them.
 
-    ``open`` are the inputs that may lie anywhere in a range.
+    ``open`` are the inputs that may lie anywhere in a range, ``directions`` those in which a measured pair may err.
     """
 
     def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
@@ -94,7 +94,7 @@ class KnownTokens:
         self.inputs = token_inputs(settings, (settings.read or ()) if strategy.drafts else own)
         self.open = tuple(each for each in self.inputs if each.is_open)
         measured = strategy.drafts and settings["pair"] is not None
-        self._directions = tuple(directions(settings, 1.0)) if measured else ()
+        self.directions = tuple(directions(settings, 1.0)) if measured else ()
         self.strategy, self.settings = strategy, settings.plain
         self._of = strategy, self.settings, drafter
         self._at_looks: dict[TimingErrors, Cases] = {}
@@ -103,12 +103,12 @@ class KnownTokens:
     @property
     def is_sure(self) -> bool:
         """Say whether nothing about its tokens may be otherwise."""
-        return not self.open and not self._directions
+        return not self.open and not self.directions
 
     @cached_property
     def moves(self) -> Moves:
         """The moves of its averages, by direction; none without a measured pair."""
-        return moves(*self._of, self._directions)
+        return moves(*self._of, self.directions)
 
     def over_ranges(self, errors: TimingErrors) -> Averages:
         """Columns with a number a draw, of looks over the ranges; as the averages are where none is open."""
@@ -218,6 +218,11 @@ class Direction(Record):
     name: str
     up: Mapping[str, Any]
     down: Mapping[str, Any]
+
+    @property
+    def of(self) -> str:
+        """The thing to measure in order to know them: acceptance, or hits."""
+        return ACCEPTANCE if "alpha" in self.up else HITS
 
 
 def directions(settings: Settings, sds: float) -> Iterator[Direction]:

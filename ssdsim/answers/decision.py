@@ -1,0 +1,211 @@
+"""The one rule by which every verb chooses: the highest mean log speed over the draws of all that is not known.
+
+What is told of a choice is its *loss*: by how much it is slower, on average over the draws, than the best that could
+be known. The order of two does not depend on a third, and the unit of speed does not matter. Whoever is within 1 % of
+the best shares its place; of those the simplest is chosen.
+
+A choice has a **word**, the first of these that holds:
+
+* ``clear``: its strategy is the best in 95 of 100 draws, or it loses up to 2 %.
+* ``measure first``: to know one input before deciding would gain more than 5 %.
+* ``lean``: it loses up to 5 %, and its strategy is the best in half of the draws.
+* ``toss-up``: the best of another strategy loses at most 3 points more: it hardly matters.
+* ``lean`` again: it loses more than 5 %, but all others lose yet more, and no one input would tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
+from types import MappingProxyType
+from typing import Any, Generic, Literal, TypeVar, get_args
+
+import numpy as np
+
+from ssdsim import strategies
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Draws, median, quantiles
+from ssdsim.base.record import Record
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.token_errors import ENDS, LOOKS, KnownTokens, looks
+
+Key = TypeVar("Key", bound=Hashable)
+Rule = Literal["mean-log", "point", "expected", "fastest"]
+Word = Literal["clear", "lean", "toss-up", "measure first"]
+RULES: tuple[Rule, ...] = get_args(Rule)
+
+TIED = 0.01  # of log speed: as good as the best
+SURE_SHARE, SURE_LOSS = 0.95, 0.02
+LEAN_SHARE, LEAN_LOSS = 0.5, 0.05
+TOSS_UP = 0.03  # points of loss between the two best
+WORTH_KNOWING = 0.05
+_DEGREES = {1: 3, 2: 2}  # of the polynomial in an input of so many numbers; 1 in more
+_DEPENDENT = 1e-9
+
+
+class Candidate(Record, Generic[Key]):
+    """What may be chosen. Of ties the least ``simplicity`` is: :func:`simplicity` by default."""
+
+    key: Key
+    strategy: str
+    gpus: float
+    simplicity: tuple[Any, ...]
+
+
+def simplicity(strategy: str, gpus: float, *settings: float) -> tuple[float, ...]:
+    """The order of ties: fewer GPUs, then AR, SD, SSD, the rest, then smaller ``settings``, such as K."""
+    return (gpus, strategies.ALL.names.index(strategy), *settings)
+
+
+class Loss(Record):
+    """By which share a choice is slower than the best that could be known: on average, and in 1 of 20 draws."""
+
+    mean: float
+    worst_1_in_20: float
+
+
+class Decision(Record, Generic[Key]):
+    """What is chosen, and how sure that is.
+
+    ``best_in`` is the share of draws in which a strategy's best candidate is the best of all; ``losses`` are the mean
+    losses of all candidates, ``by_rule`` what other rules choose, and ``gain_of_knowing`` is the expected log speed
+    that is gained by deciding after an input is known. ``runner_up`` is the best candidate of another strategy.
+    """
+
+    chosen: Key
+    loss: Loss
+    best_in: Mapping[str, float]
+    losses: Mapping[Key, float]
+    by_rule: Mapping[Rule, Key]
+    gain_of_knowing: Mapping[str, float]
+    word: Word
+    runner_up: Key | None
+    rule: Rule = "mean-log"
+
+    @property
+    def worth_knowing(self) -> str | None:
+        """The input whose knowledge gains most; None where nothing gains."""
+        return max(self.gain_of_knowing, key=lambda name: self.gain_of_knowing[name], default=None)
+
+
+def decide(
+    candidates: Iterable[Candidate[Key]],
+    draws: Mapping[Key, Draws],
+    known: Mapping[str, Array] = MappingProxyType({}),
+    rule: Rule = "mean-log",
+    points: Mapping[Key, float] | None = None,
+) -> Decision[Key]:
+    """Choose among ``candidates``.
+
+    Parameters
+    ----------
+    draws : of each candidate's speed (or of what it is ranked by), the same draws for all; any number of them.
+    known : by input, its value in each draw; two axes ``(draws, numbers)`` where an input is several numbers.
+    rule : ``mean-log``, the rule; or the highest ``point``, the highest ``expected`` speed, or the ``fastest`` in the
+        most draws.
+    points : the speeds at the values that are shown; by default the medians of the draws.
+    """
+    every = [*candidates]
+    speeds = np.stack([np.atleast_1d(draws[each.key]) for each in every])
+    logs = np.log(speeds)
+    best = speeds.max(axis=0)
+    mean_logs = logs.mean(axis=1)
+    losses = 1.0 - speeds / best
+    wins = speeds == best
+    shares = (wins / wins.sum(axis=0)).mean(axis=1)
+    point = median(speeds) if points is None else np.array([points[each.key] for each in every])
+    simplest = _simplest(every, mean_logs)
+    by_rule = {
+        "mean-log": simplest,
+        "point": int(np.argmax(point)),
+        "expected": int(np.argmax(speeds.mean(axis=1))),
+        "fastest": int(np.argmax(shares)),
+    }
+    at = by_rule[rule]
+    others = [i for i, each in enumerate(every) if each.strategy != every[at].strategy]
+    second = others[_simplest([every[i] for i in others], mean_logs[others])] if others else None
+    best_in = {name: float(shares[of].sum()) for name, of in _by_strategy(every).items()}
+    gains = {name: _gain(logs, values) for name, values in known.items()}
+    mean = losses.mean(axis=1)
+    (worst,) = quantiles(losses[at], 0.95)
+    word = _word(
+        float(mean[at]),
+        best_in[every[at].strategy],
+        None if second is None else float(mean[second] - mean[at]),
+        max(gains.values(), default=0.0),
+    )
+    return Decision(
+        every[at].key,
+        Loss(float(mean[at]), float(worst)),
+        best_in,
+        {each.key: float(loss) for each, loss in zip(every, mean, strict=True)},
+        {name: every[by_rule[name]].key for name in RULES},
+        gains,
+        word,
+        None if second is None else every[second].key,
+        rule,
+    )
+
+
+def knowable(known: Iterable[KnownTokens], errors: TimingErrors) -> dict[str, Array]:
+    """By what to measure (acceptance, hits), the values of its inputs in each draw: a column an input."""
+    columns: dict[str, dict[str, Array]] = {}
+    look_of = ENDS + np.arange(errors.draws) % LOOKS
+    for each in known:
+        for one in each.open:
+            columns.setdefault(one.what, {})[one.name] = np.array(looks([one], errors)[one.name])[look_of]
+        for way in each.directions:
+            columns.setdefault(way.of, {})[way.name] = errors.standard_normal(way.name)
+    return {what: np.stack([*of.values()], axis=-1) for what, of in columns.items()}
+
+
+def _word(loss: float, share: float, behind: float | None, gain: float) -> Word:
+    """The first word that holds; ``behind`` is by how much more the best of another strategy loses."""
+    if share >= SURE_SHARE or loss <= SURE_LOSS:
+        return "clear"
+    if gain > WORTH_KNOWING:
+        return "measure first"
+    if loss <= LEAN_LOSS and share >= LEAN_SHARE:
+        return "lean"
+    return "toss-up" if behind is not None and behind <= TOSS_UP else "lean"
+
+
+def _simplest(every: Sequence[Candidate[Key]], mean_logs: Array) -> int:
+    """The number of the simplest of those that are tied with the best; of equals the better."""
+    tied = np.flatnonzero(mean_logs >= mean_logs.max() - TIED)
+    return min(tied.tolist(), key=lambda i: (every[i].simplicity, -mean_logs[i]))
+
+
+def _by_strategy(every: Sequence[Candidate[Key]]) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for i, each in enumerate(every):
+        numbers.setdefault(each.strategy, []).append(i)
+    return numbers
+
+
+def _gain(logs: Array, values: Array) -> float:
+    """The expected log speed gained by choosing after an input is known.
+
+    Each candidate's log speed given the input is a polynomial in it: what the rest does averages out. (Bins of draws
+    would take the luck of few draws for knowledge.)
+    """
+    basis = _basis(values.reshape(len(values), -1))
+    middle = logs.mean(axis=1, keepdims=True)
+    over_best = middle - middle.max() + ((logs - middle) @ basis) @ basis.T
+    return max(0.0, float(over_best.max(axis=0).mean()))
+
+
+def _basis(columns: Array) -> Array:
+    """Orthonormal columns that span all polynomials of an input's numbers without a constant."""
+    spread = columns.std(axis=0)
+    moving = ((columns - columns.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))[:, spread > _DEPENDENT]
+    powers = np.stack([*_powers(moving)], axis=-1) if moving.size else np.empty((len(columns), 0))
+    q, r = np.linalg.qr(powers - powers.mean(axis=0))
+    return np.asarray(q[:, np.abs(np.diag(r)) > _DEPENDENT * len(columns)])
+
+
+def _powers(columns: Array) -> Iterator[Array]:
+    numbers = range(columns.shape[1])
+    for degree in range(1, _DEGREES.get(len(numbers), 1) + 1):
+        for each in combinations_with_replacement(numbers, degree):
+            yield columns[:, each].prod(axis=1)

@@ -1,0 +1,80 @@
+"""The first screen of a verb: an answer, a small table, and a few labelled lines, in at most 80 columns."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from ssdsim.cli.console import console
+from ssdsim.cli.tables import TextTable
+
+MOST_COLUMNS = 80
+_GAP = 2  # blanks between a label and its text
+
+
+def screen() -> Console:
+    """What a first screen is printed on: as wide as COLUMNS says, else the terminal, else 80 columns; never wider."""
+    out = console()
+    out.width = min(MOST_COLUMNS, shutil.get_terminal_size((MOST_COLUMNS, 24)).columns)
+    return out
+
+
+def print_screen(
+    headline: str,
+    table: Sequence[Sequence[str]] = (),
+    lines: Mapping[str, str] | Sequence[tuple[str, str]] = (),
+    *,
+    title: str = "",
+    words: Collection[str] = ("",),
+    style: str = "bold",
+) -> None:
+    """Print a first screen.
+
+    Parameters
+    ----------
+    headline : the answer, a paragraph.
+    table : rows of cells, the first is the header. Columns are of numbers, at the right, but those whose headers are
+        among ``words``. A narrow terminal turns it, or says what it leaves out.
+    lines : labels and their texts, wrapped beside them. A line break stays one; an empty text is left out.
+    title : a paragraph above the headline: what was asked.
+    """
+    out = screen()
+    if title:
+        _print_wrapped(out, title, "dim")
+        out.print()
+    _print_wrapped(out, headline, style)
+    if table:
+        out.print()
+        out.print(_table(table, words))
+    told = [(label, text) for label, text in (lines.items() if isinstance(lines, Mapping) else lines) if text]
+    if told:
+        out.print()
+    beside = max((len(label) for label, _ in told), default=0) + _GAP
+    for label, text in told:
+        for i, line in enumerate(_wrapped(text, out.width - beside)):
+            out.print(Text(("" if i else label).ljust(beside), "dim").append(line, "none"), soft_wrap=True)
+
+
+def _table(rows: Sequence[Sequence[str]], words: Collection[str]) -> TextTable:
+    header, *others = rows
+    made = TextTable()
+    for each in header:
+        made.add_column(each, words=each in words)
+    for row in others:
+        made.add_row(*row)
+    return made
+
+
+def _print_wrapped(out: Console, text: str, style: str) -> None:
+    for line in _wrapped(text, out.width):
+        out.print(Text(line, style), soft_wrap=True)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Lines that break at blanks alone: an option or a path stays whole."""
+    wrapper = textwrap.TextWrapper(max(20, width), break_long_words=False, break_on_hyphens=False)
+    return [line for each in text.splitlines() for line in wrapper.wrap(each) or [""]]
