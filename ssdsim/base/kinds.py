@@ -195,10 +195,14 @@ class Member(Kind, Record):
 
 
 class Name(Kind, Record):
-    """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means."""
+    """The name of a bundled card or profile, or, with ``files``, a file's path; ``full`` is what a short one means.
+
+    ``meant`` says that to a person (None: as ``full``); of a name that means itself it is the name.
+    """
 
     files: bool = True
     full: Callable[[str], str] = str
+    meant: Callable[[str], str] | None = None
     requirement = "be a name or a path"
 
     def checked(self, said: str, value: Any) -> str:

@@ -156,20 +156,20 @@ def listed(option: Option, **how: Any) -> ListedOption:
     """The option of the command line that a record describes; None where it is not given."""
     place: dict[str, Any] = {"heading": heading(option), "prominence": option.prominence}
     if isinstance(option.kind, kinds.Name) and option.kind.full is not str:
-        place["callback"] = _in_full(option, option.kind.full)
+        place["callback"] = _in_full(option, option.kind.meant or option.kind.full)
     place["shell_complete"] = COMPLETER_OF.get(option.name)
     return ListedOption([*option.flags, option.name], **{"default": None, **place, **how})
 
 
-def _in_full(option: Option, full: Callable[[str], str]) -> Callable[..., Any]:
+def _in_full(option: Option, meant: Callable[[str], str]) -> Callable[..., Any]:
     """Say what a short name is taken for."""
 
     def said(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
         for name in value if isinstance(value, list) else [value]:
-            if isinstance(name, str) and full(name) != name and not ctx.params.get("quiet"):
+            if isinstance(name, str) and meant(name) != name and not ctx.params.get("quiet"):
                 from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
 
-                echo(f"note: {option.spelling} {name} is taken for {full(name)}", stderr=True)
+                echo(f"note: {option.spelling} {name} is taken for {meant(name)}", stderr=True)
         return value
 
     return said

@@ -230,6 +230,8 @@ class Fp4Overrides(Card):
         _check_directions(self.wander)
 
 
+Version = Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")]
+
 OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
 """What a card says of its engine itself: no fit of its numbers knows it, and another engine's card does not have it."""
 
@@ -237,7 +239,8 @@ OF_ENGINE = ("runs", "states", "pages_of_states", "captured_rows")
 class Runtime(Card):
     """An engine in a range of ``versions``; what it adds to a hardware profile, which holds kernels only.
 
-    ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart).
+    ``since`` is the first of them, where cards of one engine follow each other (empty: the card is of a kind apart);
+    ``until`` the last (empty: all that follow).
 
     ``draft_tp`` says on how many of the target's devices a draft beside it runs: on one, on all (each step then pays
     all-reduces), or on the faster of both. ``cache_dtype`` is that of its cache
@@ -268,7 +271,8 @@ class Runtime(Card):
     name: Annotated[str, Meta(min_length=1)]
     engine: str
     versions: str = ""
-    since: Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")] = ""
+    since: Version = ""
+    until: Version = ""
     about: str = ""
     draft_tp: DraftDegree = "faster"
     cache_dtype: CacheDtype | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from os.path import exists, expanduser, isfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from ssdsim.hardware.runtime_card import KERNELS, OF_ENGINE, CardErrors, Evidenc
 
 DEFAULT = "ssd-engine"
 SUFFIX = ".runtime.toml"
+_VERSIONED = re.compile(r"([a-z][a-z-]*?)(?:(?: *==? *|[- @])v?(\d+\.\d[\w.]*))?")  # an engine, and its version if said
 BY_DEFAULT = "the default engine"
 
 
@@ -37,8 +39,35 @@ runtime_names = RUNTIMES.names
 
 
 def find_runtime(name: str | Path) -> Runtime:
-    """The runtime called ``name``: a bundled one or a TOML file."""
-    return RUNTIMES.find(text("a runtime", name))
+    """The runtime called ``name``: a bundled one, that of an engine's version (``vllm-0.21``), or a TOML file."""
+    return RUNTIMES.find(full_runtime_name(text("a runtime", name)))
+
+
+def full_runtime_name(name: str) -> str:
+    """The card that covers an engine's version: ``vllm-0.21`` and ``vllm==0.21`` are ``vllm-0.9``, of 0.9 to 0.23.
+
+    What names a card or a file already, or no engine that has cards by version, is returned as it is.
+
+    Raises
+    ------
+    InputError : no card covers that version.
+    """
+    matched = _VERSIONED.fullmatch(name.lower().replace("_", "-"))
+    if matched is None or matched[0] in RUNTIMES.built_in or RUNTIMES.file(matched[0]) or exists(expanduser(name)):
+        return name
+    engine, version = matched[1], matched[2] or ""
+    if not (cards := _by_version(engine)):
+        return name
+    card = _of_version(cards, version)
+    if version and not _numbers(card.since) <= _numbers(version) <= _numbers(card.until):
+        raise InputError(f"no runtime covers {engine} {version}; the nearest is {card.name}, of {card.versions}")
+    return card.name
+
+
+def runtime_meant(name: str) -> str:
+    """The card that an engine's version means, with the versions that it covers; the name itself if it is a card's."""
+    meant = full_runtime_name(name)
+    return name if meant == name else f"{meant}, of {find_runtime(meant).versions}"
 
 
 def runtime_of_version(engine: str, version: str) -> Runtime:
@@ -46,13 +75,20 @@ def runtime_of_version(engine: str, version: str) -> Runtime:
 
     Of no version, or of one that begins with no number, it is the newest. An engine may be called by a card's name.
     """
+    cards = _by_version(engine)
+    return _of_version(cards, version) if cards else find_runtime(engine)
+
+
+def _by_version(engine: str) -> list[Runtime]:
+    """The cards of an engine that follow each other, the oldest first."""
     bundled = RUNTIMES.cards()
     called = engine.lower()
     called = next((card.engine for card in bundled if card.name == called), called)
     cards = [card for card in bundled if card.engine.lower() == called and card.since]
-    if not cards:
-        return find_runtime(engine)
-    cards.sort(key=lambda card: _numbers(card.since))
+    return sorted(cards, key=lambda card: _numbers(card.since))
+
+
+def _of_version(cards: Sequence[Runtime], version: str) -> Runtime:
     of_version = [card for card in cards if _numbers(card.since) <= _numbers(version)]
     return of_version[-1] if of_version else cards[0]
 
@@ -103,6 +139,6 @@ def save_runtime(runtime: Runtime, path: Path) -> None:
 
     known = load_runtime(path) if isfile(path) else None
     if known is not None and (known.name, known.engine) == (runtime.name, runtime.engine):
-        kept = {name: getattr(known, name) for name in (*OF_ENGINE, "since")}
+        kept = {name: getattr(known, name) for name in (*OF_ENGINE, "since", "until")}
         runtime = runtime.changed(**(kept | {"runs": known.runs or runtime.runs}))
     write_whole(path, tomli_w.dumps(runtime.as_dict(without_none=True)))

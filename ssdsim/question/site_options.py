@@ -8,6 +8,7 @@ from ssdsim.base.kinds import Flag, Name, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf, PassTimes
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
 from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name
+from ssdsim.hardware.runtime_catalog import full_runtime_name, runtime_meant
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
 from ssdsim.transformer.precision import FORMATS, KV_DTYPES, SPELLINGS
@@ -91,7 +92,7 @@ SITE = (
     machine_choice(
         name="runtime",
         prominence=4,
-        kind=Name(),
+        kind=Name(full=full_runtime_name, meant=runtime_meant),
         about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
         axis="runtime",
         default_note="the one beside the profile, else ssd-engine",

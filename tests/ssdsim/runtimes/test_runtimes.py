@@ -30,6 +30,7 @@ from ssdsim.hardware.runtime_catalog import (
     save_runtime,
 )
 from ssdsim.pricing.passes import cost_of_pass, cost_of_step, kernel_factor, units_of_step
+from ssdsim.question.configuration import configure
 from ssdsim.readers.price import work_of
 from ssdsim.readers.row import Row
 from ssdsim.strategies import drafters
@@ -392,6 +393,49 @@ def test_cards_say_what_their_engines_run_in_names_that_are_known(name: str) -> 
 )
 def test_an_engines_version_has_the_newest_card_that_is_not_newer(engine: str, version: str, card: str) -> None:
     assert runtime_of_version(engine, version).name == card
+
+
+@pytest.mark.parametrize(
+    ("said", "card"),
+    [
+        ("vllm-0.21", "vllm-0.9"),
+        ("vllm==0.21", "vllm-0.9"),
+        ("vLLM 0.23.4", "vllm-0.9"),
+        ("vllm==v0.24.1rc2", "vllm-0.24"),
+        ("vllm-0.31", "vllm"),
+        ("vllm-0.16", "vllm-0.16"),
+        ("sglang-0.5.9", "sglang"),
+        ("sglang-v2", "sglang-v2"),
+        ("trtllm-1.2", "trtllm"),
+        ("tensorrt-llm==0.11.0", "trtllm-0.11"),
+        ("TensorRT_LLM", "trtllm"),
+    ],
+)
+def test_a_runtime_is_found_by_its_engines_version(said: str, card: str) -> None:
+    assert find_runtime(said).name == card
+    site = configure(runtime=said, strategies=["ar"]).site
+    assert site is not None
+    assert site.runtime.name == card
+
+
+@pytest.mark.parametrize(
+    ("said", "card"), [("vllm-0.7", "vllm-0.5"), ("vllm==0.3", "vllm-0.5"), ("sglang-0.4", "sglang")]
+)
+def test_a_version_that_no_runtime_covers_is_told_of_the_nearest_and_what_that_covers(said: str, card: str) -> None:
+    with refused(card, find_runtime(card).versions):
+        find_runtime(said)
+
+
+def test_a_card_covers_its_versions_and_no_two_of_an_engine_the_same() -> None:
+    by_version = [card for card in map(find_runtime, runtime_names()) if card.since]
+    for card in by_version:
+        assert find_runtime(f"{card.engine}=={card.since}") == card
+        assert find_runtime(f"{card.engine}=={card.until or '99.0'}") == card
+
+
+def test_the_command_line_says_which_versions_a_runtime_covers() -> None:
+    done = CliRunner().invoke(cli, ["predict", "--runtime", "vllm-0.21", "--strategies", "ar"])
+    assert "--runtime vllm-0.21 is taken for vllm-0.9, of 0.9 to 0.23" in done.stderr
 
 
 def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:
