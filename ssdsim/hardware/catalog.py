@@ -15,6 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.files import while_unchanged
 from ssdsim.hardware.profile import HardwareProfile, load_profile
 from ssdsim.transformer.card import Transformer, transformer_shaped
+from ssdsim.transformer.checkpoint_names import CheckpointName, kept_in
 
 _SHAPED = re.compile(r"transformer-shaped-(\d{1,18})x(\d{1,18})")
 
@@ -55,13 +56,20 @@ def find_transformer(name: str | Path) -> Transformer:
     """The card called ``name``: a bundled card, ``transformer-shaped-HxL``, a TOML file, or a Hugging Face config.
 
     Names are matched without case, ``_`` as ``-``; ``meta-llama/Llama-3.1-70B-Instruct`` finds ``llama-3.1-70b``, and
-    what a bundled card says to serve finds that card.
+    what a bundled card says to serve finds that card. ``Qwen/Qwen3-32B-FP8`` is ``qwen3-32b`` with weights in FP8.
 
     Raises
     ------
     InputError : no such card, or a file that is not a valid card.
     """
     name = full_transformer_name(text("a transformer", name))
+    if (card := _named(name) or _ending(name)) is None:
+        raise TRANSFORMERS.unknown(name, _alias(name))
+    return card
+
+
+def _named(name: str) -> Transformer | None:
+    """The card that a name means as it stands."""
     shaped = _SHAPED.fullmatch(name)
     if shaped:
         return transformer_shaped(int(shaped[1]), int(shaped[2]))
@@ -78,10 +86,34 @@ def find_transformer(name: str | Path) -> Transformer:
         return load_config(path)
     if path.suffix in (".toml", ".json") or isdir(path):
         raise InputError(f"{name}: no transformer card there (a .toml card, a config.json, or a folder with one)")
-    for served in TRANSFORMERS.cards():
-        if _alias(served.checkpoint) == alias:
-            return served
-    raise TRANSFORMERS.unknown(name, alias)
+    return next((served for served in TRANSFORMERS.cards() if _alias(served.checkpoint) == alias), None)
+
+
+def _ending(name: str) -> Transformer | None:
+    """The card of a model whose checkpoint's name says more: its tuning, its date, the format of its weights."""
+    said = CheckpointName.of(name)
+    if not said.model or name.count("/") > 1:
+        return None
+    card = TRANSFORMERS.bundled(full_transformer_name(said.model)) or next(
+        (each for each in TRANSFORMERS.cards() if CheckpointName.of(each.checkpoint).model == said.model), None
+    )
+    return None if card is None else kept_in(card, said.format_of(card))
+
+
+def transformer_meant(name: str) -> str:
+    """The card that a loose spelling or a checkpoint's name means, with the format that the latter says, in words."""
+    if (full := full_transformer_name(name)) != name or _named(name) or (card := _ending(name)) is None:
+        return full
+    said = format_named(name)
+    return f"{card.name} with weights in {said}" if said else card.name
+
+
+@lru_cache(maxsize=256)
+def format_named(name: str) -> str | None:
+    """The format of the weights that a checkpoint's name says; None where it says none, or names a card."""
+    if _named(name) is not None or (card := _ending(name)) is None:
+        return None
+    return CheckpointName.of(name).format_of(TRANSFORMERS.find(card.name))
 
 
 def _alias(name: str) -> str:

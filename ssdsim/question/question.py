@@ -22,7 +22,7 @@ from ssdsim.question.drafting import (
 )
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, defaults, members
-from ssdsim.question.place import drafting_of, settle_spread, site_of
+from ssdsim.question.place import drafting_of, format_warnings, settle_spread, site_of
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
@@ -190,6 +190,7 @@ def scenario_of(
 def warnings_of(
     settings: Settings, contestants: Contestants, site: Site | None, with_room: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Warnings about acceptance and hits of the strategies that have room."""
+    """Warnings about acceptance and hits of the strategies that have room, and about formats that names say."""
     of_drafts = (*vocabulary_warnings(with_room, site), *ahead_warnings(with_room, contestants.drafter))
-    return (*token_warnings(settings), *published_warnings(settings), *of_drafts)
+    of_names = () if site is None else format_warnings(settings, contestants.draft)
+    return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)

@@ -7,7 +7,7 @@ from functools import partial
 from ssdsim.base.kinds import Flag, Name, Number, NumberOrWord, OneOf, Whole
 from ssdsim.base.kinds_of_lists import ListOf, PassTimes
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, choice, machine_choice
-from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name
+from ssdsim.hardware.catalog import DRAFT, full_hardware_name, full_transformer_name, transformer_meant
 from ssdsim.hardware.runtime_catalog import full_runtime_name, runtime_meant
 from ssdsim.transformer.forward import DATA_PARALLEL
 from ssdsim.transformer.operations import DTYPES
@@ -23,7 +23,7 @@ SITE = (
         section=Section.START,
         prominence=9,
         default="llama-3.1-70b",
-        kind=Name(full=full_transformer_name),
+        kind=Name(full=full_transformer_name, meant=transformer_meant),
         about="target model: a card (ssdsim models list), a config.json, or transformer-shaped-HxL",
         axis="target",
         spellings=("--model",),
@@ -33,7 +33,7 @@ SITE = (
         section=Section.MODELS,
         prominence=4,
         default=DRAFT,
-        kind=Name(full=full_transformer_name),
+        kind=Name(full=full_transformer_name, meant=transformer_meant),
         about="draft model's card; with another --drafter, its own card or a config.json",
         axis="draft",
     ),

@@ -109,7 +109,7 @@ def model_in(said: object, given: RowDefaults, where: str) -> str:
                 ) from None
         else:
             if card.name in transformer_names() and not exists(said):
-                return card.name
+                return card.name if card == find_transformer(card.name) else said
             if "model" not in given:
                 return said
             _check_shape(card, find_transformer(given["model"]), where)

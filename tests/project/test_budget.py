@@ -24,7 +24,7 @@ BUDGETS = {
     "ssdsim/serving": (5_820, 23),
     "ssdsim/strategies": (5_240, 36),
     "ssdsim/tokens": (3_040, 19),
-    "ssdsim/transformer": (3_360, 16),
+    "ssdsim/transformer": (3_440, 16),  # names of checkpoints: their card, their format
     "calibration/bench": (1_300, 8),
     "calibration/cli": (2_200, 12),
     "calibration/importers": (2_520, 15),

@@ -1,0 +1,69 @@
+"""What the name of a checkpoint says beside its model: whose it is, its tuning, its date, the format of its weights."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ssdsim.base.record import Record
+from ssdsim.transformer.card import Transformer, Weights
+from ssdsim.transformer.operations import DTYPES
+
+_FP8 = "fp8"
+_ENDINGS = {
+    **dict.fromkeys(("instruct", "chat", "base", "it", "hf", "thinking", "quantized", "terminus", r"\d{4}"), ""),
+    **dict.fromkeys(("fp8-block", "float8-block"), "float8-block"),
+    **dict.fromkeys(("fp8-dynamic", "fp8-kv", "float8"), "float8"),
+    "fp8": _FP8,
+    **dict.fromkeys(("awq", "gptq", "int4", "w4a16"), "int4"),
+    **dict.fromkeys(("int8", "w8a8", "w8a16"), "int8"),
+    **dict.fromkeys(("nvfp4", "nvfp4-v2", "fp4"), "nvfp4"),
+    "mxfp4": "mxfp4",
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("fp16", "float16"), "float16"),
+}
+"""Endings of names, with the format that each says; none of them changes a model's shape."""
+
+_ENDING = {re.compile(rf"(.+)[-.]{ending}"): said for ending, said in _ENDINGS.items()}
+_SAME_SHAPE = {"deepseek-v3.1": "deepseek-v3"}
+_SCALES_OF_MATRICES = ("nvidia", "redhatai", "neuralmagic", "amd", "meta-llama")
+"""Whose FP8 has a scale a matrix or a row, whatever the model's makers do."""
+
+
+class CheckpointName(Record):
+    """``model`` as cards are named, the ``owner`` before it and the format that its endings ``said``, empty if none."""
+
+    model: str
+    owner: str
+    said: str
+
+    @classmethod
+    def of(cls, name: str) -> CheckpointName:
+        """Read ``nvidia/Llama-3.3-70B-Instruct-FP8`` as llama-3.3-70b, of nvidia, in FP8."""
+        owner, _, model = name.lower().replace("_", "-").rpartition("/")
+        model, said = model.removeprefix("meta-"), ""
+        while ending := next(((m[1], kept) for each, kept in _ENDING.items() if (m := each.fullmatch(model))), None):
+            model, said = ending[0], said or ending[1]
+        return cls(_SAME_SHAPE.get(model, model), owner, said)
+
+    def format_of(self, card: Transformer) -> str | None:
+        """The format of the weights that it says; None where it says none, or one that the card has already."""
+        own = card.precision().formats
+        said = self.said
+        if said == _FP8:
+            makers = self.owner not in _SCALES_OF_MATRICES
+            said = "float8-block" if makers and (card.family.startswith("qwen") or "float8-block" in own) else "float8"
+        if said in DTYPES:
+            return None if own == (said,) else said
+        return None if not said or said in own else said
+
+
+@lru_cache(maxsize=256)
+def kept_in(card: Transformer, kept: str | None) -> Transformer:
+    """The model in a checkpoint whose blocks' weights are of another format, or all of it of a plain one."""
+    if kept is None:
+        return card
+    if kept in DTYPES:
+        return card.changed(dtype=kept, weights=Weights(), kv_dtype=None, checkpoint="")
+    dtype = "bfloat16" if card.dtype == "float32" else card.dtype
+    return card.changed(dtype=dtype, weights=Weights().changed(attention=kept, mlp=kept), checkpoint="")
