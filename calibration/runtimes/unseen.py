@@ -197,5 +197,6 @@ def _shares(row: Row, card: Runtime) -> tuple[float, float]:
     alone = {"name": f"{card.name}, kernels", "errors": CardErrors(beside_log_sd=1.0), "covered": ()}
     kernels = card.changed(**alone)
     cost, beside = work_of(row, kernels).cost, beside_matrices(kernels)
-    rest = Cost(cost.terms, shared={name: moved for name, moved in cost.shared.items() if name != beside})
-    return rest.log_sd, cost.shared.get(beside, 0.0) / cost.seconds
+    timings, shared = cost.terms
+    rest = Cost(timings, shared={name: moved for name, moved in shared.items() if name != beside})
+    return rest.log_sd, shared.get(beside, 0.0) / cost.seconds

@@ -168,7 +168,6 @@ class Trees(_Named, tag_field="kind", tag="trees"):
     beam: Annotated[int, Meta(ge=1, le=256)] = 10
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if bool(self.paths) == bool(self.nodes) or bool(self.rates) == bool(self.ranks):
             raise ValueError("trees need paths or nodes, and rates or ranks")
         lengths = {len(each) for each in (self.names, self.tokens, self.rates or self.ranks)}

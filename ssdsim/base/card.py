@@ -75,9 +75,6 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
     ``__post_init__`` and complains of by a ValueError.
     """
 
-    def __post_init__(self) -> None:
-        """Check what types do not say."""
-
     def __reduce__(self) -> Any:
         return _restored, (type(self), tuple(getattr(self, name) for name in self.__struct_fields__))
 

@@ -19,6 +19,8 @@ T = TypeVar("T", bound=Named)
 class Registry(Generic[T]):
     """Strategies or drafters by their names; iterating gives the objects.
 
+    ``watchers`` are called whenever a member came or went.
+
     Raises
     ------
     ValueError : two of one name, or a member whose options clash with another's.
@@ -27,7 +29,7 @@ class Registry(Generic[T]):
     def __init__(self, what: str, *members: T) -> None:
         self._what = what
         self._members: dict[str, T] = {}
-        self._watchers: list[Callable[[], None]] = []
+        self.watchers: list[Callable[[], None]] = []
         for member in members:
             self.register(member)
 
@@ -37,7 +39,8 @@ class Registry(Generic[T]):
             raise ValueError(f"there is a {self._what} called '{member.name}' already")
         self._members[member.name] = member
         try:
-            self._changed()
+            for watcher in self.watchers:
+                watcher()
         except ValueError:  # its options are not its own
             del self._members[member.name]
             raise
@@ -46,14 +49,7 @@ class Registry(Generic[T]):
     def forget(self, name: str) -> None:
         """Take a member out again."""
         del self._members[name]
-        self._changed()
-
-    def on_change(self, watcher: Callable[[], None]) -> None:
-        """Call ``watcher`` whenever a member came or went."""
-        self._watchers.append(watcher)
-
-    def _changed(self) -> None:
-        for watcher in self._watchers:
+        for watcher in self.watchers:
             watcher()
 
     def named(self, name: str) -> T:

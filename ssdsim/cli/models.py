@@ -100,7 +100,7 @@ def _shown(card: Transformer) -> dict[str, Any]:
     if precision.attention_out:
         weights["attention_out"] = precision.attention_out
     if card.experts is not None:
-        weights["experts"] = precision.of_experts
+        weights["experts"] = precision.of("experts")
     if card.recurrent is not None:
         weights["recurrent"] = precision.of("recurrent")
     return card.as_dict() | {

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import numpy as np
 from msgspec import Meta
 
-from ssdsim.base.card import Card, Count, Positive, Seconds
+from ssdsim.base.card import Card, Coefficient, Count, Positive, Seconds
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.conversion import EitherCard
 from ssdsim.base.record import Record
 from ssdsim.hardware.laws import (
     CorrectedRoofline,
     Correction,
-    Directions,
     ModelOfVariables,
     Roofline,
     Scaling,
-    check_directions,
     clamped,
 )
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, midway
@@ -248,11 +246,8 @@ class GroupLaw(Card):
     head_s: Seconds
     block_s: Seconds
     bandwidth: Positive
-    uncertainty: Directions = ()
+    uncertainty: tuple[Annotated[tuple[Coefficient, ...], Meta(min_length=4, max_length=4)], ...] = ()
     """Directions of the launch, of the seconds a head, a block and a byte."""
-
-    def __post_init__(self) -> None:
-        check_directions(self.uncertainty, 4)
 
     @staticmethod
     def counts(values: Mapping[str, Array]) -> Array:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ssdsim.base.card import Card, NotNegative, Positive, Seconds
 from ssdsim.base.checks import FloatOrArray
-from ssdsim.hardware.laws import Directions, LatencyBandwidth, Scaling, TimingModel
+from ssdsim.hardware.laws import DirectionsOfLine, LatencyBandwidth, Scaling, TimingModel
 from ssdsim.hardware.links import ring_rate
 from ssdsim.hardware.timing import Law, Timing, missing_timings, timed, untimed
 from ssdsim.transformer.operations import Collective, CollectiveKind, sent_around
@@ -27,7 +27,7 @@ class Regime(LatencyBandwidth, Card):
     """One protocol of a collective: ``latency_s + bytes / bandwidth`` from ``from_bytes`` to ``to_bytes``."""
 
     bandwidth: Positive
-    uncertainty: Directions = ()
+    uncertainty: DirectionsOfLine = ()
     latency_s: Seconds
     from_bytes: NotNegative
     to_bytes: Positive

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from ssdsim.base.card import Card, Count, LogSd, Positive
-from ssdsim.base.record import Record
+from ssdsim.base.record import Record, field
 from ssdsim.hardware.profile import Device
 from ssdsim.transformer.card import Transformer
 
@@ -100,43 +100,26 @@ def _doublings(one: float, other: float) -> float:
 
 
 class Near(Record):
-    """The ``nearest`` setting, and the square of a log-sd that each direction adds."""
+    """The ``nearest`` setting (None without rows), and the square of a log-sd that each direction adds."""
 
-    nearest: TrainingDomain
-    squares: Mapping[str, float]
+    nearest: TrainingDomain | None = None
+    squares: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def square(self) -> float:
-        return sum(self.squares.values())
+    def log_sd(self) -> float:
+        return math.sqrt(sum(self.squares.values()))
 
 
 class Distance(Record):
-    """Distances from the nearest settings: of what is not a matrix product, and of a whole pass; None without rows."""
+    """Distances from the nearest settings: of what is not a matrix product, and of a whole pass."""
 
-    beside_matrices: Near | None = None
-    whole: Near | None = None
-
-    @property
-    def beside_log_sd(self) -> float:
-        return math.sqrt(self.beside_matrices.square) if self.beside_matrices else 0.0
-
-    @property
-    def whole_log_sd(self) -> float:
-        return math.sqrt(self.whole.square) if self.whole else 0.0
-
-    @property
-    def farther(self) -> Near | None:
-        """The larger of the two distances."""
-        return max(self._nears, key=lambda near: near.square, default=None)
-
-    @property
-    def _nears(self) -> list[Near]:
-        return [near for near in (self.beside_matrices, self.whole) if near is not None]
+    beside_matrices: Near = Near()
+    whole: Near = Near()
 
     @property
     def ways(self) -> tuple[str, ...]:
         """The directions that matter: each adds at least a quarter of what the largest adds."""
-        squares = {way: square for near in self._nears for way, square in near.squares.items()}
+        squares = {**self.beside_matrices.squares, **self.whole.squares}
         least = _MATTERS * max(squares.values(), default=0.0)
         return tuple(way for way in STEPS if squares.get(way, 0.0) and squares[way] >= least)
 
@@ -159,6 +142,6 @@ def distance(case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: Ex
             Near(each, {way: square for way, square in theirs.items() if (way in OF_WHOLE) is whole})
             for each, theirs in squares
         )
-        return min(nears, key=lambda near: near.square)
+        return min(nears, key=lambda near: near.log_sd)
 
     return Distance(nearest(whole=False), nearest(whole=True))

@@ -32,6 +32,9 @@ Directions = tuple[tuple[Coefficient, ...], ...]
 Each is one standard deviation long: the coefficients wander by every direction times a standard normal number.
 """
 
+DirectionsOfLine = tuple[Annotated[tuple[Coefficient, ...], Meta(min_length=2, max_length=2)], ...]
+"""The same of a line, which has two coefficients."""
+
 DATASHEET_LOG_SD = 0.25
 """Standard deviation of log(real / datasheet): kernels reach 60 to 95 % of a datasheet's figure."""
 
@@ -138,12 +141,6 @@ class Scaling(Record):
         return card.changed(**update, **others)
 
 
-def check_directions(directions: Directions, coefficients: int) -> None:
-    """ValueError unless every direction has a number for each coefficient."""
-    if any(len(direction) != coefficients for direction in directions):
-        raise FieldError("uncertainty", f"every direction needs {coefficients} numbers, one for each coefficient")
-
-
 def check_domain(domain: Domain, variables: tuple[str, ...]) -> None:
     """ValueError unless every range rises and is of one of the variables."""
     for name, (smallest, largest) in domain.items():
@@ -244,7 +241,9 @@ class Correction(Card):
         if any(largest == 0.0 for _, largest in self.domain.values()):
             raise ValueError("domain: a range must end above 0, for the logarithm of its variable")
         _ = self._hinges
-        check_directions(self.uncertainty, 1 + len(self.terms))
+        count = 1 + len(self.terms)
+        if any(len(direction) != count for direction in self.uncertainty):
+            raise FieldError("uncertainty", f"every direction needs {count} numbers, one for each coefficient")
 
     @cached_property
     def _hinges(self) -> _Hinges:
@@ -356,12 +355,8 @@ class LatencyBandwidth(_OfCard):
     """A fixed time, then bytes at a bandwidth (Hockney)."""
 
     bandwidth: Positive
-    uncertainty: Directions
+    uncertainty: DirectionsOfLine
     """Directions of the fixed time and of the seconds a byte."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_directions(self.uncertainty, 2)
 
     fixed: ClassVar[str]
     """The field of the fixed time."""
@@ -381,7 +376,7 @@ class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
     """A timing model that is a line."""
 
     bandwidth: Positive
-    uncertainty: Directions = ()
+    uncertainty: DirectionsOfLine = ()
 
     def wander(self, size: float) -> dict[str, float]:
         """Tell how much each direction of the uncertainty moves the logarithm of the time."""

@@ -331,7 +331,7 @@ class Runtime(Card):
     def facing(self, case: OperatingPoint) -> "Runtime":
         """The runtime with the errors that it has at this distance from its rows."""
         far = distance(case, self.covered, self.away)
-        return _wider(self, far.beside_log_sd, far.whole_log_sd)
+        return _wider(self, far.beside_matrices.log_sd, far.whole.log_sd)
 
     def drafting_with(self, head: Head | None) -> "Runtime":
         """The runtime as a draft has it: a head of the target, or (None) a model."""
@@ -406,13 +406,13 @@ _WORDS = {
 def far_from_rows(runtime: Runtime, case: OperatingPoint) -> frozenset[str]:
     """A line on the nearest rows and how they differ, if the distance widens intervals noticeably; else empty."""
     far = distance(case, runtime.covered, runtime.away)
-    nearest = far.farther
+    nearest = max(far.beside_matrices, far.whole, key=lambda near: near.log_sd).nearest
     if nearest is None or _log_sd(runtime.facing(case), case) < _NOTICED * _log_sd(runtime, case):
         return frozenset()
     unseen = all(each.device != case.device for each in runtime.covered)
     said = f"no row of the runtime {runtime.name} is on a {case.device}; " if unseen else ""
     words = dict.fromkeys(_WORDS[way] for way in far.ways)
-    where = f"the nearest rows of {runtime.name} are of {_setting(nearest.nearest)}"
+    where = f"the nearest rows of {runtime.name} are of {_setting(nearest)}"
     return frozenset([f"{said}{where}: intervals are wider for {' and '.join(words)}"])
 
 

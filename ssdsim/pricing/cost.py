@@ -17,18 +17,20 @@ Seconds = float | Array
 
 
 class Terms(NamedTuple):
-    """Terms of a cost, as :class:`Cost` has them."""
+    """What a duration rests on.
 
-    terms: Mapping[str, tuple[float, float]]
+    ``timings`` maps a timing's key to ``(seconds, log_sd)``: the same matrix in two passes has the same key, so an
+    error of its timing moves both passes together and cancels in their ratio. ``shared`` maps a direction in which a
+    fit's coefficients wander to the seconds of one standard deviation: it moves all operations of a model together.
+    """
+
+    timings: Mapping[str, tuple[float, float]]
     shared: Mapping[str, float]
 
 
 class Cost:
-    """A duration as a sum of terms, one for each timing that it rests on.
+    """A duration as a sum of :class:`Terms`, one for each timing that it rests on.
 
-    ``terms`` maps a timing's key to ``(seconds, log_sd)``: the same matrix in two passes has the same key, so an
-    error of its timing moves both passes together and cancels in their ratio. ``shared`` maps a direction in which a
-    fit's coefficients wander to the seconds of one standard deviation: it moves all operations of a model together.
     Searches ask thousands of costs for their seconds and a few for their errors: terms are made when they are asked
     for.
     """
@@ -37,13 +39,13 @@ class Cost:
 
     def __init__(
         self,
-        terms: Mapping[str, tuple[float, float]] | None = None,
+        timings: Mapping[str, tuple[float, float]] | None = None,
         warnings: frozenset[str] = frozenset(),
         shared: Mapping[str, float] | None = None,
     ) -> None:
-        self.seconds = sum(seconds for seconds, _ in terms.values()) if terms else 0.0
+        self.seconds = sum(seconds for seconds, _ in timings.values()) if timings else 0.0
         self.warnings = warnings
-        self._terms: Terms | Callable[[], Terms] = Terms(terms or {}, shared or {})
+        self._terms: Terms | Callable[[], Terms] = Terms(timings or {}, shared or {})
 
     @classmethod
     def of(cls, seconds: float, terms: Callable[[], Terms], warnings: frozenset[str] = frozenset()) -> Cost:
@@ -66,15 +68,7 @@ class Cost:
         return cls.of(seconds, partial(merged, summands), warnings)
 
     @property
-    def terms(self) -> Mapping[str, tuple[float, float]]:
-        return self._computed.terms
-
-    @property
-    def shared(self) -> Mapping[str, float]:
-        return self._computed.shared
-
-    @property
-    def _computed(self) -> Terms:
+    def terms(self) -> Terms:
         if not isinstance(self._terms, Terms):
             self._terms = self._terms()
         return self._terms
@@ -82,8 +76,9 @@ class Cost:
     @property
     def log_sd(self) -> float:
         """Standard deviation of the logarithm, to first order."""
-        squares = sum((seconds * sd) ** 2 for seconds, sd in self.terms.values())
-        squares += sum(moved**2 for moved in self.shared.values())
+        timings, shared = self.terms
+        squares = sum((seconds * sd) ** 2 for seconds, sd in timings.values())
+        squares += sum(moved**2 for moved in shared.values())
         return math.sqrt(squares) / self.seconds if self.seconds else 0.0
 
     def __add__(self, other: Cost) -> Cost:
@@ -94,24 +89,26 @@ class Cost:
 
     def off_by(self, direction: str, log_sd: float) -> Cost:
         """Add an error that moves all seconds together."""
-        moved = self.shared.get(direction, 0.0) + log_sd * self.seconds
-        return Cost(self.terms, self.warnings, {**self.shared, direction: moved})
+        timings, shared = self.terms
+        moved = shared.get(direction, 0.0) + log_sd * self.seconds
+        return Cost(timings, self.warnings, {**shared, direction: moved})
 
     def by_kind(self) -> dict[str, float]:
         """Seconds by kind of operation (a key is ``kind:shape@profile``)."""
         kinds: dict[str, float] = {}
-        for key, (seconds, _) in self.terms.items():
+        for key, (seconds, _) in self.terms.timings.items():
             kind = key.split("@")[0].split(":")[0]
             kinds[kind] = kinds.get(kind, 0.0) + seconds
         return kinds
 
     def sample(self, errors: TimingErrors) -> Array:
         """The duration under each draw of ``errors``, shape ``(draws,)``."""
+        timings, shared = self.terms
         total = np.zeros(errors.draws)
-        for key, (seconds, log_sd) in self.terms.items():
+        for key, (seconds, log_sd) in timings.items():
             total += seconds * errors.factor(key, log_sd)
         moved = np.zeros(errors.draws)
-        for direction, seconds in self.shared.items():
+        for direction, seconds in shared.items():
             moved += seconds * errors.standard_normal(direction)
         # As 1 + ``moved`` where that is small, and above 0. To second order it is the exponential, but it grows no
         # faster than ``moved``: an error of a millisecond in a step that takes a tenth of one stays milliseconds.
@@ -120,15 +117,16 @@ class Cost:
 
 def merged(counted: Iterable[tuple[Cost | Terms, float]]) -> Terms:
     """Merge terms by key: terms of one key err together, by the larger of their errors."""
-    terms: dict[str, tuple[float, float]] = {}
+    timings: dict[str, tuple[float, float]] = {}
     shared: dict[str, float] = {}
-    for cost, times in counted:
-        for key, (seconds, log_sd) in cost.terms.items():
-            before, before_sd = terms.get(key, (0.0, 0.0))
-            terms[key] = before + times * seconds, max(before_sd, log_sd)
-        for direction, seconds in cost.shared.items():
+    for summand, times in counted:
+        terms = summand if isinstance(summand, Terms) else summand.terms
+        for key, (seconds, log_sd) in terms.timings.items():
+            before, before_sd = timings.get(key, (0.0, 0.0))
+            timings[key] = before + times * seconds, max(before_sd, log_sd)
+        for direction, seconds in terms.shared.items():
             shared[direction] = shared.get(direction, 0.0) + times * seconds
-    return Terms(terms, shared)
+    return Terms(timings, shared)
 
 
 class TimingErrors:

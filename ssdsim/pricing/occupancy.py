@@ -142,56 +142,34 @@ class Demand(Record):
         return self.weights_bytes + -(-batch // self.devices) * self.sequence_bytes
 
 
-def target_demand(
+def demand_of(
     card: Transformer,
     tp: int,
     context: int,
     lookahead: int,
     precision: Precision,
+    *,
+    branches: int = 0,
+    logits: bool = False,
     data_parallel: bool = False,
     caching: Caching = PLAIN,
 ) -> Demand:
-    """Weights and cache of the target; K+1 slots a sequence are reserved for the tokens being verified.
+    """Weights and cache of a model: a sequence has K+1 slots for tokens in flight, and K for each of its ``branches``.
 
+    ``logits``: those of every branch token are kept, too, as sampling needs them (SSD paper, appendix C).
     ``data_parallel``: each of the ``tp`` devices has sequences of its own, and the whole model but for its experts.
-    ``caching``: what the engine keeps of recurrent layers.
+    ``caching``: what the engine keeps of recurrent layers; a branch has a state of its own.
     """
     sharing, devices = (1, tp) if data_parallel else (tp, 1)
-    cache_bytes = _cached_bytes(card, context, lookahead, 0, sharing, precision, caching)
-    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes, devices)
-
-
-def draft_demand(
-    card: Transformer,
-    tp: int,
-    context: int,
-    lookahead: int,
-    branches: int,
-    precision: Precision,
-    logits: bool,
-    data_parallel: bool = False,
-    caching: Caching = PLAIN,
-) -> Demand:
-    """Weights and cache of the draft, with K slots for each of the cached outcomes of a sequence.
-
-    The speculation cache keeps the logits of every branch token when sampling (SSD paper, appendix C).
-    ``data_parallel`` and ``caching`` are as :func:`target_demand` takes them; a branch has a state of its own.
-    """
-    sharing, devices = (1, tp) if data_parallel else (tp, 1)
-    cache_bytes = _cached_bytes(card, context, lookahead, branches, sharing, precision, caching)
-    cached_logits = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
-    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + cached_logits, devices)
-
-
-def _cached_bytes(
-    card: Transformer, context: int, lookahead: int, branches: int, tp: int, precision: Precision, caching: Caching
-) -> int:
-    """Bytes of a sequence with a slot for every token in flight, branches included."""
     more = lookahead + 1 + branches * lookahead
     held = CacheMemory(context + more, lookahead, branches)
     if in_pages(card, caching):
-        return paged_bytes(card, held, caching, tp, precision)
-    return card.cache_bytes(context, more, tp, precision.kv) + state_bytes(card, held, caching.states, tp, precision)
+        cache_bytes = paged_bytes(card, held, caching, sharing, precision)
+    else:
+        cache_bytes = card.cache_bytes(context, more, sharing, precision.kv)
+        cache_bytes += state_bytes(card, held, caching.states, sharing, precision)
+    logit_bytes = branches * lookahead * card.vocab_size * DTYPE_BYTES[precision.activations] if logits else 0
+    return Demand(card.weight_bytes(sharing, precision, tp), cache_bytes + logit_bytes, devices)
 
 
 def largest_budget(
@@ -205,8 +183,8 @@ def largest_budget(
     caching: Caching = PLAIN,
 ) -> int:
     """The most cached outcomes a sequence that one draft device holds beside its weights; 0 if none."""
-    bare = draft_demand(card, 1, context, lookahead, 0, precision, logits, caching=caching)
-    one = draft_demand(card, 1, context, lookahead, 1, precision, logits, caching=caching)
+    of = (card, 1, context, lookahead, precision)
+    bare, one = (demand_of(*of, branches=branches, logits=logits, caching=caching) for branches in (0, 1))
     each = one.sequence_bytes - bare.sequence_bytes
     room = usable_bytes(profile) - bare.total_bytes(batch)
     return max(0, room // (batch * each))
@@ -223,8 +201,8 @@ def smallest_tp(
 ) -> int | None:
     """The smallest tensor-parallel degree at which one sequence fits, or None."""
     for tp in legal_tensor_parallel(card):
-        demand = target_demand(card, tp, context, lookahead, precision, data_parallel, caching).total_bytes(1)
-        if demand <= usable_bytes(profile):
+        demand = demand_of(card, tp, context, lookahead, precision, data_parallel=data_parallel, caching=caching)
+        if demand.total_bytes(1) <= usable_bytes(profile):
             return tp
     return None
 
@@ -264,7 +242,8 @@ def target_on(site: Site, lookahead: int, beside: bool = False) -> Demand:
     kept, caching = site.precision_of("target"), site.runtime.caching
     if beside and _in_the_targets_pages(site):
         caching = replace(caching, head_layers=site.draft.layers)
-    return target_demand(site.target, site.tp, site.context, lookahead, kept, site.data_parallel, caching)
+    of = (site.target, site.tp, site.context, lookahead, kept)
+    return demand_of(*of, data_parallel=site.data_parallel, caching=caching)
 
 
 def _in_the_targets_pages(site: Site) -> bool:
@@ -276,10 +255,9 @@ def _in_the_targets_pages(site: Site) -> bool:
 @memoized
 def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -> Demand:
     """The draft's share on each of ``tp`` devices of its own, or of those ``beside`` the target."""
-    logits = site.sampling and branches > 0
-    kept, data_parallel = site.precision_of("draft"), beside and site.data_parallel
-    caching = site.runtime.caching
-    demand = draft_demand(site.draft, tp, site.context, lookahead, branches, kept, logits, data_parallel, caching)
+    of = (site.draft, tp, site.context, lookahead, site.precision_of("draft"))
+    beside_all, caching = beside and site.data_parallel, site.runtime.caching
+    demand = demand_of(*of, branches=branches, logits=site.sampling, data_parallel=beside_all, caching=caching)
     return replace(demand, sequence_bytes=0) if beside and _in_the_targets_pages(site) else demand
 
 

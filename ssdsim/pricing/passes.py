@@ -13,7 +13,14 @@ from ssdsim.hardware.runtime_card import KERNELS, NUMBERS, Host, Kernels, Runtim
 from ssdsim.hardware.timing import Timing
 from ssdsim.pricing.cost import Cost, Terms, merged
 from ssdsim.transformer.forward import ForwardPass
-from ssdsim.transformer.operations import Collective, CollectiveKind, ExpertMlp, Gemm, Operation
+from ssdsim.transformer.operations import (
+    Collective,
+    CollectiveKind,
+    ExpertMlp,
+    Gemm,
+    Operation,
+    OverCache,
+)
 
 Model = Literal["target", "draft"]
 
@@ -94,16 +101,17 @@ Units = Mapping[str, float]
 
 def units(forward: ForwardPass, model: Model) -> Units:
     """Count how often a pass pays the host's numbers."""
-    layers, tokens = forward.expert_work
+    experts = forward.those(ExpertMlp)
+    expert_layers = sum(times for _, times in experts)
     paid = {
         "per_layer_s": forward.layers,
-        "per_expert_layer_s": layers,
-        "per_expert_token_s": tokens,
-        "per_expert_prompt_s": layers if forward.over_prompts else 0,
+        "per_expert_layer_s": expert_layers,
+        "per_expert_token_s": sum(times * op.tokens for op, times in experts),
+        "per_expert_prompt_s": expert_layers if forward.over_prompts else 0,
         "per_recurrent_layer_s": forward.recurrent_layers,
         "per_pass_s" if model == "target" else "per_draft_step_s": 1,
     }
-    if forward.over_trees:
+    if any(op.masked for op, _ in forward.those(OverCache)):  # over trees
         paid |= {"per_tree_layer_s": forward.layers, "per_tree_token_s": forward.tokens if model == "draft" else 0}
     return paid
 
@@ -145,11 +153,11 @@ def _open(forward: ForwardPass, kernels: Cost, runtime: Runtime, model: Model, p
     kinds = kernels.by_kind()
     wander = _wandering(runtime, {**units_of_kernels(forward, kinds, runtime.kernels), **paid})
     if model == "draft":
-        return Terms({}, wander.shared)
+        return Terms({}, wander.terms.shared)
     seconds = kernels.seconds + host_s
     beside_s = seconds - sum(kinds.get(kind, 0.0) for kind in _MATRICES)
     structure = _structure(runtime, seconds, beside_s, bool(paid["per_expert_layer_s"]))
-    return Terms({}, (wander + structure).shared)
+    return Terms({}, (wander + structure).terms.shared)
 
 
 def cost_of_step(runtime: Runtime, paid: Units) -> Cost:
@@ -173,12 +181,8 @@ def _host_cost(runtime: Runtime, paid: Units) -> Cost:
 
 def _wandering(runtime: Runtime, paid: Units) -> Cost:
     """Move of each of the card's error directions: the sum over its numbers of deviation times units paid."""
-    return _moved(
-        {
-            f"wander {number}@{runtime.name}": sum(sd * paid.get(name, 0.0) for name, sd in direction.items())
-            for number, direction in enumerate(runtime.wander)
-        }
-    )
+    moves = (sum(sd * paid.get(name, 0.0) for name, sd in direction.items()) for direction in runtime.wander)
+    return Cost(shared={f"wander {number}@{runtime.name}": moved for number, moved in enumerate(moves) if moved})
 
 
 def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: bool = False) -> Cost:
@@ -189,18 +193,13 @@ def _structure(runtime: Runtime, seconds: float, beside_s: float, has_experts: b
     """
     errors = runtime.errors
     log_sd = math.hypot(errors.pass_log_sd, errors.experts_log_sd if has_experts else 0.0)
-    return _moved(
-        {f"structure@{runtime.name}": log_sd * seconds, beside_matrices(runtime): errors.beside_log_sd * beside_s}
-    )
+    moves = {f"structure@{runtime.name}": log_sd * seconds, beside_matrices(runtime): errors.beside_log_sd * beside_s}
+    return Cost(shared={direction: moved for direction, moved in moves.items() if moved})
 
 
 def beside_matrices(runtime: Runtime) -> str:
     """Name of the error direction of everything but matrix products, common to all target passes."""
     return f"beside matrices@{runtime.name}"
-
-
-def _moved(seconds: Mapping[str, float]) -> Cost:
-    return Cost(shared={direction: moved for direction, moved in seconds.items() if moved})
 
 
 def cost_of_launches(runtime: Runtime, layers: int, drafted: int, devices_s: float) -> Cost:

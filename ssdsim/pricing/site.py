@@ -287,7 +287,7 @@ class Site(Record):
         """
         outcome_bytes = OUTCOME_BYTES + 4 * -(-self.context // PAGE_TOKENS)
         sent = self.batch * outcome_bytes + self.feature_bytes(verified)
-        return _message("outcome", self._cost_to_draft(sent), Message(sent))
+        return Step("communicate", (Piece("outcome", self._cost_to_draft(sent)),), message=Message(sent))
 
     @memoized
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
@@ -297,13 +297,14 @@ class Site(Record):
         """
         sent, broadcast = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
         cost = self._cost_to_draft(sent) + self.cost_of_broadcast(tokens)
-        return _message("speculation", cost, Message(sent, broadcast))
+        return Step("communicate", (Piece("speculation", cost),), message=Message(sent, broadcast))
 
     def broadcast_message(self, tokens: int, drafting: Pass | None) -> Step:
         """Message to the target's other devices with what one of them drafted; empty where all of them draft."""
         if drafting is None or drafting.tp >= self.tp:
-            return _message("send tokens", Cost(), Message(0))
-        return _message("send tokens", self.cost_of_broadcast(tokens), Message(0, self.token_bytes(tokens)))
+            return Step("communicate", (Piece("send tokens", Cost()),), message=Message(0))
+        piece, message = Piece("send tokens", self.cost_of_broadcast(tokens)), Message(0, self.token_bytes(tokens))
+        return Step("communicate", (piece,), message=message)
 
     def cost_of_broadcast(self, tokens: int) -> Cost:
         """Broadcast of drafted tokens over the target's devices: a binomial tree of messages."""
@@ -355,7 +356,3 @@ class Silent(Site):
 
     def broadcast_message(self, tokens: int, drafting: Pass | None) -> Step:
         return Step("communicate")
-
-
-def _message(name: str, cost: Cost, message: Message) -> Step:
-    return Step("communicate", (Piece(name, cost),), message=message)

@@ -107,7 +107,7 @@ class Configuration(Displayable, Record):
         shares = [0.0]
         for scenario in self.scenarios.values():
             pieces = [piece for step in scenario.priced.expected.values() for piece in step.pieces]
-            seconds = [(term, float(s)) for piece in pieces for term, (s, _) in piece.cost.terms.items()]
+            seconds = [(term, float(s)) for piece in pieces for term, (s, _) in piece.cost.terms.timings.items()]
             total = sum(s for _, s in seconds)
             shares.append(sum(s for term, s in seconds if term in beyond) / total if total else 0.0)
         return max(shares)

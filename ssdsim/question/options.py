@@ -88,7 +88,7 @@ def names_of(others: Iterable[str | Group]) -> tuple[str, ...]:
 
 
 for registry in (strategies.ALL, drafters.ALL):
-    registry.on_change(_read_records)
+    registry.watchers.append(_read_records)
 _read_records()
 
 

@@ -90,7 +90,7 @@ def _roof_lines(site: Site, arithmetic: pd.DataFrame) -> Iterator[go.Scatter]:
 
 def _arithmetic(precision: Precision, profile: HardwareProfile) -> Iterator[str]:
     """The dtypes in which a model's operations are computed on a device."""
-    weights = (precision.attention, precision.of_attention_out, precision.mlp, precision.lm_head)
+    weights = (precision.attention, precision.of("attention_out"), precision.mlp, precision.lm_head)
     operations = (Gemm("", 1, 1, 1, kept, precision.activations) for kept in weights)
     for op in operations:
         yield profile.device.multiplies_in(op) or precision.activations

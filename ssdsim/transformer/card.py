@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Literal
 
 from msgspec.structs import asdict
@@ -151,11 +151,6 @@ class Transformer(Card):
         return self.mixers - self.recurrent_layers
 
     @property
-    def whole_layers(self) -> int:
-        """Layers of a mixer and a feed-forward each: two that are one of both count as one."""
-        return -(-(self.mixers + self.mlps) // 2)
-
-    @property
     def windowed_layers(self) -> int:
         return self.window.layers if self.window else 0
 
@@ -205,31 +200,27 @@ class Transformer(Card):
         hidden, latent = self.hidden_size, self.latent
         made = 0 if latent is None else latent.cached + (latent.query_rank or 0)
         joined = 0 if self.head is None else self.head.fused(hidden)
-        return {"attention": self.attention_layers * hidden * made, "mlp": self._around_experts + hidden * joined}
-
-    @property
-    def _around_experts(self) -> int:
-        """Weights before and after experts that work on fewer values."""
-        width = 0 if self.experts is None else self.experts.latent_width or 0
-        return 2 * self.expert_layers * self.hidden_size * width
+        narrowed = 0 if self.experts is None else 2 * self.expert_layers * (self.experts.latent_width or 0)
+        return {"attention": self.attention_layers * hidden * made, "mlp": hidden * (narrowed + joined)}
 
     @property
     def mlp_matrices(self) -> int:
         """Matrices of a feed-forward: gate, up and down, or no gate."""
         return 3 if self.gated_mlp else 2
 
-    @property
+    @cached_property
     def parameters_by_part(self) -> dict[str, int]:
         """Weights of the parts of :class:`Precision`; ``activations`` stay in 16 bits: norms, routers, an embedding."""
         lm_head = embedding = self.vocab_size * self.hidden_size
         if self.head is not None:
             lm_head, embedding = lm_head if self.head.own_lm_head else 0, 0
         final_norm = self.hidden_size if self.vocab_size else 0
-        crossed = 2 * self._crossed_layers * self.hidden_size * self.heads * self.head_dim
+        projections, out = self._attention_parameters
+        dense = self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size
         by_part = {
-            "attention": self._attention_parameters + crossed - self._attention_out_parameters,
-            "attention_out": self._attention_out_parameters,
-            "mlp": self.dense_layers * self.hidden_size * self.mlp_matrices * self.intermediate_size,
+            "attention": projections,
+            "attention_out": out,
+            "mlp": dense + self.whole_parameters["mlp"],
             "lm_head": lm_head,
             "activations": self._small_parameters + final_norm + (0 if self.tied_embeddings else embedding),
         }
@@ -237,11 +228,10 @@ class Transformer(Card):
             by_part["recurrent"] = self.recurrent.layers * self.recurrent.parameters(self.hidden_size)
             by_part["activations"] += self.recurrent.layers * self.recurrent.small_parameters(self.hidden_size)
         if self.head is not None:
-            by_part["mlp"] += self.head.fused(self.hidden_size) * self.hidden_size
             by_part["mlp"] += loop_parameters(self.head.loop, self.hidden_size, self.vocab_size)
         if self.experts is not None:
             shared = self.mlp_matrices * self.experts.shared_width
-            by_part["mlp"] += self.expert_layers * self.hidden_size * shared + self._around_experts
+            by_part["mlp"] += self.expert_layers * self.hidden_size * shared
             by_part["experts"] = self.expert_layers * self.experts.count * self.expert_parameters
             small = self.experts.count + self.experts.shared_gate  # routers, and a shared expert's gate
             by_part["activations"] += self.expert_layers * small * self.hidden_size
@@ -264,31 +254,24 @@ class Transformer(Card):
         return self.layers if self.head is not None and self.head.reads == "kept" else 0
 
     @property
-    def _attention_parameters(self) -> int:
-        """Weights of attention to a model's own tokens."""
-        hidden, latent = self.hidden_size, self.latent
+    def _attention_parameters(self) -> tuple[int, int]:
+        """Weights before attention (queries, keys, values, gates) and after it (outputs), in all layers."""
+        hidden, heads, latent = self.hidden_size, self.heads, self.latent
+        queries = 2 if self.attention_gate else 1  # each with its gate
         if latent is not None:
-            query = self.heads * (latent.nope_dim + latent.rope_dim)
-            queries = (hidden + query) * latent.query_rank if latent.query_rank else hidden * query
-            of_latent = latent.rank * self.heads * (latent.nope_dim + latent.value_dim)
-            out = (2 if self.attention_gate else 1) * hidden * self.heads * latent.value_dim
-            return self.attention_layers * (queries + hidden * latent.cached + of_latent + out)
-        cached, queries = 1 if self.keys_are_values else 2, 2 if self.attention_gate else 1
-        made = queries * self.heads + cached * self.kv_heads
-        full = self.head_dim * (self.attention_input * made + hidden * self.heads)
-        if self.window is None:
-            return self.attention_layers * full
-        kv_heads, head_dim = self.window_heads
-        windowed = hidden * head_dim * ((queries + 1) * self.heads + 2 * kv_heads)
-        return (self.attention_layers - self.windowed_layers) * full + self.windowed_layers * windowed
-
-    @property
-    def _attention_out_parameters(self) -> int:
-        full, hidden = self.attention_layers - self.windowed_layers, self.hidden_size
-        if self.latent is not None:
-            return self.attention_layers * hidden * self.heads * self.latent.value_dim
-        windowed = self.windowed_layers * self.window_heads[1] if self.window is not None else 0
-        return hidden * self.heads * ((full + self._crossed_layers) * self.head_dim + windowed)
+            query, out = heads * (latent.nope_dim + latent.rope_dim), hidden * heads * latent.value_dim
+            made = (hidden + query) * latent.query_rank if latent.query_rank else hidden * query
+            made += hidden * latent.cached + latent.rank * heads * (latent.nope_dim + latent.value_dim)
+            return self.attention_layers * (made + (queries - 1) * out), self.attention_layers * out
+        full, cached = self.attention_layers - self.windowed_layers, 1 if self.keys_are_values else 2
+        made = full * self.head_dim * self.attention_input * (queries * heads + cached * self.kv_heads)
+        out = full * self.head_dim * hidden * heads
+        if self.window is not None:
+            kv_heads, head_dim = self.window_heads
+            made += self.windowed_layers * head_dim * hidden * (queries * heads + 2 * kv_heads)
+            out += self.windowed_layers * head_dim * hidden * heads
+        crossed = self._crossed_layers * self.head_dim * hidden * heads  # of queries, and of outputs
+        return made + crossed, out + crossed
 
     def precision(self, dtype: str | None = None, kv_dtype: str | None = None) -> Precision:
         """The formats in which the model is kept and computed.
@@ -308,18 +291,14 @@ class Transformer(Card):
             return full * self.latent.cached * self._value_bytes(dtype)  # of all heads, so every device holds it
         return full * 2 * max(1, self.kv_heads // tp) * self.head_dim * self._value_bytes(dtype)
 
-    def window_bytes_per_token(self, tp: int = 1, dtype: str | None = None) -> int:
-        """Bytes that one token takes in the caches of all layers with windows, of one of ``tp`` devices."""
-        if self.window is None:
-            return 0
-        kv_heads, head_dim = self.window_heads
-        return self.windowed_layers * 2 * max(1, kv_heads // tp) * head_dim * self._value_bytes(dtype)
-
     def cache_bytes(self, context: int, more: int = 0, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes of a sequence's cache on one of ``tp`` devices, with room for ``more`` tokens beside its context."""
-        within = min(context, self.window.tokens) if self.window else 0
         full = (context + more) * self.kv_bytes_per_token(tp, dtype)
-        return full + (within + more) * self.window_bytes_per_token(tp, dtype)
+        if self.window is None:
+            return full
+        kv_heads, head_dim = self.window_heads
+        token_bytes = self.windowed_layers * 2 * max(1, kv_heads // tp) * head_dim * self._value_bytes(dtype)
+        return full + (min(context, self.window.tokens) + more) * token_bytes
 
     def state_bytes(self, tp: int = 1, dtype: str | None = None) -> int:
         """Bytes of the states of one sequence in all recurrent layers, on one of ``tp`` devices.
@@ -340,21 +319,17 @@ class Transformer(Card):
         ``precision``, or a dtype as :meth:`precision` takes it. Experts lie on ``experts_on`` devices, by default the
         same.
         """
-        kept = precision if isinstance(precision, Precision) else self.precision(precision)
-        return _weight_bytes(self, tp, kept, experts_on or tp)
+        formats = precision if isinstance(precision, Precision) else self.precision(precision)
+        everywhere = self.whole_parameters
+        by_format: dict[tuple[str, int], int] = defaultdict(int)
+        for part, count in self.parameters_by_part.items():
+            kept, whole = formats.of(part), everywhere.get(part, 0)
+            by_format[kept, 1] += whole
+            by_format[kept, experts_on or tp if part == "experts" else tp] += count - whole
+        return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
 
 
-@lru_cache(maxsize=1024)  # asked at every point of a sweep, as is the next
-def _weight_bytes(card: Transformer, tp: int, precision: Precision, experts_on: int) -> int:
-    by_format: dict[tuple[str, int], int] = defaultdict(int)
-    for part, count in card.parameters_by_part.items():
-        kept, whole = precision.of(part), card.whole_parameters.get(part, 0)
-        by_format[kept, 1] += whole
-        by_format[kept, experts_on if part == "experts" else tp] += count - whole
-    return math.ceil(sum(-(-count // devices) * WEIGHT_BYTES[kept] for (kept, devices), count in by_format.items()))
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # asked at every point of a sweep
 def _precision(card: Transformer, dtype: str | None, kv_dtype: str | None) -> Precision:
     if dtype is None:
         kept = {part: given for part, given in asdict(card.weights).items() if given}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.transformer.card import Transformer
-from ssdsim.transformer.operations import Attention, ExpertMlp, Gemm, LatentAttention, Operation, PrefillAttention
+from ssdsim.transformer.operations import Attention, Gemm, Operation, PrefillAttention
 from ssdsim.transformer.recurrences import Convolution, PrefillRecurrence, StateKeeping
 from ssdsim.transformer.shard import Block, Shard, check_expert_parallel, check_tensor_parallel
 
@@ -62,14 +62,7 @@ class ForwardPass(Record, eq=False):
 
     def those(self, kind: type[Op]) -> list[tuple[Op, int]]:
         """The operations of one kind, with the number of times each runs."""
-        return self._by_kind.get(kind, [])
-
-    @cached_property
-    def _by_kind(self) -> dict[type[Operation], list[tuple[Any, int]]]:
-        found: dict[type[Operation], list[tuple[Any, int]]] = {}
-        for op, times in self.counted:
-            found.setdefault(type(op), []).append((op, times))
-        return found
+        return [(op, times) for op, times in self.counted if isinstance(op, kind)]
 
     @cached_property
     def counted(self) -> list[tuple[Operation, int]]:
@@ -87,12 +80,6 @@ class ForwardPass(Record, eq=False):
         return sum(op.memory_bytes * count for op, count in self.counted)
 
     @cached_property
-    def expert_work(self) -> tuple[int, int]:
-        """Layers with experts, and the tokens that come to them there, those of all layers together."""
-        layers = [(times, op.tokens) for op, times in self.those(ExpertMlp)]
-        return sum(times for times, _ in layers), sum(times * tokens for times, tokens in layers)
-
-    @cached_property
     def recurrent_layers(self) -> int:
         """Layers with a state, each once however many sequences and prompts it is over."""
         if not self.those(Convolution):
@@ -103,12 +90,6 @@ class ForwardPass(Record, eq=False):
     def over_prompts(self) -> bool:
         """Tell whether parts of prompts are among its tokens."""
         return bool(self.those(PrefillAttention) or self.those(PrefillRecurrence))
-
-    @cached_property
-    def over_trees(self) -> bool:
-        """Tell whether the tokens of a sequence are branches, under a mask."""
-        by_heads, latent = self.those(Attention), self.those(LatentAttention)
-        return any(op.masked for op, _ in by_heads) or any(op.masked for op, _ in latent)
 
     @property
     def tokens(self) -> int:
@@ -183,4 +164,5 @@ def forward_pass(
 
 @lru_cache(maxsize=8192)
 def _forward_pass(shard: Shard) -> ForwardPass:
-    return ForwardPass(shard.embedding(), shard.blocks(), shard.card.whole_layers, shard.head())
+    layers = -(-(shard.card.mixers + shard.card.mlps) // 2)  # two that are a mixer and a feed-forward count as one
+    return ForwardPass(shard.embedding(), shard.blocks(), layers, shard.head())

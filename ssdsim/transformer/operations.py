@@ -167,6 +167,7 @@ class OverCache(Attends):
     __slots__ = ()
     family: ClassVar[str] = "attention"
     kv_dtype: str
+    masked: bool
 
     @property
     def cache_dtype(self) -> str:

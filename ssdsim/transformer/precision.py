@@ -53,16 +53,6 @@ class Precision(Record):
         own: str = getattr(self, part)
         return own or {"experts": self.mlp}.get(part, self.attention)
 
-    @property
-    def of_experts(self) -> str:
-        """The format of the routed experts' weights."""
-        return self.of("experts")
-
-    @property
-    def of_attention_out(self) -> str:
-        """The format of the projection after the attention."""
-        return self.of("attention_out")
-
     @classmethod
     def plain(cls, dtype: str) -> Precision:
         """Everything in one dtype."""

@@ -217,7 +217,7 @@ class Shard(Record):
         ops.append(Attention("attention", *seen, self.masked, self._kv_dtype, windowed))
         if card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * q_out))
-        ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of_attention_out))
+        ops.append(self._gemm("attention_out", card.hidden_size, q_out, self.precision.of("attention_out")))
         if card.all_reduces_per_layer == 2:
             ops.extend(self._all_reduce("attention_all_reduce"))
         if card.head is not None and card.head.reads == "kept":
@@ -237,7 +237,7 @@ class Shard(Record):
             self._gemm("cross_q", q_out, card.hidden_size, self.precision.attention),
             self._elementwise("cross_rotary", 2 * q_out),
             Attention("cross_attention", *seen, False, self._kv_dtype),
-            self._gemm("cross_out", card.hidden_size, q_out, self.precision.of_attention_out),
+            self._gemm("cross_out", card.hidden_size, q_out, self.precision.of("attention_out")),
             *self._all_reduce("cross_all_reduce"),
         ]
 
@@ -267,7 +267,7 @@ class Shard(Record):
         if self.card.attention_gate:
             ops.append(self._elementwise("attention_gate", 3 * heads * latent.value_dim))
         ops += [
-            self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of_attention_out),
+            self._gemm("attention_out", hidden, heads * latent.value_dim, self.precision.of("attention_out")),
             *self._all_reduce("attention_all_reduce"),
         ]
         return tuple(ops)
@@ -331,7 +331,7 @@ class Shard(Record):
         if experts.shared_gate:
             ops += [self._gemm("shared_gate", 1, card.hidden_size, dtype)]
             ops += [self._elementwise("shared_gating", 3 * card.hidden_size)]
-        kept, everyone = self.precision.of_experts, self.all_sequences
+        kept, everyone = self.precision.of("experts"), self.all_sequences
         touched = distinct_experts(
             experts.count, experts.per_token, everyone, self.queries, experts.overlap, self.masked, experts.skew
         )

@@ -101,19 +101,14 @@ def staged(
     ``rounds`` are those of the models above.
     """
     drafted = min(stages[0].k, tokens - 1) if stages else 0
-    if drafted == 0:
-        return (_repeated(site.piece(passes[0](1), tokens), rounds),)
-    rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
-    of_card = stages[0].card is not None
-    below = staged(site, passes[1:], stages[1:], drafted, chains, rounds) if of_card else ()
-    return (*below, _repeated(site.piece(passes[0](drafted + 1)), rounds))
-
-
-def _repeated(piece: Piece, rounds: tuple[tuple[float, ...], ...]) -> Piece:
-    if not rounds:
-        return piece
-    drawn = Repeats(rounds, int(piece.times))
-    return replace(piece, times=drawn.mean, drawn=drawn)
+    own, below = site.piece(passes[0](drafted + 1), 1 if drafted else tokens), tuple[Piece, ...]()
+    if drafted:
+        rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
+        below = staged(site, passes[1:], stages[1:], drafted, chains, rounds) if stages[0].card is not None else ()
+    if rounds:
+        drawn = Repeats(rounds, int(own.times))
+        own = replace(own, times=drawn.mean, drawn=drawn)
+    return (*below, own)
 
 
 class ModelDrafter(Drafter):

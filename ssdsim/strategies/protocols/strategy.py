@@ -169,11 +169,15 @@ class Strategy(ABC):
     def closed_form(self, round: Round) -> Estimate:
         """:meth:`mean_round` with hit rates, and with the paper's round."""
         states = Stationary(round.batch, round.averages)
+        alone = np.asarray(round.targets) == 1  # papers know no draft of several targets
+        paper_s = self.paper_round_s(round.seconds, states) if alone.any() else None
+        if paper_s is not None and not alone.all():
+            paper_s = np.where(alone, paper_s, np.nan)
         return replace(
             self.mean_round(round),
             p_hit=None if self.miss_state is None else states.one_not_to(self.miss_state),
             p_all_hit=None if self.miss_state is None else states.none_to(self.miss_state),
-            paper_round_s=_of_one_target(self.paper_round_s(round.seconds, states), round.targets),
+            paper_round_s=paper_s,
         )
 
     def mean_parts(self, round: Round, states: States) -> Mapping[str, FloatOrArray]:
@@ -209,14 +213,6 @@ class Strategy(ABC):
     def cannot_run(self, options: Mapping[str, Any]) -> str | None:
         """The reason why real ranks cannot run it; None where they can."""
         return None
-
-
-def _of_one_target(paper_s: Seconds | None, targets: FloatOrArray) -> Seconds | None:
-    """The paper's round, NaN where several targets share a draft: papers know none."""
-    alone = np.asarray(targets) == 1
-    if paper_s is None or not alone.any():
-        return None
-    return paper_s if alone.all() else np.where(alone, paper_s, np.nan)
 
 
 def _all_parts(parts: Mapping[str, FloatOrArray]) -> dict[str, FloatOrArray]:

@@ -110,10 +110,10 @@ def test_a_pass_carries_its_coefficients_uncertainty() -> None:
     profile = find_hardware("h100-sxm").changed(gemm={"bfloat16": few})
     forward = forward_pass(find_transformer("llama-3.1-8b"), batch=4, queries=6, context=512)
     cost = cost_of_operations([(op, count) for op, count in forward.counted if isinstance(op, Gemm)], profile)
-    assert {direction.split(" ")[0] for direction in cost.shared} == {"gemm:bfloat16"}
-    assert {direction.split("@")[1] for direction in cost.shared} == {"h100-sxm"}
+    assert {direction.split(" ")[0] for direction in cost.terms.shared} == {"gemm:bfloat16"}
+    assert {direction.split("@")[1] for direction in cost.terms.shared} == {"h100-sxm"}
     errors = TimingErrors(4000, seed=0)
-    independent = Cost({key: (seconds, few.log_sd) for key, (seconds, _) in cost.terms.items()})
+    independent = Cost({key: (seconds, few.log_sd) for key, (seconds, _) in cost.terms.timings.items()})
     assert np.log(cost.sample(errors)).std() > 1.1 * np.log(independent.sample(errors)).std()
 
 

@@ -78,7 +78,7 @@ def test_what_moves_a_short_step_by_many_times_itself_moves_it_no_farther() -> N
 def test_sums_and_multiples_of_costs_keep_their_terms() -> None:
     a, b = Cost({"x": (1.0, 0.1), "y": (2.0, 0.2)}), Cost({"x": (3.0, 0.1)}, frozenset({"w"}))
     total = a + b * 2
-    assert total.terms == {"x": (7.0, 0.1), "y": (2.0, 0.2)}
+    assert total.terms.timings == {"x": (7.0, 0.1), "y": (2.0, 0.2)}
     assert total.seconds == 9.0
     assert total.warnings == {"w"}
 

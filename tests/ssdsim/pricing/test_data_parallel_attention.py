@@ -15,7 +15,7 @@ from ssdsim.advise.export.export import export
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
-from ssdsim.pricing.occupancy import target_demand
+from ssdsim.pricing.occupancy import demand_of
 from ssdsim.serving.serve import serve
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, ExpertMlp, Gemm, LatentAttention, Operation
@@ -79,7 +79,7 @@ def test_the_devices_of_a_token_are_counted_over_all_choices(own: int, devices: 
 
 def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequences() -> None:
     kept = R1.precision("float8-block")
-    own, shared = (target_demand(R1, 8, 4096, 2, kept, each) for each in (True, False))
+    own, shared = (demand_of(R1, 8, 4096, 2, kept, data_parallel=each) for each in (True, False))
     by_part = R1.parameters_by_part
     others = sum(count for part, count in by_part.items() if part != "experts")
     widths = {"attention": 1.0, "attention_out": 1.0, "mlp": 1.0, "lm_head": 2.0, "activations": 2.0}
@@ -92,7 +92,7 @@ def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequenc
     assert own.weights_bytes > shared.weights_bytes
     assert own.sequence_bytes == shared.sequence_bytes == 61 * 576 * 2 * (4096 + 3)  # every device has the latent
     assert own.total_bytes(17) - own.weights_bytes == 3 * own.sequence_bytes
-    bare = target_demand(R1, 8, 4096, 0, kept, data_parallel=True)  # as plain decoding has it
+    bare = demand_of(R1, 8, 4096, 0, kept, data_parallel=True)  # as plain decoding has it
     most = floor((find_hardware("h200-sxm").device.memory_bytes * 0.9 - bare.weights_bytes) / bare.sequence_bytes)
     with refused(f"fits is {8 * most}"):
         configure(target="deepseek-r1", hardware="h200-sxm", dtype="float8-block", tp=8, attention="data-parallel",

@@ -12,7 +12,7 @@ from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import KERNELS
 from ssdsim.hardware.runtime_catalog import find_runtime, load_runtime, save_runtime
-from ssdsim.pricing.occupancy import draft_demand, draft_on, target_demand, target_on
+from ssdsim.pricing.occupancy import demand_of, draft_on, target_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import Configuration, configure
@@ -87,11 +87,11 @@ def test_the_largest_batch_falls_with_the_states_that_are_kept() -> None:
 def test_a_branch_has_a_state_of_its_own() -> None:
     card = find_transformer("qwen3.5-35b-a3b")
     kept = card.precision()
-    none, some = (draft_demand(card, 1, 1000, 4, branches, kept, False).sequence_bytes for branches in (0, 7))
+    none, some = (demand_of(card, 1, 1000, 4, kept, branches=branches).sequence_bytes for branches in (0, 7))
     cache = 7 * 4 * card.kv_bytes_per_token()
     assert some - none == 7 * card.state_bytes() + cache
     plain = find_transformer("qwen3-8b")
-    assert target_demand(plain, 1, 1000, 4, plain.precision()).sequence_bytes == plain.cache_bytes(1000, 5)
+    assert demand_of(plain, 1, 1000, 4, plain.precision()).sequence_bytes == plain.cache_bytes(1000, 5)
 
 
 def test_at_large_batches_mtp_pays_where_states_are_replayed() -> None:

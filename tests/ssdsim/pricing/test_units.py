@@ -31,7 +31,9 @@ def test_cost_and_error_of_a_pass_are_dot_products(model: Model) -> None:
         paid = units(forward, model)
         cost, bare = (cost_of_pass(forward, find_hardware("h100-sxm"), card, model) for card in (HOST, KERNELS))
         assert cost.seconds - bare.seconds == pytest.approx(sum(paid[name] * NUMBERS[name] for name in paid))
-        moved = {direction: seconds for direction, seconds in cost.shared.items() if direction.startswith("wander")}
+        moved = {
+            direction: seconds for direction, seconds in cost.terms.shared.items() if direction.startswith("wander")
+        }
         assert sum(moved.values()) == pytest.approx(1e-5 * sum(paid.values()))
 
 

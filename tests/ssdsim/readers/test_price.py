@@ -63,7 +63,7 @@ def test_a_round_has_one_error_whoever_asks(setting: str) -> None:
     work = work_of(row, find_runtime("vllm"))
     assert scenario.priced.round_error is not None
     assert work.round_error == scenario.priced.round_error
-    assert scenario.priced.round_error[0] in work.cost.shared
+    assert scenario.priced.round_error[0] in work.cost.terms.shared
 
 
 def test_a_batch_that_was_run_is_not_asked_whether_it_fits() -> None:

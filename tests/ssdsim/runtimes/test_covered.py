@@ -39,8 +39,8 @@ def test_one_more_setting_never_takes_the_rows_away(
     case: OperatingPoint, covered: tuple[TrainingDomain, ...], away: ExtrapolationError, more: TrainingDomain
 ) -> None:
     one, other = distance(case, (*covered, more), away), distance(case, covered, away)
-    assert one.beside_log_sd <= other.beside_log_sd
-    assert one.whole_log_sd <= other.whole_log_sd
+    assert one.beside_matrices.log_sd <= other.beside_matrices.log_sd
+    assert one.whole.log_sd <= other.whole.log_sd
 
 
 @pytest.mark.long

@@ -304,10 +304,10 @@ def test_what_is_left_open_of_numbers_moves_passes_and_steps_together() -> None:
     card = KERNELS.changed(name="traded", wander=(traded,))
     profile, step = find_hardware("h100-sxm"), cost_of_step(card, units_of_step(1))
     whole = cost_of_pass(forward_pass(target, batch=1, context=100), profile, card) + step
-    assert whole.shared["wander 0@traded"] == pytest.approx(0.0, abs=1e-12)
+    assert whole.terms.shared["wander 0@traded"] == pytest.approx(0.0, abs=1e-12)
     other = find_transformer("llama-3.1-70b")
     longer = cost_of_pass(forward_pass(other, batch=1, context=100), profile, card) + step
-    assert longer.shared["wander 0@traded"] == pytest.approx(1e-4 * (1.0 - other.layers / target.layers))
+    assert longer.terms.shared["wander 0@traded"] == pytest.approx(1e-4 * (1.0 - other.layers / target.layers))
 
 
 def test_a_direction_names_numbers_of_the_card() -> None:

@@ -179,7 +179,7 @@ def test_layers_are_of_the_kinds_that_the_config_says(tmp_path: Path) -> None:
 
 def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
     precision = read(GPT_OSS, tmp_path).precision()
-    assert (precision.attention, precision.of_experts, precision.lm_head, precision.kv) == (
+    assert (precision.attention, precision.of("experts"), precision.lm_head, precision.kv) == (
         "bfloat16",
         "mxfp4",
         "bfloat16",
@@ -187,7 +187,7 @@ def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
     )
     block = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     whole = read(DEEPSEEK_V3 | {"quantization_config": block}, tmp_path).precision()
-    assert (whole.attention, whole.mlp, whole.of_experts, whole.lm_head) == (*["float8-block"] * 3, "bfloat16")
+    assert (whole.attention, whole.mlp, whole.of("experts"), whole.lm_head) == (*["float8-block"] * 3, "bfloat16")
     ignored = [
         *(f"language_model.model.layers.{layer}.self_attn*" for layer in range(61)),
         *(f"language_model.model.layers.{layer}.mlp.shared_experts*" for layer in range(1, 61)),
@@ -200,7 +200,7 @@ def test_quantised_experts_leave_the_rest_as_it_is(tmp_path: Path) -> None:
     kimi["quantization_config"] = nvfp4
     precision = read(kimi, tmp_path).precision()
     assert {precision.attention, precision.mlp, precision.lm_head} == {"bfloat16"}
-    assert precision.of_experts == "nvfp4"
+    assert precision.of("experts") == "nvfp4"
 
 
 def operations(config: dict[str, Any], folder: Path, **of_pass: Any) -> ForwardPass:
@@ -212,8 +212,8 @@ def test_an_mtp_layer_that_is_left_out_by_its_number_is_not_quantised(tmp_path: 
     fp4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
     left_out = [fp4 | {"ignore": ["lm_head", f"model.layers.{layer}*"]} for layer in (61, 610)]
     plain, quantised = (read(DEEPSEEK_V3 | {"quantization_config": each}, tmp_path) for each in left_out)
-    assert mtp_head(plain).precision().of_experts == "bfloat16"
-    assert mtp_head(quantised).precision().of_experts == plain.precision().of_experts == "nvfp4"
+    assert mtp_head(plain).precision().of("experts") == "bfloat16"
+    assert mtp_head(quantised).precision().of("experts") == plain.precision().of("experts") == "nvfp4"
 
 
 def test_a_pass_has_every_layer_once(tmp_path: Path) -> None:

@@ -282,11 +282,11 @@ def test_checkpoints_leave_parts_out_or_tell_the_format_of_each_layer(tmp_path: 
     some = {"quant_method": "modelopt", "config_groups": {"group_0": scheme}, "ignore": left_out}
     card = read("122b", tmp_path, quantization_config=some)
     precision = card.precision()
-    assert (precision.attention, precision.of("recurrent"), precision.mlp, precision.of_experts) == (
+    assert (precision.attention, precision.of("recurrent"), precision.mlp, precision.of("experts")) == (
         *["bfloat16"] * 3,
         "nvfp4",
     )
-    assert mtp_head(card).precision().of_experts == "bfloat16"
+    assert mtp_head(card).precision().of("experts") == "bfloat16"
     listed = {f"model.layers.{n}.mlp.{name}_proj": "NVFP4" for n in range(64) for name in ("gate", "up", "down")}
     inside = ("in_proj_qkv", "in_proj_z", "out_proj")
     listed |= {f"model.layers.{n}.linear_attn.{name}": "FP8" for n in range(64) for name in inside}
