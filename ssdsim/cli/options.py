@@ -34,11 +34,15 @@ class DynamicOption(click.Option):
 
 
 class Verb(click.Command):
-    """A command with an ``example``, with :func:`dynamic_options`, and with a first page of help."""
+    """A command with an ``example``, with :func:`dynamic_options`, and with a first page of help.
 
-    def __init__(self, *args: Any, example: str = "", **how: Any) -> None:
+    ``has_no`` says why it has no such option, by the option's name.
+    """
+
+    def __init__(self, *args: Any, example: str = "", has_no: Mapping[str, str] | None = None, **how: Any) -> None:
         super().__init__(*args, **how)
         self.example = example
+        self.has_no = has_no or {}
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         made: dict[Verb, list[click.Parameter]] = ctx.meta.setdefault(__name__, {})  # click asks several times a call
@@ -264,6 +268,10 @@ def complaint(error: click.NoSuchOption) -> str:
     asked, params = error.option_name, [] if error.ctx is None else error.ctx.command.get_params(error.ctx)
     own = [each for each in params if isinstance(each, click.Option)]
     flags = {flag.lstrip("-"): flag for each in own for flag in each.opts}
+    verb = None if error.ctx is None else error.ctx.command
+    for absent, why in verb.has_no.items() if isinstance(verb, Verb) else ():
+        if asked in ALL[absent].flags:
+            return why
     name = asked.lstrip("-")
     if slip := closest(name, flags, _SLIP):
         return f"No such option '{asked}'; did you mean {flags[slip]}?"

@@ -54,7 +54,12 @@ _SAYS_K = {
 }
 
 
-@click.command("serve", cls=Verb, example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20")
+@click.command(
+    "serve",
+    cls=Verb,
+    example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20",
+    has_no={"b": "serve has no batch: --rate or --concurrency"},
+)
 @record_options(Load)
 @record_options(Goal)
 @click.option("--gpu-hour", type=OfKind(Number()), help="price of a GPU for an hour")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ssdsim.serving.workload import (
 )
 
 if TYPE_CHECKING:
-    from ssdsim.readers.request_logs.log import RequestLog
+    from ssdsim.readers.request_logs.log import RequestLog, TimeUnit
 
 
 class LogSelection(Record):
@@ -62,23 +62,35 @@ class OfSlice(Kind, Record):
 
 
 def workload_of(
-    path: str | Path, cut: LogSelection | None = None, *, seed: int = 0, tokenizer: Path | None = None
+    path: str | Path,
+    cut: LogSelection | None = None,
+    *,
+    seed: int = 0,
+    tokenizer: Path | None = None,
+    time_unit: TimeUnit | None = None,
 ) -> tuple[Workload, RequestLog]:
-    """The requests of a file, and the log that they come from, cut alike; ``tokenizer`` counts tokens of conversations.
+    """The requests of a file, and the log that they come from, cut alike; ``tokenizer`` counts tokens of conversations,
+    ``time_unit`` is that of its arrivals.
 
     Raises
     ------
     InputError : as :func:`ssdsim.readers.request_logs.records.read_log` does; nothing is left.
     """
-    from ssdsim.readers.request_logs.records import read_log  # here, because most requests are made up
+    from ssdsim.readers.request_logs.log import in_seconds  # here, because most requests are made up
+    from ssdsim.readers.request_logs.records import read_log
 
     cut, log = cut or LogSelection(), read_log(path, tokenizer)
-    log = _part(log, cut, str(path))
+    if time_unit is not None and log.assumed_unit is None:
+        raise InputError(
+            f"--time-unit has no effect with {path} ({log.form}: no arrivals, or the file says their unit)"
+        )
+    log = _part(in_seconds(log, time_unit), cut, str(path))
     source = f"{Path(path).name} ({log.form})"
-    arrivals = log.arrival_s
-    workload = of_columns(arrivals, log.input_tokens, log.output_tokens, source, seed=seed)
+    workload = of_columns(log.arrival_s, log.input_tokens, log.output_tokens, source, seed=seed)
+    if time_unit is None and log.assumed_unit is not None:
+        workload = replace(workload, doubts=_doubts(workload.rate, workload.requests, log.assumed_unit))
     if cut.faster != 1.0:
-        if arrivals is None:
+        if workload.pattern_only:
             raise InputError(f"{path}: --scale-rate has no effect (the file has no arrivals)")
         workload = workload.faster(cut.faster)
     return replace(workload, concurrency=log.concurrency, notes=(*log.notes, *workload.notes)), log
@@ -102,8 +114,19 @@ def _part(log: RequestLog, cut: LogSelection, where: str) -> RequestLog:
         arrival_s=None if log.arrival_s is None else log.arrival_s[keep],
         input_tokens=log.input_tokens[keep],
         output_tokens=log.output_tokens[keep],
-        measured_ms={name: values[keep] for name, values in log.measured_ms.items()},
     )
+
+
+_FEW, _SLOW, _FAST = 20, 0.02, 500.0  # requests; and requests a second between which nobody doubts a unit
+
+
+def _doubts(rate: float, requests: int, unit: TimeUnit) -> tuple[str, ...]:
+    """What is said of arrivals whose unit nobody gave, where the other one is likelier."""
+    if requests < _FEW or not np.isfinite(rate) or (rate <= _FAST if unit == "ms" else rate >= _SLOW):
+        return ()
+    other = "seconds? --time-unit s" if unit == "ms" else "milliseconds? --time-unit ms"
+    said = f"{rate:,.0f}" if rate > 1.0 else f"{rate:.2g}"
+    return (f"timestamps read as {unit}: {said} requests/s; in {other}",)
 
 
 _MOST_SECONDS = 1e9  # thirty years
@@ -150,13 +173,16 @@ class Load(OptionRecord):
         _OfRequests(), "a log: Azure, BurstGPT, Mooncake, vLLM, ... or CSV", prominence=8
     )
     scale_rate: float = option_field(Number(1e6, 1e-6), "the log's time, compressed by a factor", 1.0)
+    time_unit: Literal["s", "ms"] | None = option_field(
+        OneOf(("s", "ms")), "unit of the log's timestamps", default_note="the format's own"
+    )
     slice: str | tuple[float, float] | None = option_field(OfSlice(), "seconds of the log: 0:3600")
     limit: int | None = option_field(Whole(most=MOST_REQUESTS), "requests of the log")
     tokenizer: Path | str | None = option_field(File(), "tokenizer.json that counts ShareGPT's tokens")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        of_logs = ("scale_rate", "slice", "limit", "tokenizer")
+        of_logs = ("scale_rate", "time_unit", "slice", "limit", "tokenizer")
         if not isinstance(self.workload, Path):
             self._refuse(of_logs, "needs a --workload that is a file")
         if self.workload is not None:
@@ -182,7 +208,7 @@ class Load(OptionRecord):
     def arrives(self, seed: int, searched: bool = False) -> Workload:
         """The requests: made up ones at one a second, whose rates come later, or are ``searched`` for."""
         if isinstance(self.workload, Path):
-            return self.logged(seed, searched)[0]
+            return self._logged(seed, searched)
         if self.workload is not None:
             return self._paced(cast(Workload, self.workload))
         if self.rates is None and self.concurrency is None and not searched:
@@ -197,14 +223,16 @@ class Load(OptionRecord):
             seed=seed,
         )
 
-    def logged(self, seed: int, searched: bool = False) -> tuple[Workload, RequestLog]:
-        """The requests of the log's file, and the log, cut alike."""
+    def _logged(self, seed: int, searched: bool) -> Workload:
+        """The requests of the log's file."""
         path, between = cast(Path, self.workload), cast("tuple[float, float] | None", self.slice)
         cut = LogSelection(*(between or (0.0, np.inf)), limit=self.limit, faster=self.scale_rate)
-        workload, log = workload_of(path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer))
-        if workload.concurrency is None and log.arrival_s is None and self.rates is None and not searched:
+        workload, _ = workload_of(
+            path, cut, seed=seed, tokenizer=cast("Path | None", self.tokenizer), time_unit=self.time_unit
+        )
+        if workload.concurrency is None and workload.pattern_only and self.rates is None and not searched:
             raise InputError(f"{path}: its requests have no arrivals; give --rate")
-        return self._paced(workload), log
+        return self._paced(workload)
 
     def _paced(self, workload: Workload) -> Workload:
         """Pace a workload by a given rate: requests no longer come when others are answered."""

@@ -251,7 +251,10 @@ def is_saturated(run: Run) -> bool:
     came = count - count // 2
     gone = int(((requests.last_s > start) & (requests.last_s <= end)).sum() + requests.rejected[count // 2 :].sum())
     waits = (np.fmax(requests.first_s, requests.scheduled_s) - requests.arrival_s)[np.argsort(requests.arrival_s)]
-    _, second, _, last = (float(np.nanmean(part)) for part in np.array_split(waits, 4))
+    waits = waits[np.isfinite(waits)]  # who was rejected waited for nothing
+    if waits.size < 4:
+        return False
+    _, second, _, last = (float(part.mean()) for part in np.array_split(waits, 4))
     return bool(gone < _KEPT_UP * came - 2.0 * np.sqrt(came) and last > _WAITS_LONGER * second)
 
 

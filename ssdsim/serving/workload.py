@@ -108,7 +108,8 @@ class Workload(Record):
 
     ``kind`` is a uniform number of each request: which of several kinds it is, where requests differ in how well they
     are drafted for. With ``concurrency`` arrivals do not count: so many requests are there at any time. ``generate``
-    draws more of the same, where requests are made up.
+    draws more of the same, where requests are made up. ``pattern_only`` where the file has no arrivals: they are drawn,
+    one a second. ``doubts`` are what may be wrong with them.
     """
 
     arrival_s: Array
@@ -118,6 +119,8 @@ class Workload(Record):
     source: str
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    pattern_only: bool = False
     generate: Callable[[int], Workload] | None = None
 
     @property
@@ -185,7 +188,7 @@ class Workload(Record):
             "output": of(self.output_tokens),
             "dispersion": self.dispersion if self.concurrency is None else None,
             "source": self.source,
-            "notes": list(self.notes),
+            "notes": [*self.doubts, *self.notes],
         }
 
 
@@ -262,13 +265,19 @@ def synthetic(
 def of_columns(
     arrival_s: Array | None, input_tokens: Array, output_tokens: Array, source: str, *, seed: int = 0
 ) -> Workload:
-    """Requests of a file: those without output are dropped and counted, the rest are sorted by their arrival."""
+    """Requests of a file: those without output are dropped and counted, the rest are sorted by their arrival.
+
+    Where the file has none, or one instant for all, they come as a Poisson process, one a second.
+    """
     notes, keep = [], (np.nan_to_num(output_tokens) >= 1) & (np.nan_to_num(input_tokens) >= 1)
     if dropped := int((~keep).sum()):
         notes.append(f"{dropped} of {keep.size} requests have no output or no input: dropped")
     if not keep.any():
         raise InputError(f"{source}: no request with input and output in it")
-    times = np.zeros(int(keep.sum())) if arrival_s is None else arrival_s[keep]
+    times = None if arrival_s is None else arrival_s[keep]
+    drawn = times is None or (times.size > 1 and np.ptp(times) == 0.0)
+    if times is None or drawn:
+        times = Arrivals().unit_times(int(keep.sum()), np.random.default_rng([seed, 0]))
     order = np.argsort(times, kind="stable")
     if np.any(order != np.arange(order.size)):
         notes.append("arrivals were not in order: sorted")
@@ -279,10 +288,11 @@ def of_columns(
         kind=np.random.default_rng([seed, 3]).random(order.size),
         source=source,
         notes=tuple(notes),
+        pattern_only=drawn,
     )
     if arrival_s is not None and workload.requests > 1 and not SLOWEST <= workload.rate <= FASTEST:
         raise InputError(
             f"{source}: {workload.rate:.3g} requests/s on average: are its times in another unit? "
-            "Seconds are taken (milliseconds in Mooncake's files)"
+            "--time-unit s or ms says which"
         )
     return workload

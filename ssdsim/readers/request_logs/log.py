@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -14,7 +14,7 @@ from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_records, read_json
 from ssdsim.base.errors import InputError
-from ssdsim.base.record import Record, field
+from ssdsim.base.record import Record, replace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +24,10 @@ MOST_TOKENS = 10**8
 LATEST = 1e15
 """Seconds: a clock of nanoseconds since 1970 that was taken for one of seconds is beyond."""
 
+TimeUnit = Literal["s", "ms"]
+_SINCE_1970_MS = 1e11
+"""Arrivals beyond are milliseconds since 1970: as seconds they were later than the year 5000."""
+
 Tokens = Annotated[float, Meta(ge=0.0, le=MOST_TOKENS)]
 Milliseconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
 Seconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
@@ -32,19 +36,17 @@ Seconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
 class RequestLog(Record):
     """A line a request: ``arrival_s`` (None where the file does not say), ``input_tokens``, ``output_tokens``.
 
-    ``measured_ms`` are times that a benchmark saw, by metric (``ttft``, ``tpot``, ``e2el``); NaN where a request has
-    none. ``concurrency`` is what the file says were in flight, where it names no arrivals. ``notes`` say what was left
-    out, or taken for something else. ``model`` is the name that a benchmark calls it by.
+    ``assumed_unit`` is the unit in which arrivals were read, where the file does not say. ``concurrency`` is what the
+    file says were in flight, where it names no arrivals. ``notes`` say what was left out, or taken for something else.
     """
 
     form: str
     arrival_s: Array | None
     input_tokens: Array
     output_tokens: Array
-    measured_ms: Mapping[str, Array] = field(default_factory=dict)
+    assumed_unit: TimeUnit | None = None
     concurrency: int | None = None
     notes: tuple[str, ...] = ()
-    model: str | None = None
 
     def __post_init__(self) -> None:
         columns = {"arrivals": (self.arrival_s, LATEST), "input tokens": (self.input_tokens, MOST_TOKENS)}
@@ -55,25 +57,27 @@ class RequestLog(Record):
 
 
 class _Form(Record):
-    """Columns of a trace: of arrivals, which must be there where they are ``timed``, of prompts and of answers."""
+    """Columns of a trace: of arrivals (any of some names), which must be there where they are ``timed``, of prompts and
+    of answers. Arrivals are dates or numbers: seconds, if nobody says otherwise.
+    """
 
     name: str
-    arrivals: str
+    arrivals: tuple[str, ...]
     inputs: str
     outputs: str
     timed: bool = False
 
     @property
     def needed(self) -> frozenset[str]:
-        return frozenset({self.inputs, self.outputs, *([self.arrivals] if self.timed else [])})
+        return frozenset({self.inputs, self.outputs, *(self.arrivals if self.timed else [])})
 
 
-_AZURE = _Form("Azure", "TIMESTAMP", "ContextTokens", "GeneratedTokens", timed=True)
 _FORMS = (
-    _AZURE,
-    _Form("BurstGPT", "Timestamp", "Request tokens", "Response tokens", timed=True),
-    _Form("Vidur", "arrived_at", "num_prefill_tokens", "num_decode_tokens"),
-    _Form("plain", "arrival_s", "input_tokens", "output_tokens"),
+    _Form("Azure", ("TIMESTAMP",), "ContextTokens", "GeneratedTokens", timed=True),
+    _Form("BurstGPT", ("Timestamp",), "Request tokens", "Response tokens", timed=True),
+    _Form("Vidur", ("arrived_at",), "num_prefill_tokens", "num_decode_tokens"),
+    _Form("plain", ("arrival_s", "timestamp"), "input_tokens", "output_tokens"),
+    _Form("OpenAI's usage", ("timestamp", "created", "arrival_s"), "prompt_tokens", "completion_tokens"),
 )
 
 
@@ -90,25 +94,39 @@ def read_table(path: Path) -> RequestLog:
     columns = {str(name).strip(): frame[name] for name in frame.columns}
     for form in _FORMS:
         if form.needed <= columns.keys():
-            at = form.arrivals
-            times = _arrivals(columns[at], at, str(path)) if at in columns else None
+            at = next((name for name in form.arrivals if name in columns), None)
+            times, dated = (None, False) if at is None else _arrivals(columns[at], at, str(path))
             inputs, outputs = (_numbers(columns[name], name, str(path)) for name in (form.inputs, form.outputs))
-            return RequestLog(form.name, times, inputs, outputs)
+            return RequestLog(form.name, times, inputs, outputs, None if dated or times is None else "s")
     known = "; ".join(f"{form.name}: {', '.join(sorted(form.needed))}" for form in _FORMS)
     raise InputError(f"{path}: no known columns ({', '.join(columns)}). Known: {known}")
 
 
-def _arrivals(column: pd.Series[str], name: str, where: str) -> Array:
-    """Seconds of each request; of dates since the first of them."""
+def in_seconds(log: RequestLog, unit: TimeUnit | None = None) -> RequestLog:
+    """Copy a log whose arrivals were read in another ``unit``; nobody's word, and arrivals that are milliseconds since
+    1970, make these.
+    """
+    if log.arrival_s is None or log.assumed_unit is None:
+        return log
+    if unit is None and log.assumed_unit == "s" and np.nanmin(np.abs(log.arrival_s), initial=np.inf) > _SINCE_1970_MS:
+        unit = "ms"
+    if unit is None or unit == log.assumed_unit:
+        return log
+    return replace(log, arrival_s=log.arrival_s * (1e3 if unit == "s" else 1e-3), assumed_unit=unit)
+
+
+def _arrivals(column: pd.Series[str], name: str, where: str) -> tuple[Array, bool]:
+    """Arrivals as they are written, or seconds since the first of them, where they are dates (which it says)."""
     import pandas as pd
 
-    if name != _AZURE.arrivals:
-        return _numbers(column, name, where)
+    first = next((text for text in column if text.strip()), "0")
+    if "-" not in first.strip()[1:] or "e-" in first.lower():
+        return _numbers(column, name, where), False
     try:
         times = pd.to_datetime(column, format="ISO8601", utc=True)
     except ValueError as error:
         raise InputError(f"{where}: {name}: {error}") from None
-    return np.asarray((times - times.min()).dt.total_seconds(), dtype=np.float64)
+    return np.asarray((times - times.min()).dt.total_seconds(), dtype=np.float64), True
 
 
 def _numbers(column: pd.Series[str], name: str, where: str) -> Array:

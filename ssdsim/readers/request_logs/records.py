@@ -14,11 +14,19 @@ from numpy.typing import NDArray
 from ssdsim.base.card import Excerpt
 from ssdsim.base.checks import Array
 from ssdsim.base.documents import as_record, as_records, parse_records, read_text, within
-from ssdsim.base.errors import InputError, short_repr
-from ssdsim.readers.acceptance.fields import text_in
+from ssdsim.base.errors import InputError
 from ssdsim.readers.bench import JsonObject, has
-from ssdsim.readers.request_logs.log import Milliseconds, RequestLog, Seconds, Tokens, read_conversations, read_table
-from ssdsim.readers.result_files import AIPERF, GUIDELLM, SGLANG_BENCH, VLLM_BENCH, guidellm_benchmarks, guidellm_model
+from ssdsim.readers.request_logs.log import (
+    Milliseconds,
+    RequestLog,
+    Seconds,
+    TimeUnit,
+    Tokens,
+    in_seconds,
+    read_conversations,
+    read_table,
+)
+from ssdsim.readers.result_files import AIPERF, GUIDELLM, SGLANG_BENCH, VLLM_BENCH, guidellm_benchmarks
 
 _BLOCK = 1 << 16  # lines that are records at a time: they take more room than their columns
 
@@ -46,35 +54,19 @@ class _Benchmark(Excerpt):
     output_lens: Annotated[list[Tokens], Meta(min_length=1)]
     errors: list[Any] | None = None
     start_times: list[Seconds] | None = None
-    ttfts: list[Seconds] | None = None
-    itls: list[list[Seconds] | None] | None = None
     max_concurrency: Annotated[int, Meta(ge=1, le=10**6)] | None = None
-    model_id: str | None = None
 
     def __post_init__(self) -> None:
         count = len(self.input_lens)
-        for name in ("output_lens", "errors", "start_times", "ttfts"):
+        for name in ("output_lens", "errors", "start_times"):
             values = getattr(self, name)
             if values and len(values) != count:
                 raise ValueError(f"{name} has {len(values)} requests, input_lens {count}")
-        if self.ttfts and len(self.itls or ()) != count:
-            raise ValueError("itls must be a list with an entry a request; run with --save-detailed")
 
     @property
     def failed(self) -> NDArray[np.bool_]:
         errors = self.errors or [""] * len(self.input_lens)
         return np.array([bool(error) for error in errors]) | (np.array(self.output_lens) < 1)
-
-    @property
-    def measured_ms(self) -> dict[str, Array]:
-        """Times of the requests, from the time to the first token and the gaps after it."""
-        if not self.ttfts:
-            return {}
-        ttfts, outputs = np.array(self.ttfts), np.array(self.output_lens)
-        after = np.array([np.nan if gaps is None else float(sum(gaps)) for gaps in self.itls or ()])
-        with np.errstate(divide="ignore", invalid="ignore"):
-            tpot = np.where(outputs > 1, after / (outputs - 1.0), np.nan)
-        return {"ttft": 1e3 * ttfts, "tpot": 1e3 * tpot, "e2el": 1e3 * (ttfts + after)}
 
 
 def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestLog:
@@ -91,18 +83,15 @@ def _benchmark(form: str, records: Sequence[JsonObject], where: str) -> RequestL
         None if start is None else start[kept],
         np.array(record.input_lens)[kept],
         np.array(record.output_lens)[kept],
-        {name: values[kept] for name, values in record.measured_ms.items()},
-        None if start is not None else record.max_concurrency,
-        tuple(notes),
-        record.model_id,
+        concurrency=None if start is not None else record.max_concurrency,
+        notes=tuple(notes),
     )
 
 
 class _Metric(Excerpt):
-    """A value with its unit."""
+    """A number of tokens."""
 
-    value: Milliseconds
-    unit: str | None = None
+    value: Tokens
 
 
 class _Metadata(Excerpt):
@@ -110,16 +99,8 @@ class _Metadata(Excerpt):
 
 
 class _AiperfMetrics(Excerpt):
-    time_to_first_token: _Metric
-    request_latency: _Metric
     input_sequence_length: _Metric
     output_sequence_length: _Metric
-
-    def __post_init__(self) -> None:
-        for name in ("time_to_first_token", "request_latency"):
-            unit = getattr(self, name).unit
-            if unit != "ms":
-                raise ValueError(f"{name} must be in ms, got {short_repr(unit)}")
 
 
 class _AiperfRecord(Excerpt):
@@ -143,11 +124,7 @@ def _aiperf(records: Sequence[JsonObject], where: str) -> RequestLog:
     def of(name: str) -> Array:
         return np.array([getattr(record.metrics, name).value for record in good])
 
-    ttft, whole, outputs = of("time_to_first_token"), of("request_latency"), of("output_sequence_length")
-    with np.errstate(divide="ignore", invalid="ignore"):
-        tpot = np.where(outputs > 1, (whole - ttft) / (outputs - 1.0), np.nan)
-    measured = {"ttft": ttft, "tpot": tpot, "e2el": whole}
-    return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), outputs, measured, notes=notes)
+    return RequestLog("AIPerf", arrival_s, of("input_sequence_length"), of("output_sequence_length"), notes=notes)
 
 
 class _GuidedRequest(Excerpt):
@@ -156,9 +133,6 @@ class _GuidedRequest(Excerpt):
     request_start_time: Seconds
     prompt_tokens: Tokens
     output_tokens: Tokens
-    time_to_first_token_ms: Milliseconds
-    inter_token_latency_ms: Milliseconds
-    request_latency: Seconds
 
 
 def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
@@ -176,10 +150,7 @@ def _guidellm(records: Sequence[JsonObject], where: str) -> RequestLog:
     def of(name: str) -> Array:
         return np.array([getattr(each, name) for each in read], dtype=float)
 
-    whole = 1e3 * of("request_latency")
-    measured = {"ttft": of("time_to_first_token_ms"), "tpot": of("inter_token_latency_ms"), "e2el": whole}
-    start, inputs, outputs = (of(name) for name in ("request_start_time", "prompt_tokens", "output_tokens"))
-    return RequestLog("guidellm", start, inputs, outputs, measured, model=text_in(guidellm_model(record)))
+    return RequestLog("guidellm", of("request_start_time"), of("prompt_tokens"), of("output_tokens"))
 
 
 def _summary(needs: str) -> Read:
@@ -191,7 +162,7 @@ def _summary(needs: str) -> Read:
     return read
 
 
-class _Mooncake(Excerpt):
+class _Line(Excerpt):
     """A line of a trace, by Mooncake's names or by those that others call the same."""
 
     timestamp: Milliseconds | None = None
@@ -203,7 +174,7 @@ class _Mooncake(Excerpt):
 
     @property
     def row(self) -> tuple[float | None, float | None, float | None]:
-        """Arrival (ms), input and output tokens, by the first of each two names that the line has."""
+        """Arrival, input and output tokens, by the first of each two names that the line has."""
         return (
             self.created_time if self.timestamp is None else self.timestamp,
             self.input_tokens if self.input_length is None else self.input_length,
@@ -211,25 +182,51 @@ class _Mooncake(Excerpt):
         )
 
 
-def _mooncake(records: Sequence[JsonObject], where: str) -> RequestLog:
-    """A missing number is NaN."""
-    blocks = [_numbers(records[first : first + _BLOCK], first, where) for first in range(0, len(records), _BLOCK)]
-    arrival_ms, inputs, outputs = np.concatenate(blocks, axis=1)
-    arrival_s = None if np.isnan(arrival_ms[0]) else arrival_ms / 1e3
+class _Usage(Excerpt):
+    prompt_tokens: Tokens
+    completion_tokens: Tokens
+
+
+class _Answer(Excerpt):
+    """A line of a gateway: what OpenAI's API says of an answer, with its ``usage`` inside or spread out."""
+
+    timestamp: Seconds | None = None
+    created: Seconds | None = None
+    usage: _Usage | None = None
+    prompt_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+
+    @property
+    def row(self) -> tuple[float | None, float | None, float | None]:
+        """Arrival, input and output tokens."""
+        used = self if self.usage is None else self.usage
+        return self.created if self.timestamp is None else self.timestamp, used.prompt_tokens, used.completion_tokens
+
+
+def _trace(
+    form: str, line: type[_Line | _Answer], unit: TimeUnit, records: Sequence[JsonObject], where: str
+) -> RequestLog:
+    """Lines that are a request each, whose arrivals are read in a ``unit``; a missing number is NaN."""
+    blocks = [_numbers(line, records[first : first + _BLOCK], first, where) for first in range(0, len(records), _BLOCK)]
+    arrivals, inputs, outputs = np.concatenate(blocks, axis=1)
     notes = []
     if any("hash_ids" in record for record in records):
         notes.append("hash_ids: prompts that share a beginning are processed whole here, so TTFT is an upper bound")
     if any("session_id" in record or "delay" in record for record in records):
         notes.append("sessions: turns come at their own times here, not after the answer before")
-    return RequestLog("Mooncake", arrival_s, inputs, outputs, notes=tuple(notes))
+    if np.isnan(arrivals[0]):
+        return RequestLog(form, None, inputs, outputs, notes=tuple(notes))
+    return RequestLog(form, arrivals * (1e-3 if unit == "ms" else 1.0), inputs, outputs, unit, notes=tuple(notes))
 
 
-def _numbers(records: Sequence[JsonObject], first: int, where: str) -> Array:
-    """A block of lines as columns: arrivals (ms), input and output tokens."""
-    read = as_records(_Mooncake, dict(enumerate(records, first + 1)), where, "line", written=True)
+def _numbers(line: type[_Line | _Answer], records: Sequence[JsonObject], first: int, where: str) -> Array:
+    """A block of lines as columns: arrivals, input and output tokens."""
+    read = as_records(line, dict(enumerate(records, first + 1)), where, "line", written=True)
     return np.array([each.row for each in read], dtype=float).T
 
 
+_mooncake = partial(_trace, "Mooncake", _Line, "ms")
+_openai = partial(_trace, "OpenAI's usage", _Answer, "s")
 _FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (
     (_SGLANG, has("input_lens", "output_lens", "accept_length"), partial(_benchmark, _SGLANG)),
     (_VLLM, has("input_lens", "output_lens"), partial(_benchmark, _VLLM)),
@@ -240,11 +237,13 @@ _FORMS: tuple[tuple[str, Callable[[JsonObject], bool], Read], ...] = (
     ("AIPerf", has("metrics", "metadata"), _aiperf),
     ("Mooncake", has("input_length", "output_length"), _mooncake),
     ("Mooncake's aliases", has("input_tokens", "output_tokens"), _mooncake),
+    ("OpenAI's usage", has("prompt_tokens", "completion_tokens"), _openai),
+    ("OpenAI's usage", has("usage"), _openai),
 )
 
 
 def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
-    """CSV by its header (Azure, BurstGPT, Vidur, plain), JSON by its keys (Mooncake, vLLM, SGLang, AIPerf, ShareGPT).
+    """CSV by its header (Azure, BurstGPT, ..., plain), JSON by its keys (Mooncake, vLLM, ShareGPT, ...).
 
     Raises
     ------
@@ -253,5 +252,5 @@ def read_log(path: str | Path, tokenizer: Path | None = None) -> RequestLog:
     path = Path(path)
     text = read_text(path, "log of requests")
     if not text.lstrip().startswith(("{", "[")):
-        return read_table(path)
-    return read_records(parse_records(text, path), str(path), tokenizer)
+        return in_seconds(read_table(path))
+    return in_seconds(read_records(parse_records(text, path), str(path), tokenizer))

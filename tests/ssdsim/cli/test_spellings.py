@@ -118,6 +118,8 @@ def test_serve_says_the_slo_that_it_judged() -> None:
             "predict --gpus 8",
             "No such option '--gpus'; here --tp (target GPUs) and --draft-gpus (draft GPUs); recommend, ",
         ),
+        ("serve -b 4", "error: serve has no batch: --rate or --concurrency"),
+        ("serve --batch-size 4", "error: serve has no batch: --rate or --concurrency"),
         ("predict --alhpa 0.8", "No such option '--alhpa'; did you mean --alpha?"),
         ("predict --rate 4", "; recommend, serve have --rate"),
         ("predict --b 1,4", "error: --b 1,4: one value is taken here; ssdsim sweep takes several"),

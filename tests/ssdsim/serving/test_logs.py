@@ -8,7 +8,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.readers.request_logs.records import read_log
-from ssdsim.serving.load import LogSelection, workload_of
+from ssdsim.serving.load import Load, LogSelection, workload_of
 
 AZURE = """TIMESTAMP,ContextTokens,GeneratedTokens
 2023-11-16 18:17:03.9799600,4808,10
@@ -22,6 +22,7 @@ BURST_GPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log T
 """
 VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n0.5,374,44\n0.1,396,109\n"
 PLAIN = "arrival_s,input_tokens,output_tokens,kind\n0,100,10,chat\n2,200,20,code\n"
+OPENAI = "timestamp,model,prompt_tokens,completion_tokens\n7,llama,700,90\n9.5,llama,1200,200\n"
 MOONCAKE = [
     {"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1]},
     {"timestamp": 3000, "input_length": 7322, "output_length": 490, "hash_ids": [0, 14]},
@@ -56,6 +57,15 @@ def lines(*records: object) -> str:
             [5, 7],
             [6, 8],
         ),
+        (OPENAI, "OpenAI's usage", [0.0, 2.5], [700, 1200], [90, 200]),
+        (OPENAI.replace("7,", "1769000007000,").replace("9.5,", "1769000009500,"), "OpenAI's usage", [0.0, 2.5],
+         [700, 1200], [90, 200]),
+        (lines({"created": 7, "usage": {"prompt_tokens": 700, "completion_tokens": 90}},
+               {"created": 9, "usage": {"prompt_tokens": 1200, "completion_tokens": 200}}),
+         "OpenAI's usage", [0.0, 2.0], [700, 1200], [90, 200]),
+        (lines({"timestamp": 7, "prompt_tokens": 700, "completion_tokens": 90},
+               {"timestamp": 9, "prompt_tokens": 1200, "completion_tokens": 200}),
+         "OpenAI's usage", [0.0, 2.0], [700, 1200], [90, 200]),
     ],
 )  # fmt: skip
 def test_a_trace_is_told_by_what_is_in_it(
@@ -74,6 +84,45 @@ def test_what_a_trace_leaves_out_is_said(tmp_path: Path) -> None:
     assert any("upper bound" in note for note in workload_of(written(tmp_path, lines(*MOONCAKE)))[0].notes)
 
 
+def seconds_as_mooncakes(folder: Path, gap: float) -> Path:
+    """A log by Mooncake's names, whose requests come ``gap`` apart."""
+    return written(
+        folder, lines(*({"timestamp": gap * at, "input_length": 90, "output_length": 9} for at in range(41)))
+    )
+
+
+def test_a_unit_that_nobody_gave_is_doubted_and_one_that_somebody_gave_is_not(tmp_path: Path) -> None:
+    workload, _ = workload_of(seconds_as_mooncakes(tmp_path, 0.25))
+    assert workload.doubts == ("timestamps read as ms: 4,000 requests/s; in seconds? --time-unit s",)
+    given, _ = workload_of(seconds_as_mooncakes(tmp_path, 0.25), time_unit="s")
+    assert given.rate == pytest.approx(4.0)
+    assert given.doubts == workload_of(seconds_as_mooncakes(tmp_path, 250.0))[0].doubts == ()
+    slow = "timestamp,input_tokens,output_tokens\n" + "".join(f"{250 * at},9,9\n" for at in range(41))
+    assert workload_of(written(tmp_path, slow))[0].doubts == (
+        "timestamps read as s: 0.004 requests/s; in milliseconds? --time-unit ms",
+    )
+    assert workload_of(written(tmp_path, slow), time_unit="ms")[0].rate == pytest.approx(4.0)
+
+
+def test_a_unit_has_no_effect_where_the_file_says_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--time-unit has no effect with .* \(Azure"):
+        workload_of(written(tmp_path, AZURE), time_unit="ms")
+
+
+@pytest.mark.parametrize("arrival", [None, 5.0])
+def test_a_rate_paces_requests_that_have_no_arrivals(tmp_path: Path, arrival: float | None) -> None:
+    """All at once, as they were taken before, the mean wait for the first token is thirty times as long."""
+    came = {} if arrival is None else {"arrival_s": [arrival] * 200}
+    columns = {**came, "input_tokens": [300] * 200, "output_tokens": [20] * 200}
+    rows = "\n".join(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))
+    path = written(tmp_path, f"{','.join(columns)}\n{rows}\n")
+    load = Load(workload=path, rate=4.0).arrives(0).at_rate(4.0)
+    assert load.rate == pytest.approx(4.0)
+    assert load.dispersion == pytest.approx(1.0, abs=0.6)
+    with pytest.raises(InputError, match="its requests have no arrivals; give --rate"):
+        Load(workload=path).arrives(0)
+
+
 def bench(**more: object) -> dict[str, object]:
     return {
         "input_lens": [10, 20, 30],
@@ -90,9 +139,6 @@ def test_a_benchmark_of_vllm_has_its_times_and_counts_its_failures(tmp_path: Pat
     assert log.form == "vLLM bench serve"
     assert log.arrival_s is not None
     assert log.arrival_s.tolist() == [7.0, 8.5]
-    assert np.allclose(log.measured_ms["ttft"], [100.0, 200.0])
-    assert np.allclose(log.measured_ms["tpot"], [20.0, 50.0])
-    assert np.allclose(log.measured_ms["e2el"], [140.0, 250.0])
     assert log.notes == ("1 of 3 requests failed: left out",)
 
 
@@ -112,7 +158,6 @@ def test_aiperfs_records(tmp_path: Path) -> None:
 
     log = read_log(written(tmp_path, lines(record(0, 30.0, 130.0), record(2_000_000_000, 40.0, 240.0))))
     assert log.form == "AIPerf"
-    assert np.allclose(log.measured_ms["tpot"], [10.0, 20.0])
     assert log.arrival_s is not None
     assert log.arrival_s.tolist() == [0.0, 2.0]
 
@@ -125,7 +170,7 @@ def test_a_part_of_a_log_at_another_pace(tmp_path: Path) -> None:
     assert np.allclose(workload.arrival_s, [0.0, 0.5, 1.0, 1.5])
 
 
-DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1]]}
+DETAILED = {"input_lens": [1], "output_lens": [2]}
 
 
 @pytest.mark.parametrize(
@@ -139,8 +184,6 @@ DETAILED = {"input_lens": [1], "output_lens": [2], "ttfts": [0.1], "itls": [[0.1
         ('{"x": 1}', "no log of requests that is known"),
         (json.dumps({"input_lens": [1], "output_lens": "x"}), "output_lens: Input should be a valid list"),
         (lines({"input_lens": [1], "output_lens": [1, 2]}), "output_lens has 2 requests, input_lens 1"),
-        (lines({**DETAILED, "itls": [["x"]]}), "itls.0.0: Input should be a valid number"),
-        (lines({**DETAILED, "itls": [[0.1], [0.1]]}), "itls must be a list with an entry a request"),
         (lines({**DETAILED, "errors": 5}), "errors: Input should be a valid list, got 5"),
         (
             '{"input_lens": [1], "output_lens": [1], "max_concurrency": 1e400}',
@@ -192,9 +235,8 @@ def test_guidellms_requests_are_a_log(tmp_path: Path) -> None:
         "config": {"spec": {"backend": {"model": "llama-3.1-8b"}}},
         "benchmarks": [{"requests": {"successful": requests}}],
     }
-    workload, log = workload_of(written(tmp_path, json.dumps(report)))
+    workload, _ = workload_of(written(tmp_path, json.dumps(report)))
     assert workload.arrival_s.tolist() == pytest.approx([0.0, 0.2])
-    assert log.measured_ms["tpot"].tolist() == [10.0, 10.0]
 
 
 CONVERSATIONS = [

@@ -44,6 +44,11 @@ def test_the_crossing_lies_where_runs_change_places() -> None:
         assert tpot(ahead, share * crossing.rate) < tpot(behind, share * crossing.rate)
 
 
+def test_requests_that_no_cache_can_hold_are_counted_without_a_warning() -> None:
+    serving = serve(workload=requests(150, 30.0, inputs="1024", outputs="256"), kv_fraction=0.5, tp=2)
+    assert any(metrics.rejected == 150 for metrics in serving.points[0].metrics.values())
+
+
 def test_with_as_many_gpus_the_rival_catches_up_earlier() -> None:
     serving = closed()
     for name in ("sd", "ar"):
