@@ -84,7 +84,6 @@ class Replica:
         )
         self._state = _state(batching.max_batch, self._tables, compiled)
         self._c, self._f = self._state.c, self._state.f
-        self.drafted_s = 0.0  # for how long the last round needs the draft
         self._tables.refresh()
 
     # what a driver sees and does
@@ -156,16 +155,17 @@ class Replica:
         self._go(_ENDLESS, horizon_s, 1)
 
     def step_with_draft(self, horizon_s: float, late_s: float) -> float:
-        """A round whose draft is free ``late_s`` from now; for how long it needs the draft."""
+        """A round whose draft is free ``late_s`` from now; for how long it needs the draft: not at all where nothing
+        runs, since who came had its only token where its prompt was processed.
+        """
         before, self._f[r.LATE] = self._c[r.ROUND], late_s
         self.step(horizon_s)
-        if self._c[r.ROUND] > before:
-            line = self._state.journal[self._c[r.LOGGED] - 1]
-            decoding, bits = int(line[2]), int(line[4])
-            variant, context = self.policy.variants[int(line[5])], self._f[r.CONTEXT] if decoding else 0.0
-            alike = self._c[r.ALIKE]
-            self.drafted_s = 0.0 if alike else variant.table.drafting_s(decoding, context, bits, self._chunks)
-        return self.drafted_s
+        if self._c[r.ROUND] == before or self._c[r.ALIKE]:
+            return 0.0
+        line = self._state.journal[self._c[r.LOGGED] - 1]
+        decoding, bits = int(line[2]), int(line[4])
+        variant, context = self.policy.variants[int(line[5])], self._f[r.CONTEXT] if decoding else 0.0
+        return variant.table.drafting_s(decoding, context, bits, self._chunks)
 
     def run(self, hears: Callable[[float], None] = unheard) -> None:
         """All rounds of requests that come when they come; who ``hears`` is told the share of them that came."""

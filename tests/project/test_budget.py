@@ -13,15 +13,15 @@ BUDGETS = {
     "ssdsim/advise": (3_700, 17),
     "ssdsim/answers": (4_870, 26),  # the one rule of decision, before it replaces what each verb had
     "ssdsim/base": (2_320, 21),
-    "ssdsim/cli": (3_560, 25),  # first screens are printed in one place
+    "ssdsim/cli": (3_600, 25),  # first screens are printed in one place
     "ssdsim/hardware": (3_800, 19),  # an engine by its version, and a roofline with the efficiency of a fitted law
     "ssdsim/pricing": (1_740, 8),
     "ssdsim/question": (3_400, 18),  # formats that names say, and what a smaller format loses
-    "ssdsim/readers": (3_560, 18),
+    "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
     "ssdsim/reports": (5_500, 28),
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (990, 6),
-    "ssdsim/serving": (5_820, 23),
+    "ssdsim/serving": (5_860, 23),  # logs without arrivals have a pace, and a doubtful unit is told
     "ssdsim/strategies": (5_240, 36),
     "ssdsim/tokens": (3_040, 19),
     "ssdsim/transformer": (3_440, 16),  # names of checkpoints: their card, their format

@@ -10,10 +10,10 @@ from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.fleet import SharedDraft, simulate_fleet
-from ssdsim.serving.journal import Run, timeline
+from ssdsim.serving.journal import Requests, Run, timeline
 from ssdsim.serving.options import Fleet
 from ssdsim.serving.policies import policies
-from ssdsim.serving.replica import simulate
+from ssdsim.serving.replica import Replica, simulate
 from tests.refusals import refused
 from tests.ssdsim.serving.checks import every_token_was_made, time_adds_up
 from tests.ssdsim.serving.sample_runs import SMALL, policy, requests
@@ -99,6 +99,24 @@ def test_nobody_waits_for_a_draft_beside_its_target() -> None:
     alone, shared = _shared(1, "sd"), _shared(4, "sd")
     assert np.array_equal(alone.requests.last_s, shared.requests.last_s)
     assert alone.gpus == shared.gpus
+
+
+def test_nobody_books_a_shared_draft_where_nothing_runs() -> None:
+    """The last request has its only token where its prompt is processed."""
+    workload, batching = requests(2, outputs="9"), Batching(prefill="none")
+    workload.output_tokens[1] = 1
+    of = {"backup": "jit", "targets": 2, "draft_serves": "in-turn"}
+    replica = Replica(
+        policy("ssd", requests(2), batching, **SMALL, **of), batching, workload, Requests(workload), seed=0
+    )
+    replica.offer(0, 1)
+    booked = []
+    while replica.is_busy:
+        booked.append(replica.step_with_draft(np.inf, 0.0))
+    replica.offer(1, 2)
+    assert min(booked) > 0.0
+    assert replica.step_with_draft(np.inf, 0.0) == 0.0
+    assert not replica.is_busy
 
 
 def test_a_shared_draft_is_booked_in_turn() -> None:
