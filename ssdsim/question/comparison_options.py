@@ -68,17 +68,16 @@ MOST_OUTPUT_TOKENS = 131_072
 
 _acceptance = partial(Option, section=Section.ACCEPTANCE)
 
-# Plausible ranges are those of docs/real-pair.md (a 135M model with two drafts, temperatures 0 to 1), and the 0.81 to
-# 0.92 that the SSD paper fitted to the acceptance of its four data sets. No law of nature.
+# The default is that of a draft model: models/priors/acceptance.toml has it, and those of other drafters and texts.
 ACCEPTANCE = (
     _acceptance(
         name="alpha",
         prominence=7,
-        default=0.8,
+        default=0.77,
         kind=OneOrByPosition(SHARE),
         about="acceptance rate of a drafted token, or K rates by position (0.9,0.8,...)",
         axis="acceptance rate α",
-        plausible=(0.5, 0.9),
+        plausible=(0.41, 0.91),
         groups=(Group.ACCEPTANCE,),
     ),
     _acceptance(

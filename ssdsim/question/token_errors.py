@@ -37,10 +37,23 @@ def looks(inputs: Sequence[TokenInput], errors: TimingErrors) -> dict[str, list[
     """Values of each input: at one end of every range in :data:`ENDS` looks, then in each of :data:`LOOKS` strata."""
     found = {}
     for each in inputs:
-        low, high = each.within or (each.value, each.value)
         places = np.concatenate([_ends(each.name), errors.strata(f"range of {each.name}", LOOKS)])
-        found[each.name] = (low + places * (high - low)).tolist()
+        found[each.name] = between(each, places).tolist()
     return found
+
+
+def between(each: TokenInput, places: Array) -> Array:
+    """Values at ``places`` (0 to 1) of a range, whose middle is the input's value: it is the median of what is drawn.
+
+    Half of the draws lie below it, half above, however far each end is; they are denser about it than at a far end.
+    """
+    low, high = each.within or (each.value, each.value)
+    middle = min(max(each.value, low), high)
+    below, above = middle - low, high - middle
+    slope = 4.0 * below * above / (below + above) if high > low else 0.0  # where both halves meet: none kinks there
+    way = places - 0.5
+    far = np.where(way < 0.0, below, above)
+    return np.asarray(middle + slope * way + np.sign(way) * 4.0 * way**2 * (far - slope / 2.0))
 
 
 @cache

@@ -60,7 +60,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
     comparison = compare(**{**small(*ALL), "strategies": "all"})
     assert comparison.winner is None
     assert comparison.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, Tree SSD or ")
-    assert "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in comparison.sentence
+    assert "if acceptance is near 0.77 and hits follow 1 - 0.4 F^-0.7, Tree SSD TP 1 + 1 is " in comparison.sentence
     assert "so hits decide who is faster: measure them." in comparison.sentence
     assert {each.standing for each in comparison.inputs} == {"placeholder"}
     assert {each.name: each.read_by for each in comparison.inputs}["hit_c"] == (
@@ -76,7 +76,7 @@ def test_where_the_sign_is_that_of_placeholders_no_winner_is_named() -> None:
 def test_a_winner_wherever_placeholders_lie_is_named_with_its_condition() -> None:
     comparison = compare(**small("ar", "ssd"))
     assert comparison.winner == "ssd"
-    condition = "if acceptance is near 0.8 and hits follow 1 - 0.4 F^-0.7"
+    condition = "if acceptance is near 0.77 and hits follow 1 - 0.4 F^-0.7"
     assert comparison.sentence.startswith(
         f"SSD at batch 1 on up to 2 GPUs at any plausible acceptance and hits: {condition}, SSD TP 1 + 1 is "
     )
@@ -121,11 +121,11 @@ def test_a_range_widens_the_interval_and_may_leave_the_question_open() -> None:
     assert wide.sentence.startswith("Undecided at batch 1 on up to 2 GPUs, ")
 
 
-def test_the_likeliest_over_the_ranges_need_not_be_the_fastest_at_the_values() -> None:
+def test_the_fastest_at_the_values_is_the_likeliest_however_far_below_the_range_goes() -> None:
+    """The value is the median of what is drawn: the low half of the range once was most of the draws."""
     comparison = compare(**small("ar", "sd"), alpha=0.6, ranges={"alpha": (0.02, 0.6)})
-    assert comparison.compared["ar"].probability_fastest > comparison.compared["sd"].probability_fastest
+    assert comparison.compared["ar"].probability_fastest < comparison.compared["sd"].probability_fastest
     assert comparison.compared["ar"].deployment.per_user < comparison.compared["sd"].deployment.per_user
-    assert ": AR TP 1 is 0.79x SD TP 1 (95 %: " in comparison.sentence
 
 
 def test_a_trace_is_measured_and_a_card_is_not(tmp_path: Path) -> None:

@@ -251,9 +251,9 @@ def test_what_moves_the_ratio_is_told_in_a_line_and_what_to_measure_first() -> N
 def test_the_mission_s_own_question_has_a_short_answer() -> None:
     verdict = predict(b=16, p_hit=0.85).verdict
     assert re.fullmatch(
-        r"Yes at any plausible acceptance: if acceptance is near 0\.8, SSD is 1\.\d\dx SD \(95 %: 1\.\d\d-1\.\d\d\) "
+        r"Yes at any plausible acceptance: if acceptance is near 0\.77, SSD is 1\.\d\dx SD \(95 %: 1\.\d\d-1\.\d\d\) "
         r"on 5 GPUs against 4, "
-        r"\d+% more tokens/s per GPU; with acceptance anywhere in 0\.5-0\.9 it is 1\.\d\d-1\.\d\dx\.",
+        r"\d+% more tokens/s per GPU; with acceptance anywhere in 0\.41-0\.91 it is 1\.\d\d-1\.\d\dx\.",
         verdict.sentence,
     )
 

@@ -9,7 +9,13 @@ import pytest
 from ssdsim import predict
 from tests.ssdsim.cli.in_process import asked
 
-V100: dict[str, Any] = {"target": "llama-3.1-8b", "hardware": "v100-sxm2-32gb", "dtype": "float16", "b": 8}
+V100: dict[str, Any] = {
+    "target": "llama-3.1-8b",
+    "hardware": "v100-sxm2-32gb",
+    "dtype": "float16",
+    "b": 8,
+    "alpha": 0.8,
+}
 
 
 def test_a_k_that_turns_the_verdict_is_named() -> None:

@@ -192,7 +192,7 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
         ({"b": 16, "p_hit": 0.3, "alpha": 0.8, "runtime": "kernels"}, "No: SSD is 0."),
         (
             {"b": 16, "p_hit": 0.69},
-            "Yes for latency at any plausible acceptance, undecided for cost: if acceptance is near 0.8, ",
+            "Yes for latency at any plausible acceptance, undecided for cost: if acceptance is near 0.77, ",
         ),
         (
             {"b": 16, "p_hit": 0.3, "runtime": "kernels"},

@@ -49,7 +49,16 @@ def test_a_pairs_rates_swing_within_their_intervals(tmp_path: Path) -> None:
 @pytest.mark.parametrize("k", [2, 5])
 def test_the_bounds_hold_the_ratio_itself_where_both_ends_are_above_it(k: int) -> None:
     """With settings held, SSD's lead over SD falls with alpha and rises again."""
-    options = {"t_sd": 0.2, "t_p": 0.8, "k": k, "f": 3, "b": 8, "backup": "fast"}
+    options = {
+        "t_sd": 0.2,
+        "t_p": 0.8,
+        "k": k,
+        "f": 3,
+        "b": 8,
+        "backup": "fast",
+        "alpha": 0.8,
+        "ranges": {"alpha": (0.5, 0.9)},
+    }
     scenarios = configure(**options).scenarios
     ratio = predict(**options).verdict.over["sd"].ratio
     named = {each.what: each for each in swings(scenarios["ssd"], scenarios["sd"])}

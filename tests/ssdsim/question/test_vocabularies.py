@@ -79,9 +79,9 @@ def test_a_config_is_held_to_the_size_of_its_vocabulary(tmp_path: Path) -> None:
 def test_a_siblings_acceptance_is_taken_when_asked_for_and_said() -> None:
     eagle = {**QWEN, "drafter": "eagle3", "k": 3, "strategies": ("ar", "sd")}
     by_default = configure(**eagle)
-    assert by_default.settings["alpha"] == 0.8
+    assert by_default.settings["alpha"] == 0.77
     (said,) = (w for w in by_default.warnings if "was published here" in w)
-    assert "alpha 0.8 is a placeholder; known of qwen3-8b (--draft eagle3-qwen3-8b)" in said
+    assert "alpha 0.77 is a placeholder; known of qwen3-8b (--draft eagle3-qwen3-8b)" in said
     sibling = configure(**eagle, draft="eagle3-qwen3-8b")
     assert sibling.settings["alpha"] == (0.6541, 0.6105, 0.5059)
     assert sibling.settings.source("alpha").startswith("published: for another model, qwen3-8b")
