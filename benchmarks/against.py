@@ -29,9 +29,9 @@ import time
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.question.configuration import configure
 case = configure(t_sd=0.3, t_p=0.6, t_b=0.3, k=7, alpha=0.8, p_hit=0.85, b=16, backup={backup!r}, strategies="ssd")
-simulate(case.scenarios["ssd"], engine={engine!r}, rounds=1000)
+simulate(case.scenarios["ssd"], solver={solver!r}, rounds=1000)
 start = time.perf_counter()
-simulate(case.scenarios["ssd"], engine={engine!r}, rounds={rounds})
+simulate(case.scenarios["ssd"], solver={solver!r}, rounds={rounds})
 print({rounds} / (time.perf_counter() - start))
 """
 
@@ -55,8 +55,8 @@ class Timed:
         return cls(name, ("-m", "ssdsim", *words.split(), "--quiet"), to_reach, repeats, long)
 
     @classmethod
-    def rate(cls, name: str, engine: str, backup: str, rounds: int, to_reach: str) -> Timed:
-        code = SIMULATED.format(engine=engine, backup=backup, rounds=rounds)
+    def rate(cls, name: str, solver: str, backup: str, rounds: int, to_reach: str) -> Timed:
+        code = SIMULATED.format(solver=solver, backup=backup, rounds=rounds)
         return cls(name, ("-c", code), to_reach, repeats=7, prints=True)
 
 

@@ -64,8 +64,8 @@ def rate(run: Callable[[int], object], rounds: int) -> float:
     return rounds / best
 
 
-def replay(case: Scenario, engine: Engine) -> Callable[[int], object]:
-    return lambda rounds: simulate(case, engine=engine, rounds=rounds)
+def replay(case: Scenario, solver: Engine) -> Callable[[int], object]:
+    return lambda rounds: simulate(case, solver=solver, rounds=rounds)
 
 
 def peak_mib(run: Callable[[int], object], rounds: int) -> float:
@@ -79,7 +79,7 @@ def peak_mib(run: Callable[[int], object], rounds: int) -> float:
 def events_a_round(case: Scenario, rounds: int) -> float:
     clock = Clock()
     with patch.object(actor, "Clock", lambda: clock):
-        simulate(case, engine="des", rounds=rounds)
+        simulate(case, solver="des", rounds=rounds)
     return next(clock._eid) / rounds
 
 
@@ -104,12 +104,12 @@ def main() -> None:
             speed = rate(replay(scenario(batch, backup), "mc"), 2_000_000)
             print(f"{f'Monte Carlo, b = {batch}, {backup}':44}{speed:14,.0f} rounds/s   {speed / bare:.0f}")
     by_strategy(bare)
-    for engine, sizes in (("des", (20_000, 200_000)), ("mc", (2_000_000, 20_000_000))):
-        case = replay(scenario(16), engine)  # type: ignore[arg-type]
+    for solver, sizes in (("des", (20_000, 200_000)), ("mc", (2_000_000, 20_000_000))):
+        case = replay(scenario(16), solver)  # type: ignore[arg-type]
         small, large = (1.0 / rate(case, size) for size in sizes)
         peaks = [peak_mib(case, size // 10) for size in sizes]
         more, longer = sizes[1] / sizes[0], sizes[1] / sizes[0] * large / small
-        print(f"{engine}: {more:.0f} times the rounds take {longer:.1f} times the time; ", end="")
+        print(f"{solver}: {more:.0f} times the rounds take {longer:.1f} times the time; ", end="")
         print(f"peak memory {peaks[0]:.2f} and {peaks[1]:.2f} MiB")
 
 

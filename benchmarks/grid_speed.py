@@ -55,7 +55,7 @@ GROWTH: Mapping[str, tuple[Callable[[int], object], Sequence[int]]] = {
     "points of tokens": (lambda size: evaluate([{"alpha": x} for x in np.linspace(0.5, 0.9, size)]), (500, 2000, 8000)),
     "points of prices": (lambda size: evaluate([{"context": 100 + x} for x in range(size)]), (250, 500, 1000, 2000)),
     "batch": (lambda size: ssdsim.predict(b=size), (16, 64, 256)),
-    "batch, simulated": (lambda size: ssdsim.predict(b=size, engine="mc"), (16, 64, 256)),
+    "batch, simulated": (lambda size: ssdsim.predict(b=size, solver="mc"), (16, 64, 256)),
     "GPUs": (lambda size: ssdsim.recommend(gpus=size, b=16), (4, 8, 16, 32)),
     "strategies": (lambda size: ssdsim.compare(strategies=DRAFTING[:size], gpus=8, b=16), (2, 4, 8, 16)),
     "requests": (lambda size: ssdsim.serve(rate=8.0, requests=size), (1000, 4000, 16000)),

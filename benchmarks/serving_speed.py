@@ -50,12 +50,12 @@ def bare_rounds(rounds: int) -> None:
 
 
 def main() -> None:
-    serving = serve(workload=workload(1.0), engine="closed", prefill="none", strategies="ar,sd,ssd,auto")
+    serving = serve(workload=workload(1.0), solver="closed", prefill="none", strategies="ar,sd,ssd,auto")
     print(f"{'loop, prompts elsewhere':32}{'running':>9}{'rounds/s':>11}{'tokens/s':>12}{'x bare':>8}")
     bare_s = best_s(lambda: bare_rounds(20_000)) / 20_000
     for prefill, rate in (("none", 12.0), ("chunked", 7.0)):
         batching = Batching(prefill=prefill)  # type: ignore[arg-type]
-        served = serve(workload=workload(rate), engine="closed", prefill=prefill, strategies="ar,sd,ssd,auto")
+        served = serve(workload=workload(rate), solver="closed", prefill=prefill, strategies="ar,sd,ssd,auto")
         for name, policy in served.policies.by_name.items():
             load = workload(rate)
             run = simulate(policy, load, batching)  # fills the tables

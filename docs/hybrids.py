@@ -33,7 +33,7 @@ SHOWN = (1, 32, 128, 256, 512)
 CONTEXTS = (1024, 16384)
 K, ALPHA = 3, 0.8
 MODEL, HARDWARE, RUNTIME = "qwen3.5-122b-a10b-nvfp4", "b300-sxm", "vllm"
-SETTING: Mapping[str, Any] = {"target": MODEL, "hardware": HARDWARE, "tp": 1, "drafter": "mtp", "runtime": RUNTIME}
+SETTING: Mapping[str, Any] = {"target": MODEL, "hardware": HARDWARE, "tp": 1, "drafter": "mtp", "engine": RUNTIME}
 _CONTEXT_OF_ROWS = 512  # prompts of GSM8K and as many tokens of answers; nobody says it, and it hardly matters
 _LEAST_S = 1e-7
 

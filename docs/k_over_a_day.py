@@ -22,7 +22,7 @@ from ssdsim.serving.policy import Policy
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.workload import Lengths, Workload, synthetic
 
-PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "runtime": "sglang"}
+PAIR: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "drafter": "eagle3", "engine": "sglang"}
 PAIR |= {"sd_draft": "colocated"}
 MOST_K, CONTEXT = 7, 612
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]

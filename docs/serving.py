@@ -21,7 +21,7 @@ COLOURS = {"ar": "#808080", "sd": "#2b82c9", "ssd": "#d55e00"}
 def main() -> None:
     """Means of the closed form, at prompts of 1024 tokens and answers of 256."""
     workload = synthetic(2, 1.0, Lengths.parse(1024, "input"), Lengths.parse(256, "output"))
-    serving = serve(workload=workload, engine="closed")
+    serving = serve(workload=workload, solver="closed")
     Path(__file__).with_name("serving-crossing.svg").write_text("\n".join(drawn(serving)) + "\n")
 
 

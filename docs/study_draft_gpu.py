@@ -172,7 +172,7 @@ class Place:
 
     def _searched(self, name: str, unknown: Unknown) -> dict[tuple[int, int], Best]:
         site = {"target": self.target, "hardware": self.hardware}
-        site |= {"runtime": unknown.runtime} if unknown.runtime else {}
+        site |= {"engine": unknown.runtime} if unknown.runtime else {}
         apart = int(name in (SSD, SHARED, MINE))
 
         def groups(options: Mapping[str, Any], budget: int, batch: int) -> dict[int, int]:

@@ -19,7 +19,7 @@ import ssdsim
 from ssdsim.base.kinds import Flag, Kind, Member, Name, Number, NumberOrWord, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Names, PassTimes, Ranges
 from ssdsim.base.option import Option, options_of
-from ssdsim.question.options import ALL, ranged
+from ssdsim.question.options import ALL, ranged, spellings
 from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.serve import RECORDS
 
@@ -47,7 +47,7 @@ def options_module() -> str:
     served = set(accepted_options())
     shared = "".join(map(_field, (option for name, option in ALL.items() if name in served)))
     own = "".join(map(_field, (option for name, option in ALL.items() if name not in served)))
-    several = "".join(f"    {name}: {_axis(option)}\n" for name, option in ALL.items() if name != _BATCH)
+    several = "".join(_names(option, _axis(option)) for name, option in ALL.items() if name != _BATCH)
     return f'''"""Options as types, for editors and mypy: ``**options: Unpack[Options]``.
 
 Made of the option records; change those.
@@ -81,7 +81,7 @@ class Searched(TypedDict, total=False):
 class Axes(Searched, total=False):
     """The options of :class:`Searched`, of a verb that has no batch of its own."""
 
-    {_BATCH}: {_axis(ALL[_BATCH])}
+{_names(ALL[_BATCH], _axis(ALL[_BATCH]))}
 '''
 
 
@@ -117,7 +117,14 @@ class ServeOptions(SharedOptions, total=False):
 
 
 def _field(option: Option) -> str:
-    return f"    {option.name}: {annotation(option)}\n{_about(option)}"
+    own, *others = _names(option, annotation(option)).splitlines(keepends=True)
+    return "".join([own, _about(option), *others])
+
+
+def _names(option: Option, written: str) -> str:
+    """A line for each spelling that Python takes, the option's own name first."""
+    others = (spelling for spelling, name in spellings().items() if name == option.name and spelling != name)
+    return "".join(f"    {name}: {written}\n" for name in (option.name, *others))
 
 
 def _home(record: type, name: str) -> str:

@@ -116,7 +116,7 @@ def _next(rows: Sequence[Row], output: Path) -> str:
     same = {name: {getattr(row, name) for row in rows} for name in ("hardware", "model", "tp")}
     flags = {"hardware": "--hardware", "model": "--target", "tp": "--tp"}
     asked = [f"{flags[name]} {values.pop()}" for name, values in same.items() if len(values) == 1]
-    return " ".join(["ssdsim predict", *asked, f"--runtime {output}"])
+    return " ".join(["ssdsim predict", *asked, f"--engine {output}"])
 
 
 def _print(fit: RuntimeFit, base: str, rows: Sequence[Row]) -> None:

@@ -34,12 +34,14 @@ _UNITS = {"step_ms": "ms a step", "tpot_ms": "ms a token", "latency_s": "s", "to
 _CONFIG = 'schema = 1\nverb = "validate"\n'
 
 
-@click.command("rows", cls=Verb, example="ssdsim validate rows rows.csv --runtime vllm")
+@click.command("rows", cls=Verb, example="ssdsim validate rows rows.csv --engine vllm")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
+    "--engine",
     "--runtime",
+    "engine",
     type=OfKind(Several(Name())),
-    help="the engine's card, several with a comma, or engine: that of each row's engine "
+    help="the engine's card, several with a comma, or each: that of each row's engine "
     "[default: the one that predict takes]",
 )
 @row_options(*FILLED)
@@ -48,7 +50,7 @@ _CONFIG = 'schema = 1\nverb = "validate"\n'
 @common_options
 def command(
     files: tuple[Path, ...],
-    runtime: list[str] | None,
+    engine: list[str] | None,
     max_error: float | None,
     output: Path | None,
     as_json: bool,
@@ -59,7 +61,7 @@ def command(
     """Compare an engine's own benchmarks (CSV, or its result files) with predictions; runs nothing."""
     if output is not None and output.suffix in (".json", ".jsonl"):
         raise InputError(f"-o '{output}' must be a folder for ssdsim report, such as {output.stem}")
-    validated_rows = validate_rows(files, runtime=runtime, seed=seed, **by_column(given))
+    validated_rows = validate_rows(files, engine=engine, seed=seed, **by_column(given))
     if output is not None:
         _keep(output, validated_rows)
     if as_json:

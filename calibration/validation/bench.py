@@ -242,7 +242,7 @@ def _compare(
     for name, of_strategy in runs.items():
         scenario = now[name]
         simulated = [
-            simulate(scenario, engine="des", rounds=bench.rounds, seed=bench.seed + repeat)
+            simulate(scenario, solver="des", rounds=bench.rounds, seed=bench.seed + repeat)
             for repeat in range(bench.repeats)
         ]
         firsts = [

@@ -108,7 +108,7 @@ class PublishedRounds(Card, tag_field="kind", tag="rounds"):
         if k:
             options |= {"k": k, "drafter": self.drafter, "alpha": 0.5, "draft_dtype": self.draft_dtype}
         scenario = configure(
-            strategies=(name,), target=self.target, hardware=self.hardware, tp=self.tp, runtime=self.runtime,
+            strategies=(name,), target=self.target, hardware=self.hardware, tp=self.tp, engine=self.runtime,
             context=self.context, **options,
         ).scenarios[name]  # fmt: skip
         return float(scenario.estimate.round_s)

@@ -26,7 +26,7 @@ from ssdsim.transformer.operations import QUANTISED_BYTES
 DRAWS = 400  # of the timings' errors: the ends then wander by a few percent of their distance
 _MUCH_BETTER = 0.6  # of the error: below it the cache's dtype explains more than chance does
 
-OF_ENGINE = "engine"
+OF_ENGINE = ("each", "engine")
 """The word for the card that is called as the engine of a row."""
 
 Chosen = Callable[[Row], Runtime]
@@ -145,7 +145,7 @@ def of_hardware(row: Row) -> Runtime:
 def of_engine(row: Row) -> Runtime:
     """The card of the engine and the version that ran a row."""
     if not row.engine:
-        raise InputError("names no engine, and --runtime engine takes its card")
+        raise InputError("names no engine, and --engine each takes its card")
     return runtime_of_version(row.engine, row.stated_version)
 
 
@@ -246,14 +246,14 @@ class ValidatedRows(Record):
 
 
 def validate_rows(
-    files: Iterable[str | Path], *, runtime: str | Sequence[str] | None = None, seed: int = 0, **given: Any
+    files: Iterable[str | Path], *, engine: str | Sequence[str] | None = None, seed: int = 0, **given: Any
 ) -> ValidatedRows:
     """Compare what engines measured with what is predicted of the same settings; nothing is run.
 
     Parameters
     ----------
     files : rows (CSV), or the result files of engines' benchmarks.
-    runtime : a card, or several; ``engine`` is that of each row's engine; None is what ``predict`` takes.
+    engine : a card, or several; ``each`` is that of each row's engine; None is what ``predict`` takes.
     seed : of the draws of the timings' errors.
     given : what the files may not say: ``hardware``, ``model``, ``tp``, ``batch``, ``dtype``, ...
 
@@ -262,8 +262,9 @@ def validate_rows(
     InputError : a file that cannot be read, lacks what is not given, or has no row that can be predicted.
     """
     whole("--seed", seed, 0)
-    names = [runtime] if isinstance(runtime, str) else list(runtime or ())
-    chosen = [of_engine if name == OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
+    engine = given.pop("runtime", engine)  # as it was called before 0.4
+    names = [engine] if isinstance(engine, str) else list(engine or ())
+    chosen = [of_engine if name in OF_ENGINE else always(find_runtime(name)) for name in names] or [of_hardware]
     rows = rows_of_files(files, given)
     return ValidatedRows(*check_what_can_be(rows, chosen, seed), several=len(names) > 1)
 

@@ -26,6 +26,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.record import Record, field
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.place import runtime_for
+from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import Standing, TokenInput, by_standing
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Comparison(Displayable, Record):
         return Display(f"Tokens/s per user, batch {self.batch}", header, rows, self.sentence)
 
 
+@any_spelling
 def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Comparison:
     """Compare strategies: which serves ``b`` sequences fastest on at most ``gpus`` GPUs, and how sure that is.
 

@@ -19,6 +19,7 @@ from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, refuse_others
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput, of_all
 from ssdsim.serving.batching import KTable, OfKTable
 from ssdsim.serving.schedule_file import Cell, Schedule
@@ -31,6 +32,7 @@ DRAWS = 1000
 _ASSUMED = ("given", "default", "same as hardware")  # sources of assumptions; the rest follows from them
 
 
+@any_spelling
 def schedule(
     *, seed: int = 0, k_table: KTable | str | Sequence[Sequence[int]] | None = None, **options: Unpack[Axes]
 ) -> Schedule:

@@ -26,6 +26,7 @@ from ssdsim.question.many import DrawnRates, estimate, rows_of
 from ssdsim.question.points import Points, Scenarios, Steps
 from ssdsim.question.price import Priced
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.spellings import own_names
 from ssdsim.rounds.round import Estimate
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def evaluate(
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
+    if not isinstance(points, Mapping):
+        points = [own_names(point) if isinstance(point, Mapping) else point for point in points]
     return Evaluator().evaluate(points, draws, seed, names).frame()
 
 

@@ -22,14 +22,15 @@ from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import RateDraws
 from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.spellings import any_spelling
 from ssdsim.rounds.round import Estimate
 
 if TYPE_CHECKING:
-    from ssdsim.answers.simulation.simulate import Engine
+    from ssdsim.answers.simulation.simulate import Solver
     from ssdsim.base.progress import Progress
     from ssdsim.question.typed_options import Options
 
-PredictEngine = Literal["auto", "closed", "mc", "des"]
+PredictSolver = Literal["auto", "closed", "mc", "des"]
 _PRECISION = {"mc": 0.001, "des": 0.005}  # of tokens/s: a second or so each
 _MOST_ROUNDS = {"mc": 2_000_000, "des": 100_000}
 """The longest run: where requests or durations differ much it ends here, with a wider interval, not after minutes."""
@@ -40,7 +41,7 @@ class Prediction(Displayable, Record):
     """The stationary round of each strategy, with 95 % intervals of tokens/s from all errors."""
 
     configuration: Configuration
-    engine: str
+    solver: str
     estimates: Mapping[str, Estimate]
     intervals: Mapping[str, Interval | None]
     verdict: Verdict
@@ -69,8 +70,9 @@ class Prediction(Displayable, Record):
         return self.configuration.unit
 
 
+@any_spelling
 def predict(
-    *, seed: int = 0, engine: PredictEngine = "auto", progress: Progress | None = None, **options: Unpack[Options]
+    *, seed: int = 0, solver: PredictSolver = "auto", progress: Progress | None = None, **options: Unpack[Options]
 ) -> Prediction:
     """Predict how fast strategies decode, and whether the subject is worth its devices.
 
@@ -78,7 +80,7 @@ def predict(
     ----------
     options : those of :func:`ssdsim.configure`, such as ``b``, ``k``, ``alpha``, ``p_hit``; ``strategies`` and
         ``subject`` say which are predicted and which one the verdict is about.
-    engine : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
+    solver : ``auto`` takes the cheapest that answers exactly: the closed form, or the Monte Carlo where durations
         have a spread.
     seed : of the draws of what is not known, and of a simulation.
     progress : hears how far a simulation is.
@@ -95,19 +97,19 @@ def predict(
     1.165
     """
     whole("--seed", seed, 0)
-    engines = ("auto", "closed", *_PRECISION)
-    if not isinstance(engine, str) or engine not in engines:
-        raise InputError(f"unknown engine '{engine}'{nearest(engine, engines)} Allowed: {', '.join(engines)}")
+    solvers = ("auto", "closed", *_PRECISION)
+    if not isinstance(solver, str) or solver not in solvers:
+        raise InputError(f"unknown solver '{solver}'{nearest(solver, solvers)} Allowed: {', '.join(solvers)}")
     check_owners(options)
     configuration = configure(**options)
     check_read(options, [options], configuration)
-    return predict_configured(configuration, seed, engine, progress=progress)
+    return predict_configured(configuration, seed, solver, progress=progress)
 
 
 def predict_configured(
     configuration: Configuration,
     seed: int = 0,
-    engine: PredictEngine = "auto",
+    solver: PredictSolver = "auto",
     precision: float | None = None,
     progress: Progress | None = None,
 ) -> Prediction:
@@ -117,28 +119,28 @@ def predict_configured(
     """
     scenarios = configuration.scenarios
     spread = configuration.settings["spread"]
-    if engine == "auto":
-        engine = "mc" if spread > 0.0 else "closed"
-    if engine == "closed":
+    if solver == "auto":
+        solver = "mc" if spread > 0.0 else "closed"
+    if solver == "closed":
         check_constant(spread)
         estimates, errors = {n: s.estimate for n, s in scenarios.items()}, dict.fromkeys(scenarios, 0.0)
     else:
-        estimates, errors = _simulate_all(scenarios, engine, seed, precision, progress)
+        estimates, errors = _simulate_all(scenarios, solver, seed, precision, progress)
     draws_of = configuration.errors(DRAWS, seed)
     draws = _rate_draws(scenarios, estimates, errors, draws_of, seed)
     intervals = {name: Interval.of(draws[name].joint) if draws else None for name in scenarios}
     decided = verdict(configuration.subject, estimates, draws, configuration.no_room, scenarios)
-    return Prediction(configuration, engine, estimates, intervals, decided, draws)
+    return Prediction(configuration, solver, estimates, intervals, decided, draws)
 
 
 def check_constant(spread: float) -> None:
     """Raise :class:`InputError` if durations have a spread, for which there is no closed form."""
     if spread > 0.0:
-        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
+        raise InputError("--solver closed needs constant durations (--spread 0); mc or des replay varying ones")
 
 
 def _simulate_all(
-    scenarios: Mapping[str, Scenario], engine: Engine, seed: int, precision: float | None, progress: Progress | None
+    scenarios: Mapping[str, Scenario], solver: Solver, seed: int, precision: float | None, progress: Progress | None
 ) -> tuple[dict[str, Estimate], dict[str, float]]:
     """Estimates by simulation, and the relative standard errors of their tokens/s."""
     from ssdsim.answers.simulation.simulate import (
@@ -146,11 +148,11 @@ def _simulate_all(
     )
     from ssdsim.answers.simulation.statistics import MOST_ROUNDS, InTurn
 
-    most = _MOST_ROUNDS[engine] if precision is None else MOST_ROUNDS
+    most = _MOST_ROUNDS[solver] if precision is None else MOST_ROUNDS
     estimates, errors, heard = {}, {}, InTurn(progress, len(scenarios))
     for at, (name, scenario) in enumerate(scenarios.items()):
-        how = precision or _PRECISION[engine]
-        run = simulate(scenario, engine=engine, precision=how, seed=seed, most=most, progress=heard.of(at))
+        how = precision or _PRECISION[solver]
+        run = simulate(scenario, solver=solver, precision=how, seed=seed, most=most, progress=heard.of(at))
         rate = run.tokens_per_second
         errors[name] = (rate.high - rate.low) / 2.0 / 1.96 / rate.value
         estimates[name] = Estimate(
@@ -197,7 +199,7 @@ def as_json(prediction: Prediction) -> dict[str, Any]:
     return document(
         {
             "schema": 4,
-            **picked(prediction, "unit", "engine", "verdict"),
+            **picked(prediction, "unit", "solver", "verdict"),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
             "warnings": prediction.configuration.warnings,

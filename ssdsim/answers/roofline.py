@@ -21,6 +21,7 @@ from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.question.question import Question
+from ssdsim.question.spellings import any_spelling
 from ssdsim.strategies import drafters
 from ssdsim.transformer.forward import ForwardPass
 from ssdsim.transformer.operations import ExpertMlp, Operation
@@ -40,6 +41,7 @@ BOUNDS = ("memory", "compute", "latency", "communication", "fixed")
 LATENCY_SHARE = 0.5  # of a roof: below it, and with a launch floor above the roof's time, an operation waits, not works
 
 
+@any_spelling
 def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     """Every operation of the passes of a round, against its device's roofs.
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from ssdsim.answers.sweep_plan import Engine, GridPlan, PlanPart, plan_of
+from ssdsim.answers.sweep_plan import GridPlan, PlanPart, Solver, plan_of
 from ssdsim.answers.workers import Workers
 from ssdsim.base.checks import text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
+from ssdsim.question.spellings import any_spelling
 from ssdsim.runs.sweep_folder import SweepResults, opened
 
 if TYPE_CHECKING:
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
     from ssdsim.question.typed_options import Axes
 
 
+@any_spelling
 def sweep(
     *,
     preset: str | None = None,
-    engine: Engine = "closed",
+    solver: Solver = "closed",
     precision: float | None = None,
     draws: int = 0,
     seed: int = 0,
@@ -42,7 +44,7 @@ def sweep(
         (rates by position would be a list of lists), but ``fl=[4, 3, 2]`` is one fan-out list. ``f`` beside ``p_hit``
         sets the budget of cached outcomes, F (K+1).
     preset : ``proposal`` (F x alpha x K x p_hit x b, 10,890 points) or ``proposal-unit-free``; options replace its.
-    engine : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
+    solver : ``closed`` form; ``mc`` or ``des`` simulate every point until tokens/s is known to ``precision``.
     precision : half width of the 95 % interval of simulated tokens/s, relative to it; by default that of ``predict``.
     draws : of all errors, for intervals of the closed form (1000 as in ``predict``; 0: no intervals).
     seed : of every random draw, the same at every point.
@@ -72,7 +74,7 @@ def sweep(
     2  16    0.7        1.081      0.074
     3  16    0.9        1.058      0.074
     """
-    how: dict[str, Any] = {"engine": engine, "precision": precision, "draws": draws, "seed": seed}
+    how: dict[str, Any] = {"solver": solver, "precision": precision, "draws": draws, "seed": seed}
     workers = Workers(jobs, cluster, progress)
     kept = None if folder is None else Path(text("a run folder", folder))
     return frame(swept(plan_of(preset, options, **how), kept, workers))

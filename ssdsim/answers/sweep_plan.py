@@ -16,7 +16,7 @@ from ssdsim import strategies
 from ssdsim.answers import columns as named
 from ssdsim.answers.grid import Evaluated, Evaluator
 from ssdsim.answers.predict import Prediction, predict_configured
-from ssdsim.answers.simulation.simulate import Engine as SimulationEngine
+from ssdsim.answers.simulation.simulate import Solver as SimulationSolver
 from ssdsim.base.arrow import floats, integers, words
 from ssdsim.base.checks import few_enough, whole
 from ssdsim.base.errors import InputError, nearest
@@ -33,7 +33,7 @@ from ssdsim.question.options import ALL, DEFAULTS, check_names, files
 from ssdsim.question.point_table import Column, Rows
 from ssdsim.runs.sweep_folder import SweepResults
 
-Engine = Literal["closed", "mc", "des"]
+Solver = Literal["closed", "mc", "des"]
 
 # The proposal names F and alpha (section 5.1) and b (section 5.2); K and p_hit, which it leaves open, span what it
 # discusses. In its units F has no effect beside p_hit, and T_SD is what it expects (section 5.3).
@@ -68,11 +68,11 @@ class PlanPart(Record):
 
 
 class GridPlan(Record):
-    """The plan of a sweep: single ``options``, the ``grid`` of lists (the last varies fastest), engine and draws."""
+    """The plan of a sweep: single ``options``, the ``grid`` of lists (the last varies fastest), solver and draws."""
 
     options: Mapping[str, Any]
     grid: Mapping[str, Sequence[Any]]
-    engine: Engine = "closed"
+    solver: Solver = "closed"
     precision: float | None = None
     draws: int = 0
     seed: int = 0
@@ -85,7 +85,7 @@ class GridPlan(Record):
     @property
     def how(self) -> dict[str, Any]:
         """Everything but options and grid."""
-        return picked(self, "engine", "precision", "draws", "seed")
+        return picked(self, "solver", "precision", "draws", "seed")
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class GridPlan(Record):
 
     def parts(self) -> list[PlanPart]:
         """All points in parts; the same plan always has the same parts."""
-        step = _POINTS_A_PART[self.engine]
+        step = _POINTS_A_PART[self.solver]
         starts = range(0, self.size, step)
         return [PlanPart(number, start, min(start + step, self.size)) for number, start in enumerate(starts)]
 
@@ -112,10 +112,10 @@ class GridPlan(Record):
         """The part's rows: the grid's columns, then the results; warnings are in the schema's metadata."""
         points = self.points(part)
         configured = all_as_configured(points)
-        if self.engine == "closed":
+        if self.solver == "closed":
             found = self._evaluator.evaluate(configured, self.draws, self.seed, self.strategies)
         else:
-            found = simulate_each(configured, self.engine, self.precision, self.seed, self.strategies)
+            found = simulate_each(configured, self.solver, self.precision, self.seed, self.strategies)
         axes = {name: _column(values, points.numbers(name)) for name, values in self.grid.items()}
         return _table(axes, found, self.strategies)
 
@@ -155,14 +155,14 @@ def plan_of(preset: str | None, options: Mapping[str, Any], **how: Any) -> GridP
 
 
 def _check(plan: GridPlan) -> None:
-    if not isinstance(plan.engine, str) or plan.engine not in _POINTS_A_PART:
-        raise InputError(f"unknown engine '{plan.engine}'; allowed: {', '.join(_POINTS_A_PART)}")
+    if not isinstance(plan.solver, str) or plan.solver not in _POINTS_A_PART:
+        raise InputError(f"unknown solver '{plan.solver}'; allowed: {', '.join(_POINTS_A_PART)}")
     if plan.precision is not None and not (isinstance(plan.precision, int | float) and 0 < plan.precision <= 1):
         raise InputError(f"--precision must lie above 0 and at most at 1, got {plan.precision!r}")
-    if plan.engine == "closed" and plan.precision is not None:
-        raise InputError("--precision has no effect with --engine closed (it is exact)")
-    if plan.engine != "closed" and plan.draws:
-        raise InputError(f"--draws has no effect with --engine {plan.engine} (its intervals are always given)")
+    if plan.solver == "closed" and plan.precision is not None:
+        raise InputError("--precision has no effect with --solver closed (it is exact)")
+    if plan.solver != "closed" and plan.draws:
+        raise InputError(f"--draws has no effect with --solver {plan.solver} (its intervals are always given)")
     few_enough("points", plan.grid.values(), MOST_POINTS)
     whole("--draws", plan.draws, 0, MOST_DRAWS)
     whole("--seed", plan.seed, 0)
@@ -174,8 +174,8 @@ def _check(plan: GridPlan) -> None:
     for card in plan.grid.get("draft", ()):
         draft_by_options({**plan.options, **{name: values[0] for name, values in plan.grid.items()}, "draft": card})
     spreads = plan.grid.get("spread", [plan.options.get("spread", 0.0)])
-    if plan.engine == "closed" and any(spread != 0.0 for spread in spreads):
-        raise InputError("--engine closed needs constant durations (--spread 0); mc or des replay varying ones")
+    if plan.solver == "closed" and any(spread != 0.0 for spread in spreads):
+        raise InputError("--solver closed needs constant durations (--spread 0); mc or des replay varying ones")
 
 
 def as_configured(point: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _column(values: Sequence[Any], of: Rows) -> pa.Array:
 def number_columns(plan: GridPlan) -> list[str]:
     """Names of the plan's columns of numbers: axes, then results."""
     axes = [name for name, values in plan.grid.items() if {type(value) for value in values} <= {int, float}]
-    bounded = plan.draws or plan.engine != "closed"
+    bounded = plan.draws or plan.solver != "closed"
     columns = [*named.results(plan.strategies), *(named.intervals(plan.strategies) if bounded else ())]
     results = [name for name in columns if name not in named.texts(plan.strategies)]
     return [*axes, *(effective(name, plan.grid) for name in results)]
@@ -274,7 +274,7 @@ def effective(name: str, axes: Collection[str]) -> str:
 
 def simulate_each(
     points: Iterable[Mapping[str, Any]],
-    engine: SimulationEngine,
+    solver: SimulationSolver,
     precision: float | None = None,
     seed: int = 0,
     names: Collection[str] = (),
@@ -289,7 +289,7 @@ def simulate_each(
     answers: list[Prediction | InputError] = []
     for point in points:
         try:
-            answers.append(predict_configured(configure(**point), seed, engine, precision))
+            answers.append(predict_configured(configure(**point), seed, solver, precision))
         except InputError as error:
             answers.append(error)
     predictions = [each for each in answers if isinstance(each, Prediction)]

@@ -31,6 +31,7 @@ from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.question.question import Question, effective
+from ssdsim.question.spellings import any_spelling
 from ssdsim.strategies import drafters
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class VerificationWindow(Record):
     warnings: tuple[str, ...]
 
 
+@any_spelling
 def window(*, seed: int = 0, **options: Unpack[Axes]) -> pd.DataFrame:
     """The verification window over the product of the options that are lists.
 
@@ -198,8 +200,8 @@ def _combinations(options: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     given = {name: value for name, value in options.items() if value is not None}
     axes = {name: listed(spelled(name), given[name]) for name in AXES if name in given}
     single = {name: value for name, value in given.items() if name not in AXES}
-    if single.get("runtime") is not None:
-        find_runtime(single["runtime"])
+    if single.get("engine") is not None:
+        find_runtime(single["engine"])
     for name, find in (("target", find_transformer), ("hardware", find_hardware)):
         for card in (*axes.get(name, ()), *axes.get(f"draft_{name}", ())):
             find(card)  # a name that does not exist is a mistake, not a combination that does not fit

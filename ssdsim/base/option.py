@@ -159,6 +159,11 @@ def spelled(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def in_python(options: Iterable[Option]) -> dict[str, str]:
+    """The names of options by all their spellings, as Python has them: ``batch_size`` is ``b``."""
+    return {flag.lstrip("-").replace("-", "_"): option.name for option in options for flag in option.flags}
+
+
 def by_name(*tables: Iterable[Option]) -> Mapping[str, Option]:
     """The options of several owners in one table, in their order. Owners may share a record.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, write
 from ssdsim.cli.output import VERBOSE
 from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
 from ssdsim.question.options import ALL, heading, ranged
+from ssdsim.question.spellings import SOLVERS
 
 _OUTPUT = Section.OUTPUT
 _SLIP = 0.8  # names as much alike as this differ by a slip of the keys
@@ -65,6 +67,8 @@ class Verb(click.Command):
 
         All are made where a word may be no flag of this verb, or asks for help: then they may be shown.
         """
+        if any("--solver" in param.opts for param in self._made(ctx, {"--solver"})):
+            args = [*_solver_named(args)]
         words = {word.partition("=")[0] for word in args if word.startswith("-")}
         records = [option for param in self.params if isinstance(param, DynamicOption) for option in param.records()]
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
@@ -85,6 +89,18 @@ class Verb(click.Command):
             with formatter.section("Example"):
                 formatter.write(f"  {self.example}\n")  # whole, to be copied
         write_options(self.get_params(ctx), ctx, formatter)
+
+
+def _solver_named(args: Sequence[str]) -> Iterator[str]:
+    """The words of a verb whose ``--solver`` was ``--engine`` before 0.4: that names the serving engine now."""
+    for flag, value in pairwise([*args, ""]):
+        name, _, word = flag.partition("=")
+        if name == "--engine" and (word or value) in SOLVERS:
+            from ssdsim.cli.console import echo  # here: what prints in colours is loaded where something is printed
+
+            echo(f"note: --engine {word or value} is --solver {word or value} now", stderr=True)
+            flag = flag.replace("--engine", "--solver", 1)
+        yield flag
 
 
 class CommandGroup(click.Group):

@@ -107,7 +107,7 @@ def command(
 ) -> int:
     """Say how to decode on a number of GPUs: which strategy, on which of them, with which settings, and the command.
 
-    With --runtime only what that engine runs is ranked. --k, --tp, --ep, --draft-gpus, --budget and --backup narrow
+    With --engine only what that engine runs is ranked. --k, --tp, --ep, --draft-gpus, --budget and --backup narrow
     what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
     the options as config.toml and a page. Exits with 1 where nothing fits.
     """

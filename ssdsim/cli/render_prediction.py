@@ -50,7 +50,7 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
 def _not_there(prediction: Prediction) -> str:
     """The caveat before a verdict on a strategy that the engine does not have, where a user named the engine."""
     settings, subject = prediction.configuration.settings, prediction.verdict.subject
-    named = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
+    named = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
     engine = Engine.of(named)
     return f"{engine.called} does not run {title_of(subject)} so; if it did: " if engine.lacks(subject) else ""
 
@@ -128,6 +128,6 @@ def _print_notes(prediction: Prediction, out: Console) -> None:
             said = f"{whose}the paper's formula, without overheads: {float(paper):.4g} {rate}"
             print_labelled(out, UNLABELLED, said, "dim")
     exact = "exact but for the waits of targets that share a draft" if print_shared(configuration, out) else "exact"
-    engines = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
-    out.print(f"Engine   {engines[prediction.engine]}", style="dim")
+    solvers = {"closed": f"closed form ({exact})", "mc": "Monte Carlo", "des": "event engine"}
+    out.print(f"Solver   {solvers[prediction.solver]}", style="dim")
     print_origins(out, configuration.provenance, configuration.runtime, inputs_text(configuration.inputs))

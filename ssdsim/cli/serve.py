@@ -39,7 +39,7 @@ from ssdsim.serving.batching import EMA, THROUGHPUT, THROUGHPUT_AWARE, Batching,
 from ssdsim.serving.journal import timeline
 from ssdsim.serving.load import Load
 from ssdsim.serving.metrics import Metrics, Summary
-from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
+from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.policies import AUTO, accepted_options
 from ssdsim.serving.policy_runs import RunNeeds, run
 from ssdsim.serving.serve import served
@@ -67,7 +67,7 @@ _SAYS_K = {
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens, of auto or the subject")
 @rare_option("--schedule", type=OfKind(File()), help="a plan of ssdsim export, in the place of auto's own")
 @record_options(Batching)
-@record_options(ServeEngineOptions)
+@record_options(ServeSolverOptions)
 @kept_option
 @record_options(Workers)
 @chosen_options(accepted_options, instead=lambda: {"strategies": _STRATEGIES})
@@ -88,7 +88,7 @@ def command(
     """
     load, goal = pop_record(Load, options), pop_record(Goal, options)
     fleet, batching = pop_record(Fleet, options), pop_record(Batching, options)
-    effort, workers = pop_record(ServeEngineOptions, options), pop_record(Workers, options)
+    effort, workers = pop_record(ServeSolverOptions, options), pop_record(Workers, options)
     requests = load.arrives(effort.seed, goal.capacity)
     with progress_bar("serve", "runs", quiet, kept=kept_in(output, "run")) as progress, ExitStack() as stack:
         folder = None if output is None else stack.enter_context(opened_for_serving(output))

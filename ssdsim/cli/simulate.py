@@ -35,7 +35,7 @@ _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
 @click.command("simulate", cls=Verb, example="ssdsim simulate -b 16 --p-hit 0.85 --rounds 5000")
 @scenario_options
 @click.option(
-    "--engine", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
+    "--solver", type=click.Choice(["des", "mc"]), default="des", show_default=True, help="SimPy or Monte Carlo"
 )
 @click.option(
     "--rounds", type=click.IntRange(1, MOST_ROUNDS), help=f"[default: {_ROUNDS}; with --trace {_TRACED_ROUNDS}]"
@@ -49,7 +49,7 @@ _MOST_TRACED_ROUNDS = 100_000  # a kilobyte each
 @output_option("--trace", type=OutputFile(), help="write a timeline that Perfetto opens")
 @common_options
 def command(
-    engine: str,
+    solver: str,
     rounds: int | None,
     tokens: int | None,
     precision: float | None,
@@ -64,7 +64,7 @@ def command(
     A timeline shows the subject (SSD).
     """
     whole("--seed", seed, 0)
-    _refuse_useless(engine, rounds, tokens, precision, trace)
+    _refuse_useless(solver, rounds, tokens, precision, trace)
     check_owners(options)
     configuration = configure(**options)
     check_read(options, [options])
@@ -77,7 +77,7 @@ def command(
         scenarios = {subject: scenarios[subject]}
         timeline = Trace(f"ssdsim {subject}")
         rounds = rounds or _TRACED_ROUNDS
-    limits: dict[str, Any] = {"engine": engine, "rounds": rounds or (None if precision else _ROUNDS)}
+    limits: dict[str, Any] = {"solver": solver, "rounds": rounds or (None if precision else _ROUNDS)}
     limits |= {"precision": precision, "trace": timeline}
     runs = {}
     with progress_bar("simulate", "runs" if tokens else "rounds", quiet) as progress:
@@ -93,7 +93,7 @@ def command(
         unit = configuration.unit
         strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
         no_room = dict(configuration.no_room)
-        head = {"schema": 2, "unit": unit, "engine": engine, "seed": seed}
+        head = {"schema": 2, "unit": unit, "solver": solver, "seed": seed}
         echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
         return
     _print(configuration, runs)
@@ -113,14 +113,14 @@ def _refuse_noise(runs: Mapping[str, SimulatedRounds]) -> None:
 
 
 def _refuse_useless(
-    engine: str, rounds: int | None, tokens: int | None, precision: float | None, trace: Path | None
+    solver: str, rounds: int | None, tokens: int | None, precision: float | None, trace: Path | None
 ) -> None:
     if tokens is not None and (rounds is not None or precision is not None or trace is not None):
         raise InputError("--rounds, --precision and --trace have no effect with --tokens (each run ends by itself)")
     if trace is not None and rounds is not None and rounds > _MOST_TRACED_ROUNDS:
         raise InputError(f"--rounds must be at most {_MOST_TRACED_ROUNDS:,} with --trace, got {rounds}")
-    if engine == "mc" and (trace is not None or tokens is not None):
-        raise InputError("--trace and --tokens need --engine des (Monte Carlo has no clock)")
+    if solver == "mc" and (trace is not None or tokens is not None):
+        raise InputError("--trace and --tokens need --solver des (Monte Carlo has no clock)")
 
 
 def _print(configuration: Configuration, runs: dict[str, SimulatedRounds]) -> None:

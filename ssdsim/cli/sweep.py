@@ -45,7 +45,7 @@ _TOP = 10
 @click.command("sweep", cls=Verb, example="ssdsim sweep -b 1,16,64 --k 2:8 --alpha 0.6:0.9:0.1 -o run")
 @grid_options
 @click.option("--preset", help=f"a ready grid, which options change: {', '.join(PRESETS)}")
-@rare_option("--engine", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
+@rare_option("--solver", type=click.Choice(["closed", "mc", "des"]), default="closed", show_default=True)
 @rare_option("--precision", type=click.FloatRange(0.0, 1.0, min_open=True), help="of simulated tokens/s at 95 %")
 @rare_option(
     "--draws", type=click.IntRange(0, MOST_DRAWS), default=0, show_default=True, help="of what is not known: intervals"
@@ -70,10 +70,10 @@ def command(
     of rates here, not rates by position. --fl, --flm and --hit-curve have a slash between values. --f beside --p-hit
     is the draft's work only: a budget of F (K+1) cached outcomes.
 
-    The closed form is exact where durations are constant; --engine mc or des simulates every point.
+    The closed form is exact where durations are constant; --solver mc or des simulates every point.
     """
     workers = pop_record(Workers, options)
-    how = {name: options.pop(name) for name in ("engine", "precision", "draws", "seed")}
+    how = {name: options.pop(name) for name in ("solver", "precision", "draws", "seed")}
     plan = plan_of(preset, given_of_grid(options), **how)
     _check_shown(plan, sort, top, as_json)
     with progress_bar("sweep", "points", quiet, kept=kept_in(output, "point")) as progress:
@@ -106,7 +106,7 @@ def _json(plan: GridPlan, results: SweepResults) -> dict[str, Any]:
     return {
         "schema": 3,
         "unit": _unit(plan),
-        **picked(plan, "engine", "seed", "options", "grid"),
+        **picked(plan, "solver", "seed", "options", "grid"),
         "points": len(results),
         "impossible": len(results) - len(results.possible),
         "rows": json.loads(frame(results).to_json(orient="records", double_precision=15)),

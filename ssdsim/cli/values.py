@@ -38,7 +38,7 @@ COMPLETER_OF: Mapping[str, Completer] = {
     "draft": completing(lambda: [*transformer_names(), *drafter_names()]),
     "hardware": completing(hardware_names),
     "draft_hardware": completing(hardware_names),
-    "runtime": completing(runtime_names),
+    "engine": completing(runtime_names),
 }
 """By the names of the options that name a bundled card."""
 

@@ -23,6 +23,7 @@ from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
 from ssdsim.question.question import Question
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput, of_all
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class Configuration(Displayable, Record):
         return self.site is None and all(scenario.known.is_sure for scenario in self.scenarios.values())
 
 
+@any_spelling
 def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 
@@ -182,7 +184,7 @@ def configure(**given: Unpack[Options]) -> Configuration:
         raise DoesNotFit(no_room[question.subject])
     said = {name: value for name, value in settings.items() if settings.source(name) == GIVEN}
     shaping = settings.restricted_to(reads & effective_options(settings, said).keys(), question.idle - reads)
-    said_of_engine = {name: settings[name] for name in ("runtime", "drafter") if settings.source(name) == GIVEN}
+    said_of_engine = {name: settings[name] for name in ("engine", "drafter") if settings.source(name) == GIVEN}
     warnings, pair = question.warnings(scenarios, settings), pair_of(settings)
     sharing = {name: scenario.devices.targets for name, scenario in scenarios.items()}
     warnings = (*warnings, *engine_warnings(sharing, said_of_engine))

@@ -14,7 +14,7 @@ from ssdsim.question.options import DEFAULTS
 from ssdsim.question.question import subject_among
 from ssdsim.strategies import drafters
 
-UNNAMED = "strategies of all engines are compared; --runtime NAME keeps to what that engine runs"
+UNNAMED = "strategies of all engines are compared; --engine NAME keeps to what that engine runs"
 
 
 class Engine(Record):
@@ -27,7 +27,7 @@ class Engine(Record):
     def of(cls, options: Mapping[str, Any]) -> Engine:
         """The engine whose runtime the options name."""
         drafter = options.get("drafter") or DEFAULTS["drafter"]
-        named = options.get("runtime")
+        named = options.get("engine")
         return cls(None if named is None else find_runtime(named).runs, drafter)
 
     @property

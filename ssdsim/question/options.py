@@ -9,7 +9,7 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError, closest
 from ssdsim.base.kinds import Name, Number, OneOrByPosition
-from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, spelled
+from ssdsim.base.option import Excludes, Group, Needs, Option, Searcher, by_name, in_python, spelled
 from ssdsim.question.comparison_options import ACCEPTANCE, RANGES, WHOM
 from ssdsim.question.site_options import DURATIONS, SITE
 from ssdsim.strategies import drafters
@@ -36,7 +36,7 @@ def _read_records() -> None:
     ALL.update(options)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
-    for table in (defaults, members, ranged, decisive, _owners):
+    for table in (defaults, members, ranged, decisive, spellings, _owners):
         table.cache_clear()
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
@@ -64,6 +64,12 @@ def ranged() -> tuple[str, ...]:
 def decisive() -> tuple[str, ...]:
     """The names of what excludes others by its value, not only where it is given."""
     return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.when is not None))
+
+
+@cache
+def spellings() -> Mapping[str, str]:
+    """The names of options by all their spellings in Python."""
+    return in_python(ALL.values())
 
 
 @cache
@@ -136,8 +142,7 @@ def unknown(said: str, name: object, allowed: Collection[str]) -> InputError:
     >>> str(unknown("no option 'batch_sise'", "batch_sise", ("b", "k")))
     "no option 'batch_sise'; did you mean 'b'? Allowed: b, k"
     """
-    names = {flag.lstrip("-").replace("-", "_"): option.name for option in ALL.values() for flag in option.flags}
-    names = {**{spelling: own for spelling, own in names.items() if own in allowed}, **{own: own for own in allowed}}
+    names = {spelling: own for spelling, own in spellings().items() if own in allowed} | {own: own for own in allowed}
     asked = str(name).lstrip("-").replace("-", "_")
     if asked in names:
         return InputError(f"{name} is spelled {names[asked]} here")

@@ -136,10 +136,10 @@ def _placed(hardware: str, settings: Settings) -> HardwareProfile:
 
 
 def _settled_runtime(settings: Settings) -> Runtime:
-    if settings["runtime"] is not None:
-        return find_runtime(settings["runtime"])
+    if settings["engine"] is not None:
+        return find_runtime(settings["engine"])
     runtime, why = runtime_of(find_hardware(settings["hardware"]), settings["hardware"])
-    settings.derive("runtime", runtime.name, why)
+    settings.derive("engine", runtime.name, why)
     return runtime
 
 

@@ -90,11 +90,12 @@ SITE = (
         needs=Needs(("draft_link_us",), "(its latency)"),
     ),
     machine_choice(
-        name="runtime",
+        name="engine",
+        spellings=("--runtime",),
         prominence=4,
         kind=Name(full=full_runtime_name, meant=runtime_meant),
-        about="engine that runs the kernels: a card (ssdsim runtimes list) or a .toml; kernels adds nothing",
-        axis="runtime",
+        about="engine that serves: vllm, sglang, ... (ssdsim runtimes list) or a card's .toml; kernels adds nothing",
+        axis="engine",
         default_note="the one beside the profile, else ssd-engine",
     ),
     machine_choice(

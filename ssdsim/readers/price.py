@@ -85,7 +85,7 @@ def options_of(row: Row) -> dict[str, Any]:
 def work_of(row: Row, runtime: Runtime = KERNELS) -> PricedRow:
     """Work out what is done behind a row, with the draft where the runtime has it and the cache that it keeps."""
     # whoever ran the row had room for its batch and context: that is not asked again
-    (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "runtime": KERNELS.name}).scenarios.values()
+    (scenario,) = configure(**options_of(row) | {"b": 1, "context": 1, "engine": KERNELS.name}).scenarios.values()
     assert scenario.site is not None  # it has hardware
     runtime = runtime.on(scenario.site.profile.device).keeping(row.states)
     kept = row.kv_dtype or runtime.cache_beside(scenario.site.precision_of("target"))

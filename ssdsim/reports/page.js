@@ -88,7 +88,7 @@ async function redraw() {
     card.querySelector("h3").textContent = atBase ? card.dataset.title : card.dataset.title.split(":")[0];
     plot.setAttribute("aria-label", card.querySelector("h3").textContent);
     card.querySelector(".about").textContent = atBase ? card.dataset.about
-      : `At ${setting}, from the grid (${grid.engine === "closed" ? "closed form" : grid.engine}). The 95 % band and the table below belong to the base values.`;
+      : `At ${setting}, from the grid (${grid.solver === "closed" ? "closed form" : grid.solver}). The 95 % band and the table below belong to the base values.`;
   }
 }
 

@@ -40,7 +40,7 @@ class SweepControls(Record):
 def sweep_controls(study: Study) -> SweepControls | None:
     """Controls of a sweep; None without a grid of the closed form, or if strategies are an axis of it."""
     folder = study.folder
-    if folder.rows is None or folder.engine != "closed" or not folder.axes:
+    if folder.rows is None or folder.solver != "closed" or not folder.axes:
         return None
     if {"strategies", "subject", "drafter"} & folder.axes.keys():
         return None
@@ -56,7 +56,7 @@ def sweep_controls(study: Study) -> SweepControls | None:
 
 
 def made_by(folder: RunFolder) -> str:
-    """The command that makes the run again, but for its engine and its folder."""
+    """The command that makes the run again, but for its solver and its folder."""
     return " ".join(["ssdsim sweep", *grid_words(folder.options, folder.grid)])
 
 
@@ -107,7 +107,7 @@ def grid_json(study: Study) -> Mapping[str, Any] | None:
         encoded[ratio.key] = _packed_thousandths(speedups)
     base = {name: keys[name].index(grid_key(study.base[name])) for name in keys}
     titles = {name: ALL[name].axis for name in keys}
-    return {"axes": keys, "titles": titles, "base": base, "engine": folder.engine, "ratios": encoded}
+    return {"axes": keys, "titles": titles, "base": base, "solver": folder.solver, "ratios": encoded}
 
 
 def _packed_thousandths(speedups: Array) -> str:

@@ -20,6 +20,7 @@ from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
 from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.question.spellings import own_names
 from ssdsim.readers.row import Metric
 from ssdsim.runs.layout import (
     CONFIG,
@@ -120,7 +121,7 @@ class RunFolder(Record):
     """A run folder as it was found; what it does not hold is None or empty.
 
     ``options`` are single values and ``grid`` lists of values, both by option name; ``rows`` has one a grid
-    point, of the columns that figures read, worked out by ``engine``; an unfinished sweep has ``points_in`` of its
+    point, of the columns that figures read, worked out by ``solver``; an unfinished sweep has ``points_in`` of its
     ``points``. ``trace`` and ``measured_trace`` are Chrome trace documents; ``validation`` are the comparisons of
     ``ssdsim validate``, a record a strategy and grid point; ``recommendation`` is ``ssdsim recommend --json``;
     ``measured`` is ``ssdsim validate rows --json``, ``serving`` is ``ssdsim serve --json``.
@@ -132,7 +133,7 @@ class RunFolder(Record):
     rows: pa.Table | None = None
     trace: Mapping[str, Any] | None = None
     measured_trace: Mapping[str, Any] | None = None
-    engine: str = "closed"
+    solver: str = "closed"
     validation: Sequence[Mapping[str, Any]] = ()
     recommendation: Mapping[str, Any] | None = None
     measured: Mapping[str, Any] | None = None
@@ -219,12 +220,13 @@ def read_run_folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise InputError(f"{path}: no such run folder; ssdsim sweep -o FOLDER makes one")
     options, grid = _config(path / CONFIG)
+    how = _json(path / HOW) or {}  # of 0.3.0 and before with the solver as "engine"
     return RunFolder(
         path=path,
         options=options,
         grid=grid,
         rows=_rows(path, options, grid),
-        engine=(_json(path / HOW) or {}).get("engine", "closed"),
+        solver=how.get("solver", how.get("engine", "closed")),
         trace=_trace(path / TRACE),
         measured_trace=_trace(path / MEASURED_TRACE),
         validation=_validation(path / VALIDATION),
@@ -246,9 +248,10 @@ def _config(path: Path) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     options, grid = data.get("options", {}), data.get("grid", {})
     if not isinstance(options, dict) or not isinstance(grid, dict):
         raise InputError(f"{path}: options and grid must be tables")
+    if "strategy" in {*options, *grid}:
+        raise InputError(f"{path}: written by an older ssdsim, whose 'strategy' is 'strategies' now: sweep anew")
+    options, grid = dict(own_names(options)), dict(own_names(grid))
     for name in [*options, *grid]:
-        if name == "strategy":
-            raise InputError(f"{path}: written by an older ssdsim, whose 'strategy' is 'strategies' now: sweep anew")
         if name not in DEFAULTS:
             raise InputError(f"{path}: unknown option '{name}'{nearest(name, DEFAULTS)}")
     for name, values in grid.items():

@@ -149,7 +149,7 @@ def opened(path: Path, plan: SweepPlan) -> Iterator[SweepFolder]:
 
 
 class SweepFolder:
-    """``config.toml`` (options and grid), ``sweep.json`` (engine, seed), ``parts/`` while it runs, ``results.parquet``.
+    """``config.toml`` (options and grid), ``sweep.json`` (solver, seed), ``parts/`` while it runs, ``results.parquet``.
 
     ``files/`` holds copies of the files that the options name; config and results call them by their names there.
     """

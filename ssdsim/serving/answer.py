@@ -116,7 +116,7 @@ class Serving(Displayable, Record):
     policies: Policies
     how: How
     goal: Goal
-    engine: str
+    solver: str
     subject: str
     draft_pool: int | None
     points: Sequence[ServedLoad]
@@ -173,7 +173,7 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
     configuration = serving.policies.configuration
     answer = {
         "schema": 3,
-        "engine": serving.engine,
+        "solver": serving.solver,
         "seed": serving.how.seed,
         "replicas": serving.how.fleet.replicas,
         **picked(serving, "draft_pool"),

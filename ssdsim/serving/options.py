@@ -163,17 +163,17 @@ class Goal(OptionRecord):
         return (_ENOUGH if self.attainment is None else self.attainment) if self.capacity else None
 
 
-ServeEngine = Literal["auto", "closed", "loop"]
+ServeSolver = Literal["auto", "closed", "loop"]
 
 
-class ServeEngineOptions(OptionRecord):
+class ServeSolverOptions(OptionRecord):
     """``closed`` is the closed form alone; ``loop`` and ``auto`` also run every round. Runs get more requests until the
     95 % interval of the mean time per token is as small a share of it as ``precision``.
     """
 
     section, prominence = Section.REQUESTS, 0
 
-    engine: ServeEngine = option_field(OneOf(get_args(ServeEngine)), "closed: the closed form alone", "auto")
+    solver: ServeSolver = option_field(OneOf(get_args(ServeSolver)), "closed: the closed form alone", "auto")
     precision: float | None = option_field(
         Number(1.0, 0.001), "more requests until the mean TPOT is known to it at 95 %: 0.02"
     )
@@ -186,4 +186,4 @@ class ServeEngineOptions(OptionRecord):
     @property
     def runs(self) -> bool:
         """Say whether anything is run."""
-        return self.engine != "closed"
+        return self.solver != "closed"

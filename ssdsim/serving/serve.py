@@ -15,17 +15,18 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.free_memory import free_memory_bytes
 from ssdsim.base.intervals import Interval
-from ssdsim.base.option import option_names, pop_record
+from ssdsim.base.option import in_python, option_names, options_of, pop_record
 from ssdsim.base.record import Record
 from ssdsim.question.engines import Engine
 from ssdsim.question.options import refuse_others
+from ssdsim.question.spellings import own_names
 from ssdsim.runs.answer_folders import ServingFolder
 from ssdsim.serving.answer import Pace, ServedLoad, Serving, UnsupportedStrategy, crossings_of, rivals_of
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.closed_form import Sharing, SteadyState, sharing
 from ssdsim.serving.crossing import Crossing, RateCurve, advice
 from ssdsim.serving.load import Load
-from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
+from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.passes import prompt_warnings
 from ssdsim.serving.policies import Policies, accepted_options, policies
 from ssdsim.serving.policy import Policy
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
     from ssdsim.serving.typed_options import ServeOptions
 
 DRAWS = 200  # of what is not known behind capacities and crossings
-RECORDS = (Load, Fleet, Batching, Goal, ServeEngineOptions, Workers)
+RECORDS = (Load, Fleet, Batching, Goal, ServeSolverOptions, Workers)
 """Whose options ``serve`` has beside a scenario's."""
 
 
 def serve(
     *, schedule: str | Path | None = None, folder: ServingFolder | None = None, **options: Unpack[ServeOptions]
 ) -> Serving:
-    """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, engine="closed", p_hit=0.9)``.
+    """Serve requests by each strategy, on replicas of its own: ``serve(rate=2.0, solver="closed", p_hit=0.9)``.
 
     Parameters
     ----------
@@ -58,11 +59,12 @@ def serve(
     ------
     InputError : one line that says what, where, and what is allowed.
     """
-    given: dict[str, Any] = {**options}
+    own = in_python(option for record in RECORDS for option in options_of(record).values())
+    given: dict[str, Any] = {**own_names(options, own)}
     of_records = [name for record in RECORDS for name in option_names(record).values()]
     refuse_others("serve", given, (*of_records, *accepted_options()))
     load, fleet, batching = pop_record(Load, given), pop_record(Fleet, given), pop_record(Batching, given)
-    goal, effort, workers = pop_record(Goal, given), pop_record(ServeEngineOptions, given), pop_record(Workers, given)
+    goal, effort, workers = pop_record(Goal, given), pop_record(ServeSolverOptions, given), pop_record(Workers, given)
     return served(load, fleet, batching, goal, effort, workers, schedule=schedule, folder=folder, **given)
 
 
@@ -71,7 +73,7 @@ def served(
     fleet: Fleet | None = None,
     batching: Batching | None = None,
     goal: Goal | None = None,
-    effort: ServeEngineOptions | None = None,
+    effort: ServeSolverOptions | None = None,
     workers: Workers | None = None,
     *,
     schedule: str | Path | None = None,
@@ -87,7 +89,7 @@ def served(
         fleet or Fleet(),
         batching or Batching(),
         goal or Goal(),
-        effort or ServeEngineOptions(),
+        effort or ServeSolverOptions(),
     )
     options["targets"] = fleet.targets(options.pop("targets", None))
     workload = load.arrives(effort.seed, goal.capacity)
@@ -116,7 +118,7 @@ class _ServeRequest(Record):
     workload: Workload
     how: How
     goal: Goal
-    effort: ServeEngineOptions
+    effort: ServeSolverOptions
     workers: Workers
     cache: RunCache | None
     targets: int | None
@@ -151,7 +153,7 @@ class _ServeRequest(Record):
             policies=policies,
             how=self.how,
             goal=self.goal,
-            engine="loop" if self.effort.runs else "closed",
+            solver="loop" if self.effort.runs else "closed",
             subject=subject,
             draft_pool=None if self.targets is None else fleet.replicas // self.targets,
             points=points,
@@ -188,7 +190,7 @@ class _ServeRequest(Record):
             raise InputError(
                 f"a run of {said.requests:,} requests takes about {said.memory_bytes / 1e9:.1f} GB{beside}, and "
                 f"{free / 1e9:.1f} are free: give fewer (--requests, --seconds; --limit, --slice of a log), or "
-                "--engine closed, which runs nothing"
+                "--solver closed, which runs nothing"
             )
         self.hears_needs(said)
         return int(free / said.memory_bytes)
@@ -214,12 +216,12 @@ class _ServeRequest(Record):
         return capacities(by_name, sharings, self.workload, share, self.how, self.cache, self.workers)
 
 
-def _check(workload: Workload, goal: Goal, effort: ServeEngineOptions) -> None:
+def _check(workload: Workload, goal: Goal, effort: ServeSolverOptions) -> None:
     """Raise :class:`InputError` where an answer cannot be made in the way that is asked for."""
     if goal.capacity and (goal.slo is None or not effort.runs or workload.concurrency is not None):
-        raise InputError("--capacity needs an --slo, arrivals, and runs (not --engine closed)")
+        raise InputError("--capacity needs an --slo, arrivals, and runs (not --solver closed)")
     if effort.precision is not None and not effort.runs:
-        raise InputError("--precision has no effect with --engine closed (it runs nothing)")
+        raise InputError("--precision has no effect with --solver closed (it runs nothing)")
     if effort.precision is not None and workload.generate is None:
         raise InputError("--precision has no effect with a log (there are no more requests than it has)")
     if workload.output_tokens.max() <= 1:

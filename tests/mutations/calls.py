@@ -44,7 +44,7 @@ _CALLS: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = {
     "schedule": (ssdsim.schedule, {"b": 1, "k": 2, "f": 2}),
     "recommend": (ssdsim.recommend, {"gpus": 2, "k": 3, "target": "llama-3.1-8b", "budget": 8}),
 }
-_MORE = ("seed", "engine", "draws", "preset", "precision", "rank", "gpus", "at_least", "optoin")
+_MORE = ("seed", "solver", "draws", "preset", "precision", "rank", "gpus", "at_least", "optoin")
 
 
 def python_call(rng: Random) -> Input:

@@ -140,7 +140,7 @@ _JSON: tuple[list[Any], ...] = (
     _AIPERF,
     requests.CONVERSATIONS,
 )
-_SERVE = "--target llama-3.1-8b --tp 1 --runtime kernels --strategies ar,sd --quiet".split()
+_SERVE = "--target llama-3.1-8b --tp 1 --engine kernels --strategies ar,sd --quiet".split()
 
 
 @lru_cache

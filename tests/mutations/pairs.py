@@ -16,23 +16,23 @@ from tests.mutations.input import Input, command
 # every verb that reads a pair, at sizes that take a moment with a pair as it is
 _WITH_PAIR = (
     "predict --pair pair.json --k 3 --b 4",
-    "predict --pair pair.json --k 2 --t-sd 0.2 --engine mc --strategies ssd",
-    "predict --pair pair.json --k 2 --t-sd 0.2 --engine des --strategies ssd",
-    "predict --pair pair.json --k 3 --target llama-3.1-8b --tp 1 --engine des",
+    "predict --pair pair.json --k 2 --t-sd 0.2 --solver mc --strategies ssd",
+    "predict --pair pair.json --k 2 --t-sd 0.2 --solver des --strategies ssd",
+    "predict --pair pair.json --k 3 --target llama-3.1-8b --tp 1 --solver des",
     "simulate --pair pair.json --t-sd 0.2 --rounds 200 --k 2",
     "simulate --pair pair.json --t-sd 0.2 --tokens 32 --k 2",
     "sweep --pair pair.json --k 1:3 --t-sd 0.2",
-    "serve --pair pair.json --rate 2 --requests 60 --output-len 60 --target llama-3.1-8b --tp 1 --runtime kernels",
+    "serve --pair pair.json --rate 2 --requests 60 --output-len 60 --target llama-3.1-8b --tp 1 --engine kernels",
     "recommend --pair pair.json --gpus 2 --target llama-3.1-8b --k 2,3",
 )
 _WITH_RUNTIME = (
-    "predict --runtime runtime.toml",
-    "predict --runtime runtime.toml --b 64 --k 3 --json",
+    "predict --engine runtime.toml",
+    "predict --engine runtime.toml --b 64 --k 3 --json",
     "runtimes show runtime.toml",
-    "serve --runtime runtime.toml --rate 2 --requests 40 --output-len 40 --target llama-3.1-8b --tp 1",
-    "recommend --runtime runtime.toml --gpus 2 --target llama-3.1-8b --k 2,3",
-    "compare --runtime runtime.toml --gpus 2 --target llama-3.1-8b",
-    "export --runtime runtime.toml --format vllm-serve --b 1 --k 2 --target llama-3.1-8b",
+    "serve --engine runtime.toml --rate 2 --requests 40 --output-len 40 --target llama-3.1-8b --tp 1",
+    "recommend --engine runtime.toml --gpus 2 --target llama-3.1-8b --k 2,3",
+    "compare --engine runtime.toml --gpus 2 --target llama-3.1-8b",
+    "export --engine runtime.toml --format vllm-serve --b 1 --k 2 --target llama-3.1-8b",
 )
 
 

@@ -21,7 +21,7 @@ found = ssdsim.predict(b=16, p_hit=0.85, alpha="0.75:0.85", backup="fast", strat
 reveal_type(found)
 reveal_type(found.verdict.over["sd"].ratio)
 reveal_type(ssdsim.recommend(gpus=8, b=[1, 64], k=range(1, 9)).focus)
-reveal_type(ssdsim.serve(rate=[2.0, 4.0], engine="closed", slo="ttft:500", p_hit=0.9).verdict)
+reveal_type(ssdsim.serve(rate=[2.0, 4.0], solver="closed", slo="ttft:500", p_hit=0.9).verdict)
 ssdsim.sweep(b=[1, 16], alpha=[0.7, 0.8], hit_curve=[(1, 0.6), (2, 0.7)])
 reveal_type(ssdsim.explore(b=[1, 16], hardware="h100-sxm").errors)
 """
@@ -106,10 +106,10 @@ def test_every_answer_shows_itself_on_one_screen() -> None:
         configuration,
         scenario,
         ssdsim.predict(b=16, p_hit=0.85).verdict,
-        ssdsim.simulate(scenario, rounds=20, engine="mc"),
+        ssdsim.simulate(scenario, rounds=20, solver="mc"),
         ssdsim.export("vllm", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
         ssdsim.export("json", b=[1, 64], k=[2, 4], f=3, alpha=0.9),
-        ssdsim.serve(rate=2.0, engine="closed", p_hit=0.9),
+        ssdsim.serve(rate=2.0, solver="closed", p_hit=0.9),
         ssdsim.find_hardware("h100-sxm"),
     )
     for answer in answers:

@@ -70,7 +70,7 @@ class Dialect(Record):
 
     def priced_on(self, options: Mapping[str, Any]) -> Dialect:
         """Copy the words for the engine of the runtime that the options name, where it is the same engine's."""
-        named = options.get("runtime")
+        named = options.get("engine")
         other = None if named is None else find_runtime(named)
         if other is None or other.runs is None or other.engine != find_runtime(self.runtime).engine:
             return self

@@ -22,6 +22,7 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.engines import titles
 from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, DEFAULTS
+from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput
 from ssdsim.serving.batching import KTable
 from ssdsim.serving.schedule_file import Schedule
@@ -62,6 +63,7 @@ class Exported(Displayable, Record):
         return Display(self.refusal or "\n".join([*first, *cut]), sentence=beside)
 
 
+@any_spelling
 def export(
     format: str,
     *,
@@ -143,7 +145,7 @@ def engine_of(runtime: str) -> Dialect | None:
     of = find_runtime(runtime).engine
     commands = (vllm.SERVE, sglang.DIALECT, trtllm.DIALECT, ssd_engine.DIALECT)
     engine = next((each for each in commands if find_runtime(each.runtime).engine == of), None)
-    return engine and engine.priced_on({"runtime": runtime})
+    return engine and engine.priced_on({"engine": runtime})
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:
@@ -158,10 +160,10 @@ def _formats(options: Mapping[str, Any]) -> list[str]:
 def _on_its_runtime(engine: Dialect, options: dict[str, Any]) -> dict[str, Any]:
     """Priced as the engine itself runs, unless a runtime is given or belongs to the profile."""
     hardware = options.get("hardware") or DEFAULTS["hardware"]
-    if options.get("runtime") is not None or not isinstance(hardware, str):
+    if options.get("engine") is not None or not isinstance(hardware, str):
         return options
     _, why = runtime_of(find_hardware(hardware), hardware)
-    return {**options, "runtime": engine.runtime} if why == BY_DEFAULT else options
+    return {**options, "engine": engine.runtime} if why == BY_DEFAULT else options
 
 
 def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:

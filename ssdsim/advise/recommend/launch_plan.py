@@ -22,7 +22,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.answer import Serving
 from ssdsim.serving.load import Load
-from ssdsim.serving.options import Fleet, Goal, ServeEngineOptions
+from ssdsim.serving.options import Fleet, Goal, ServeSolverOptions
 from ssdsim.serving.policies import accepted_options
 from ssdsim.serving.schedule_file import Cell
 from ssdsim.serving.serve import served
@@ -33,7 +33,7 @@ from ssdsim.transformer.forward import DATA_PARALLEL
 
 ATTAINMENT = 0.9  # share of requests that must keep an SLO
 _REQUESTS = 600  # requests of a run in the search for the rate
-NO_ENGINE = "add --runtime vllm|sglang|trtllm|ssd-engine for the launch command"
+NO_ENGINE = "add --engine vllm|sglang|trtllm|ssd-engine for the launch command"
 
 
 class Command(Record):
@@ -164,7 +164,7 @@ def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: 
     assert best is not None
     try:
         at_rate = Load(1.0 if rate is None else rate / best.copies, workload=load)
-        at_one = served(at_rate, effort=ServeEngineOptions("closed", seed=request.seed), **_policies(about, request))
+        at_one = served(at_rate, effort=ServeSolverOptions("closed", seed=request.seed), **_policies(about, request))
     except InputError as error:
         if must:
             raise
@@ -176,7 +176,7 @@ def _view(request: SearchRequest, about: BatchAnswer, rate: float | None, must: 
 def _within(about: BatchAnswer, request: SearchRequest, slo: str) -> dict[str, float]:
     """Rates up to which enough requests keep an SLO."""
     goal = Goal(slo, capacity=True, attainment=ATTAINMENT)
-    load, effort = Load(workload=_workload(request)), ServeEngineOptions(seed=request.seed)
+    load, effort = Load(workload=_workload(request)), ServeSolverOptions(seed=request.seed)
     load_served = served(load, goal=goal, effort=effort, **_policies(about, request))
     return {name: each.rate for name, each in load_served.within_slo.items()}
 
@@ -210,7 +210,7 @@ def _at_rate(serving: Serving) -> dict[str, float | None]:
 
 def _command(best: Deployment, request: SearchRequest) -> Command | None:
     """The engine's launch command, with a K for every batch up to a copy's; None if no engine is named."""
-    named = request.options.get("runtime")
+    named = request.options.get("engine")
     dialect = None if named is None else engine_of(named)
     if dialect is None or request.engine.runs is None:
         return None

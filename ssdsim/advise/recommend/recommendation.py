@@ -27,6 +27,7 @@ from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import DEFAULTS
 from ssdsim.question.place import runtime_for
+from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput
 from ssdsim.strategies.protocols.axes import TARGET
 from ssdsim.transformer.forward import DATA_PARALLEL
@@ -113,6 +114,7 @@ class Recommendation(Displayable, Record):
         return None if self.focus_answer is None else self.focus_answer.batch
 
 
+@any_spelling
 def recommend(
     *,
     gpus: int | str,
@@ -152,7 +154,7 @@ def recommend(
     ------
     InputError : an unknown option or value, or one without effect here.
 
-    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], runtime="vllm")
+    >>> found = recommend(gpus=8, b=[1, 64], k=[4, 8], tp=[4, 8], draft_gpus=[1, 4], engine="vllm")
     >>> [answer.best.name for answer in found.answers], found.answers[0].unsupported["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """

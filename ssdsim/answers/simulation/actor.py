@@ -155,7 +155,7 @@ class SimActor:
         if seconds == 0.0:
             if self._waits_for_nobody:  # it would go round without time passing
                 title = self._run.scenario.strategy.title
-                raise InputError(f"{title}'s step '{step}' takes no time: take --engine mc, or closed")
+                raise InputError(f"{title}'s step '{step}' takes no time: take --solver mc, or closed")
             return self._done
         self._last_s = seconds
         if self._trace is None:

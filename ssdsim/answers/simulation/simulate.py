@@ -21,6 +21,7 @@ from ssdsim.base.plain import document, picked
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record, replace
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.spellings import any_spelling
 from ssdsim.rounds.kernel import Mix
 from ssdsim.rounds.outcome_sources import long_run_source, outcome_source
 from ssdsim.rounds.outcomes import (
@@ -32,7 +33,7 @@ from ssdsim.rounds.outcomes import (
 )
 from ssdsim.rounds.round import PARTS, Always
 
-Engine = Literal["des", "mc"]
+Solver = Literal["des", "mc"]
 QUANTILES = (0.5, 0.9, 0.99)
 _MEANS = ("tokens_per_second", "tokens_per_round", "round_s", "p_hit", "p_all_hit")
 _MC_BLOCK = 16_384  # rounds: a block of 16 sequences then fits in the cache
@@ -93,10 +94,11 @@ class SimulatedRounds(Displayable, Record):
         return self.round_histogram.quantile((q - self.burst_share) / (1.0 - self.burst_share))
 
 
+@any_spelling
 def simulate(
     scenario: Scenario,
     *,
-    engine: Engine = "des",
+    solver: Solver = "des",
     rounds: int | None = None,
     precision: float | None = None,
     seed: int = 0,
@@ -110,10 +112,10 @@ def simulate(
     Parameters
     ----------
     scenario : of :func:`ssdsim.configure`, one a strategy.
-    engine : ``des`` replays events on SimPy's clock, ``mc`` draws rounds without one.
+    solver : ``des`` replays events on SimPy's clock, ``mc`` draws rounds without one.
     rounds, precision : the run ends after ``rounds``, or when the half width of the 95 % interval of tokens/s is within
         ``precision`` of it.
-    seed : the same seed gives the same run, and both engines see the same stream of outcomes.
+    seed : the same seed gives the same run, and both solvers see the same stream of outcomes.
     trace : filled with what each device does (``des`` only).
     confidence : of the intervals.
     most : rounds that end a run which is not as precise by then.
@@ -125,15 +127,15 @@ def simulate(
 
     Raises
     ------
-    InputError : an engine that is not there, or a trace of one that has no clock.
+    InputError : a solver that is not there, or a trace of one that has no clock.
     """
-    if engine not in ("des", "mc"):
-        raise InputError(f"unknown engine '{engine}'{nearest(str(engine), ('des', 'mc'))} Allowed: des, mc")
-    if trace is not None and engine == "mc":
-        raise InputError("a trace needs engine des (Monte Carlo has no clock)")
+    if solver not in ("des", "mc"):
+        raise InputError(f"unknown solver '{solver}'{nearest(str(solver), ('des', 'mc'))} Allowed: des, mc")
+    if trace is not None and solver == "mc":
+        raise InputError("a trace needs solver des (Monte Carlo has no clock)")
     recorder = Recorder(scenario.batch, scenario.strategy.miss_state)
     busy_s: Mapping[str, float] = {}
-    if engine == "des":
+    if solver == "des":
         stopping = Stopping(rounds, precision, most=most, progress=progress)
         busy_s = _replayed(scenario, seed, stopping, recorder, trace)
     else:
@@ -238,7 +240,7 @@ def _check_countable(scenario: Scenario) -> None:
     if most > MOST_TOKENS_A_ROUND:
         raise InputError(
             f"a simulated round has at most {MOST_TOKENS_A_ROUND:,} tokens, batch {scenario.batch} may have {most:,}: "
-            "take fewer sequences, or --engine closed"
+            "take fewer sequences, or --solver closed"
         )
 
 

@@ -14,6 +14,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.progress import Progress
 from ssdsim.base.record import Record
 from ssdsim.question.configuration import Configuration, configure
+from ssdsim.question.spellings import any_spelling
 from ssdsim.reports.explorer.errors import Error
 from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid
 from ssdsim.reports.explorer.page import grid_words, html
@@ -44,6 +45,7 @@ class Explorer(Record):
             raise InputError(f"{path}: the page cannot be written there ({error.strerror})") from None
 
 
+@any_spelling
 def explore(
     *,
     seed: int = 0,

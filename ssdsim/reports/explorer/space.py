@@ -52,7 +52,7 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """What is interpolated, and between which ends."""
 _ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
 _MOST_CONTINUOUS = 5
-SIDES = ("hardware", "runtime")  # of which two stand side by side
+SIDES = ("hardware", "engine")  # of which two stand side by side
 
 
 class GridAxis(Record):

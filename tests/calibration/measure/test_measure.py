@@ -125,7 +125,7 @@ def test_batches_of_each_set_and_of_the_mix_are_simulated_as_they_were_measured(
             shared = {"p_hit": batch.independent ** (1 / batch.b), "backup": "jit", "t_sd": 0.2}
             scenario = configure(**options, **shared).scenarios["ssd"]
             assert scenario.settings["hit_concentration"] == batch.concentration
-            hit = simulate(scenario, engine="mc", rounds=20_000, seed=3).p_all_hit
+            hit = simulate(scenario, solver="mc", rounds=20_000, seed=3).p_all_hit
             assert hit is not None
             told.append(
                 f"{name or 'mix'}, temperature {at.temperature:g}, b {batch.b}: P(all hit) {batch.p_all_hit:.4f} "

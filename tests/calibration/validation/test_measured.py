@@ -86,7 +86,7 @@ def test_each_row_may_have_the_card_of_its_engine() -> None:
     rows = [served(engine=engine) for engine in ("vllm", "sglang", "")]
     checked, skipped = check_what_can_be(rows, [of_engine])
     assert [one.card.name for one in checked] == ["vllm", "sglang"]
-    assert [one.reason for one in skipped] == ["names no engine, and --runtime engine takes its card"]
+    assert [one.reason for one in skipped] == ["names no engine, and --engine each takes its card"]
 
 
 @pytest.mark.parametrize("kept", ["float8", "bfloat16"])

@@ -230,7 +230,7 @@ def test_a_shared_draft_is_weighed_against_a_draft_each() -> None:
 
 
 def test_an_engine_that_has_no_shared_draft_has_it_apart() -> None:
-    recommendation = recommend(gpus=9, b=8, strategies="ar,sd", runtime="vllm", targets=[1, 2], tp=4, k=[2, 3])
+    recommendation = recommend(gpus=9, b=8, strategies="ar,sd", engine="vllm", targets=[1, 2], tp=4, k=[2, 3])
     answer = recommendation.answers[0]
     assert answer.best is not None
     assert answer.best.shape.targets == 1

@@ -31,7 +31,7 @@ def can(runtime: str, deployment: Any, drafter: str = "model") -> bool:
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime: str, drafter: str) -> None:
     strategies = EVERY if drafter == "model" else ("ar", "sd", "ssd")
-    recommendation = recommend(gpus=6, b=[1, 32], runtime=runtime, strategies=strategies, drafter=drafter, **SMALL)
+    recommendation = recommend(gpus=6, b=[1, 32], engine=runtime, strategies=strategies, drafter=drafter, **SMALL)
     for answer in recommendation.answers:
         assert answer.best is not None
         named = [answer.best, *answer.by_strategy.values(), *answer.pareto]
@@ -47,7 +47,7 @@ def test_nothing_is_recommended_that_the_engines_card_says_it_cannot_run(runtime
 
 @pytest.mark.long
 def test_what_stands_apart_says_what_it_would_be_worth() -> None:
-    on_vllm, on_any = (recommend(gpus=5, runtime=each, **SMALL) for each in ("vllm", None))
+    on_vllm, on_any = (recommend(gpus=5, engine=each, **SMALL) for each in ("vllm", None))
     (answer,) = on_vllm.answers
     assert answer.best is not None
     assert "of what vLLM runs, if acceptance is near 0.8: SD at any plausible acceptance at batch 1" in on_vllm.sentence
@@ -57,12 +57,12 @@ def test_what_stands_apart_says_what_it_would_be_worth() -> None:
     assert on_any.answers[0].best is not None
     assert on_any.answers[0].best.shape.strategy == "ssd"
     assert not on_any.answers[0].unsupported
-    assert recommend(gpus=5, runtime="kernels", **SMALL).request.ranked == ("ar", "sd", "ssd")
+    assert recommend(gpus=5, engine="kernels", **SMALL).request.ranked == ("ar", "sd", "ssd")
 
 
 @pytest.mark.long
 def test_devices_that_an_engine_has_not_stand_apart() -> None:
-    (answer,) = recommend(gpus=8, b=16, runtime="ssd-engine", tp=4, k=[7, 8]).answers
+    (answer,) = recommend(gpus=8, b=16, engine="ssd-engine", tp=4, k=[7, 8]).answers
     assert answer.best is not None
     assert answer.best.shape.devices.draft == 1
     assert "it drafts on 1 GPU of its own" in answer.unsupported["ssd"].sentence
@@ -78,18 +78,18 @@ def test_devices_that_an_engine_has_not_stand_apart() -> None:
 )
 def test_asking_an_engine_for_what_it_has_not_is_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        recommend(gpus=5, runtime="vllm", **options)
+        recommend(gpus=5, engine="vllm", **options)
 
 
 def test_compare_names_no_winner_that_the_engine_lacks() -> None:
-    comparison = compare(gpus=5, runtime="vllm", strategies="ar,sd,ssd", **SMALL)
+    comparison = compare(gpus=5, engine="vllm", strategies="ar,sd,ssd", **SMALL)
     assert comparison.compared.keys() == {"ar", "sd"}
     assert comparison.unsupported.keys() == {"ssd"}
 
 
 def test_serving_ranks_what_the_engine_runs() -> None:
     requests = synthetic(50, 1.0, Lengths.parse("256", "x"), Lengths.parse("64", "x"))
-    serving = serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd,auto")
+    serving = serve(workload=requests, rate=[2.0], solver="closed", engine="vllm", strategies="ar,sd,ssd,auto")
     assert serving.subject == "sd"
     assert serving.capacities.keys() == {"ar", "sd", "auto"}
     assert all(v.scenario.strategy.name != "ssd" for v in serving.policies.by_name["auto"].variants)
@@ -98,14 +98,14 @@ def test_serving_ranks_what_the_engine_runs() -> None:
     assert apart.worth[0] is not None
     assert apart.worth[0] > 1.0
     with pytest.raises(InputError, match="vLLM has no SSD"):
-        serve(workload=requests, rate=[2.0], engine="closed", runtime="vllm", strategies="ar,sd,ssd", subject="ssd")
+        serve(workload=requests, rate=[2.0], solver="closed", engine="vllm", strategies="ar,sd,ssd", subject="ssd")
     assert Batching().prefill == "chunked"
 
 
 def test_a_prediction_says_that_the_engine_has_no_such_strategy() -> None:
     said = "vLLM does not implement SSD; this prices it as if it did"
-    assert said in configure(runtime="vllm").warnings
-    assert not any("does not implement" in w for w in configure(runtime="vllm", strategies="ar,sd").warnings)
+    assert said in configure(engine="vllm").warnings
+    assert not any("does not implement" in w for w in configure(engine="vllm", strategies="ar,sd").warnings)
     assert not any("does not implement" in w for w in configure().warnings)
 
 
@@ -119,7 +119,7 @@ def test_an_export_is_held_to_the_runtime_that_is_named() -> None:
     options = {"b": 1, "k": 4, "target": "qwen3-8b", "tp": 1, "strategies": ("ar", "sd"), "drafter": "dflash"}
     assert '"dflash"' in export("vllm", **options).text
     with pytest.raises(InputError, match=r"--format vllm: vLLM 0.5 has no SD with DFlash"):
-        export("vllm", **{**options, "strategies": ("sd",)}, runtime="vllm-0.5")
+        export("vllm", **{**options, "strategies": ("sd",)}, engine="vllm-0.5")
 
 
 def test_heads_that_draft_beside_the_target_leave_no_traceback() -> None:

@@ -112,7 +112,7 @@ def test_vllm_config_is_what_it_documents() -> None:
 
 def test_vllm_turns_speculation_off_where_ar_is_best() -> None:
     options = {"b": [1, 256], "k": [1, 4], "f": 1, "alpha": 0.3, "target": "llama-3.1-8b", "tp": 1}
-    options["runtime"] = "trtllm"  # a step of which costs little a sequence: with `vllm` a round saves that, too
+    options["engine"] = "trtllm"  # a step of which costs little a sequence: with `vllm` a round saves that, too
     config = json.loads(export("vllm", **options).text)
     check_vllm(config, tp=1)
     assert config["num_speculative_tokens_per_batch_size"][-1] == [16, 256, 0]
@@ -125,7 +125,7 @@ def test_vllm_has_one_table_for_all_contexts_and_the_note_says_what_it_costs() -
     options = {**SMALL, "b": [16, 60], "f": 1, "context": [64, 8192]}
     config, notes = json.loads(export("vllm", **options).text), export("vllm", **options).notes
     check_vllm(config, tp=4)
-    shared = candidates(**options, runtime="vllm").best(("ar", "sd"), by=("b",))
+    shared = candidates(**options, engine="vllm").best(("ar", "sd"), by=("b",))
     assert shared.groupby("b")["k"].nunique().max() == 1
     assert shared["loss"].max() > 0
     assert any(f"at most {shared['loss'].max():.1%} of tokens/s lost" in note for note in notes)
@@ -204,7 +204,7 @@ def test_a_head_without_a_checkpoint_is_said_and_not_invented() -> None:
 
 
 def test_a_table_says_what_it_is_worth_beside_the_best_fixed_k() -> None:
-    options = {"b": [1, 16, 64], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "runtime": "vllm"}
+    options = {"b": [1, 16, 64], "k": [2, 4, 6], "alpha": 0.8, "strategies": ("ar", "sd"), "engine": "vllm"}
     possible = candidates(**options)
     each, one = (possible.best(by=by).set_index("b")["tokens_per_second"] for by in (("b",), ()))
     gains = np.log(each / one)
@@ -212,7 +212,7 @@ def test_a_table_says_what_it_is_worth_beside_the_best_fixed_k() -> None:
     assert f"is worth {np.expm1(gains.mean()):.1%} over K " in note
     assert f"(at most {np.expm1(gains.max()):.1%}, at batch " in note
     assert ("little, so that" in note) == (np.expm1(gains.mean()) < 0.02)
-    before = json.loads(export("vllm", **{**options, "runtime": "vllm-0.16"}).text)
+    before = json.loads(export("vllm", **{**options, "engine": "vllm-0.16"}).text)
     assert "num_speculative_tokens_per_batch_size" not in before  # that version has no table
 
 
@@ -320,7 +320,7 @@ def test_sglang_command_is_what_it_documents() -> None:
     assert flags["--speculative-eagle-topk"] == "1"
     k = int(flags["--speculative-num-steps"])
     assert int(flags["--speculative-num-draft-tokens"]) == k + 1  # the documentation: with topk 1, num_steps + 1
-    assert set(candidates(**SMALL, runtime="sglang").best(("ar", "sd"), by=())["k"]) == {k}
+    assert set(candidates(**SMALL, engine="sglang").best(("ar", "sd"), by=())["k"]) == {k}
     assert any("SGLang takes one K over batch sizes and contexts" in note for note in exported.notes)
 
 
@@ -382,7 +382,7 @@ def test_the_bench_takes_a_common_fan_out_as_one_number() -> None:
 def test_a_draft_that_is_faster_on_one_device_is_noted_for_vllm() -> None:
     """It shards the draft as it does the target; a tiny one then waits for all-reduces more than it computes."""
     shaped = {"target": "transformer-shaped-8192x40", "hardware": "v100-sxm2-32gb", "b": 1, "k": 4, "f": 1}
-    shaped["runtime"] = "kernels"  # which has the draft where it is faster; vLLM's own has it on all of them
+    shaped["engine"] = "kernels"  # which has the draft where it is faster; vLLM's own has it on all of them
     tiny = export("vllm", **shaped, draft="transformer-shaped-256x2")
     assert any("vLLM runs the draft on all 4 devices" in note for note in tiny.notes)
     assert any("no checkpoint of transformer-shaped-256x2 is known here" in note for note in tiny.notes)

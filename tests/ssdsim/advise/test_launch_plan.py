@@ -29,7 +29,7 @@ def shown(*arguments: str) -> list[str]:
 
 
 def test_the_first_ten_lines_hold_what_to_deploy() -> None:
-    arguments = "--gpus 5xh100 --b 4,16 --runtime vllm --gpu-hour 2.5 --rate 2".split()
+    arguments = "--gpus 5xh100 --b 4,16 --engine vllm --gpu-hour 2.5 --rate 2".split()
     everything = shown(*arguments)
     lines = everything[:10]
     labels = {line.split()[0]: line for line in lines if not line.startswith(" ")}
@@ -50,7 +50,7 @@ def test_the_first_ten_lines_hold_what_to_deploy() -> None:
     [("vllm", "vllm serve "), ("sglang", "python -m sglang.launch_server "), ("trtllm", "cat > speculative.yaml")],
 )
 def test_every_engine_has_a_command_for_what_is_recommended(runtime: str, begins: str) -> None:
-    recommendation = recommend(gpus=4, b=4, runtime=runtime, **SMALL)
+    recommendation = recommend(gpus=4, b=4, engine=runtime, **SMALL)
     plan = launch_plan(recommendation)
     assert plan is not None
     assert plan.command is not None
@@ -59,7 +59,7 @@ def test_every_engine_has_a_command_for_what_is_recommended(runtime: str, begins
 
 
 def test_the_ssd_engines_command_is_exactly_the_deployment() -> None:
-    recommendation = recommend(gpus=5, b=4, runtime="ssd-engine", **SMALL)
+    recommendation = recommend(gpus=5, b=4, engine="ssd-engine", **SMALL)
     plan = launch_plan(recommendation)
     assert plan is not None
     assert plan.command is not None
@@ -74,7 +74,7 @@ def test_without_an_engine_the_line_says_which_there_are() -> None:
     assert plan is not None
     assert plan.command is None
     lines = shown("--gpus", "5")
-    assert any(line.startswith("Command  add --runtime vllm|sglang") for line in lines[:10])
+    assert any(line.startswith("Command  add --engine vllm|sglang") for line in lines[:10])
 
 
 def test_all_gpus_are_paid_for_where_that_is_asked() -> None:
@@ -112,7 +112,7 @@ def test_gpus_may_name_their_profile() -> None:
 
 
 def test_an_slo_is_searched_in_the_same_call() -> None:
-    recommendation = recommend(gpus=1, b=4, target="llama-3.1-8b", k=4, strategies="ar,sd", runtime="vllm")
+    recommendation = recommend(gpus=1, b=4, target="llama-3.1-8b", k=4, strategies="ar,sd", engine="vllm")
     plan = launch_plan(recommendation, slo="tpot:8")
     assert plan is not None
     assert plan.paying is not None
@@ -123,7 +123,7 @@ def test_an_slo_is_searched_in_the_same_call() -> None:
 
 def test_a_folder_keeps_the_answer_its_command_and_a_page(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    shown("--gpus", "4", "--b", "4", "--runtime", "vllm", "-o", str(folder))
+    shown("--gpus", "4", "--b", "4", "--engine", "vllm", "-o", str(folder))
     kept = json.loads((folder / "recommendation.json").read_text())
     assert kept["deploy"]["command"]["text"] == (folder / "command.sh").read_text().splitlines()[-1] + "\n"
     assert shlex.split(kept["deploy"]["command"]["text"])[:2] == ["vllm", "serve"]

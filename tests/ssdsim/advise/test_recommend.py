@@ -35,7 +35,7 @@ FEW: dict[str, Any] = {"k": [4, 6, 8], "draft_gpus": 1, "tp": 4}
 
 @pytest.fixture(scope="module")
 def eight() -> Recommendation:
-    return recommend(gpus=8, b=[1, 16, 64], runtime=unlimited("vllm-0.9"))
+    return recommend(gpus=8, b=[1, 16, 64], engine=unlimited("vllm-0.9"))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_the_choice_is_within_one_percent_of_an_exhaustive_grid(eight: Recommend
     budget, k = chosen.settings["budget"], chosen.settings["k"]
     near = range(int(0.85 * budget), int(1.15 * budget))
     shapes += [a_shape("ssd", chosen.tp, chosen.devices.draft, k=k, budget=budget) for budget in near]
-    same = {"fan_out_policy": "optimal", "runtime": eight.request.options["runtime"]}
+    same = {"fan_out_policy": "optimal", "engine": eight.request.options["engine"]}
     points = [shape.point(same, batch) for shape in shapes]
     exhaustive = np.nanmax(evaluate(points)["ssd_tokens_per_second"]) / batch
     assert first.by_strategy["ssd"].per_user > 0.99 * exhaustive
@@ -170,7 +170,7 @@ def test_chains_and_trees_that_are_cached_are_searched_together() -> None:
 
 def test_twice_the_speed_of_everything_is_twice_the_tokens() -> None:
     """Tokens/s are homogeneous of degree -1 in all durations, so the elasticities of the times sum to -1 (Euler)."""
-    recommendation = recommend(gpus=5, b=4, runtime=unlimited("vllm"), **FEW)
+    recommendation = recommend(gpus=5, b=4, engine=unlimited("vllm"), **FEW)
     times = [e.elasticity for e in recommendation.elasticities if "time" in e.what]
     assert len(times) == 4
     assert sum(times) == pytest.approx(-1.0, abs=0.05)
@@ -371,7 +371,7 @@ def test_the_largest_batch_does_not_depend_on_the_batch_that_is_asked_about(runt
 
     With TensorRT-LLM's card it was 39 or 29: rivals were those placed well at the batch that was asked about.
     """
-    asked: dict[str, Any] = {"gpus": 8, "draft_gpus": 1, "runtime": unlimited(runtime)}
+    asked: dict[str, Any] = {"gpus": 8, "draft_gpus": 1, "engine": unlimited(runtime)}
     bounds = set()
     for batch in (1, 16):
         *_, bound = recommend(b=[batch], **asked).break_evens

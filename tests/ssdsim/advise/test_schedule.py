@@ -146,8 +146,7 @@ def test_a_cells_numbers_are_predicts() -> None:
 
 def test_the_strategy_moves_from_ssd_to_sd_or_ar_with_the_batch() -> None:
     strategies = [
-        cell.strategy
-        for cell in schedule(b=[1, 8, 64, 256], alpha=0.5, k=range(1, 7), f=[1, 3], runtime="sglang").cells
+        cell.strategy for cell in schedule(b=[1, 8, 64, 256], alpha=0.5, k=range(1, 7), f=[1, 3], engine="sglang").cells
     ]
     order = {"ssd": 0, "sd": 1, "ar": 2}
     assert strategies[0] == "ssd"
@@ -196,7 +195,7 @@ def test_assumptions_are_the_options_that_mattered() -> None:
     assert "p_hit" not in derived
 
 
-ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "runtime": "kernels", "alpha": 0.8}
+ONE_GPU: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "engine": "kernels", "alpha": 0.8}
 
 
 def test_by_a_table_a_cell_has_its_k_and_predicts_tokens() -> None:
@@ -229,7 +228,7 @@ def test_serve_runs_the_schedule_of_a_policy_as_its_closed_form_runs_the_policy(
     batches = [*range(1, 33), 48, 61, 64, 96, 128, 192, 256]
     plan = tmp_path / "plan.json"
     plan.write_text(export("json", k_table=word, b=batches, context=612, **ONE_GPU).text)
-    load: dict[str, Any] = {"rate": [4.0, 20.0], "input_len": "512", "output_len": "200", "engine": "closed"}
+    load: dict[str, Any] = {"rate": [4.0, 20.0], "input_len": "512", "output_len": "200", "solver": "closed"}
     planned = serve(**load, schedule=plan, strategies="sd", **ONE_GPU).points
     by_policy = serve(**load, k_table=word, strategies="sd", **ONE_GPU).points
     for own, other in zip(planned, by_policy, strict=True):

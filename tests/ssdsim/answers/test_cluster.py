@@ -30,7 +30,7 @@ pytestmark = [
 def _swept(**who: Any) -> str:
     """Of 32 points of Monte Carlo, in 8 parts."""
     grid: dict[str, Any] = {"alpha": [0.6, 0.8], "k": [3, 5], "p_hit": [0.6, 0.7, 0.8, 0.9], "b": [1, 4]}
-    table = ssdsim.sweep(t_sd=0.2, strategies="sd,ssd", engine="mc", precision=0.01, **grid, **who)
+    table = ssdsim.sweep(t_sd=0.2, strategies="sd,ssd", solver="mc", precision=0.01, **grid, **who)
     return str(table.to_json(double_precision=15))
 
 

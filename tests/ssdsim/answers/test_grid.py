@@ -97,7 +97,7 @@ def expected(prediction: Prediction) -> Mapping[str, Any]:
 def refusal(point: Mapping[str, Any]) -> str | None:
     """Why nothing can be predicted at a point."""
     try:
-        predict(engine="closed", **point)
+        predict(solver="closed", **point)
     except InputError as error:
         return str(error)
     return None
@@ -109,7 +109,7 @@ def assert_same(row: Any, point: Mapping[str, Any]) -> None:
         assert row["error"] == refused
         assert row.drop("error").isna().all()
         return
-    prediction = predict(engine="closed", **point)
+    prediction = predict(solver="closed", **point)
     why = prediction.configuration.no_room
     assert row["error"] == (why.get("ssd") or next(iter(why.values()), None))
     for name, value in expected(prediction).items():

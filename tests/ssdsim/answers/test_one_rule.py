@@ -114,12 +114,12 @@ def test_a_simulation_is_moved_by_the_same_draws() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("options", "decided"),
-    [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.0:0.9", "runtime": "kernels"}, False)],
+    [({"p_hit": 0.9}, True), ({"p_hit": 0.9, "alpha": 0.8}, True), ({"p_hit": "0.0:0.9", "engine": "kernels"}, False)],
 )
 def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: dict[str, Any], decided: bool) -> None:
     here = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "strategies": BOTH, **options}
     assert predict(**here, b=1).verdict.decided == decided
-    serving = serve(workload=requests(50, 0.5), engine="closed", prefill="none", **here)
+    serving = serve(workload=requests(50, 0.5), solver="closed", prefill="none", **here)
     assert serving.crossings[0].decided == decided
     said = {each.standing for each in serving.policies.configuration.inputs} == {"given"}
     assert serving.verdict.sentence.startswith("SSD takes") == said
@@ -138,7 +138,7 @@ def test_serving_decides_at_a_lone_request_as_a_prediction_of_one_does(options: 
 @settings(derandomize=True, deadline=None, max_examples=40)
 def test_no_yes_and_no_no_where_the_rule_forbids_it(b: int, k: int, alpha: list[float], p_hit: list[float]) -> None:
     """Against predictions at places of the ranges, where everything is given."""
-    here: dict[str, Any] = {"b": b, "k": k, "strategies": BOTH, "backup": "fast", "runtime": "vllm"}
+    here: dict[str, Any] = {"b": b, "k": k, "strategies": BOTH, "backup": "fast", "engine": "vllm"}
     ranges = {"alpha": tuple(alpha), "p_hit": tuple(p_hit)}
     verdict = predict(**here, ranges=ranges).verdict
     word, p = verdict.sentence.split()[0].rstrip(":"), verdict.probability_best

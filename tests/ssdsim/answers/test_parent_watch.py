@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.long
 
-SWEEP = "sweep --b 1:64 --k 1:8 --engine mc --precision 0.0005 --jobs 2 --quiet"
+SWEEP = "sweep --b 1:64 --k 1:8 --solver mc --precision 0.0005 --jobs 2 --quiet"
 WAIT_S = 60.0
 
 

@@ -189,13 +189,13 @@ def test_the_sentence_never_contradicts_the_draws(rates: tuple[float, ...], draw
     [
         ({"b": 16, "p_hit": 0.69, "alpha": 0.8}, "Yes for latency, no for cost: SSD is 1."),
         ({"b": 16, "p_hit": 0.3, "alpha": 0.8}, "Undecided: SSD is 1.0"),
-        ({"b": 16, "p_hit": 0.3, "alpha": 0.8, "runtime": "kernels"}, "No: SSD is 0."),
+        ({"b": 16, "p_hit": 0.3, "alpha": 0.8, "engine": "kernels"}, "No: SSD is 0."),
         (
             {"b": 16, "p_hit": 0.69},
             "Yes for latency at any plausible acceptance, undecided for cost: if acceptance is near 0.77, ",
         ),
         (
-            {"b": 16, "p_hit": 0.3, "runtime": "kernels"},
+            {"b": 16, "p_hit": 0.3, "engine": "kernels"},
             "No at any plausible acceptance: if acceptance is near ",
         ),
         ({"b": 64, "alpha": 0.3, "k": 4, "p_hit": 0.9}, "Undecided: SSD is 1.00x AR (95 %: 0.9"),

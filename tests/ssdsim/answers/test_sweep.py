@@ -53,7 +53,7 @@ SIMULATED: dict[str, Any] = {
     "k": [3, 5],
     "p_hit": [0.5, 0.6, 0.7, 0.8, 0.9],
     "b": [1, 4],
-    "engine": "mc",
+    "solver": "mc",
     "precision": 0.004,
 }
 
@@ -95,7 +95,7 @@ def test_a_fan_out_beside_a_hit_rate_is_the_drafts_work() -> None:
     table = sweep(f=[1, 8], k=[4, 6], p_hit=[0.7, 0.9], b=16)
     for _, row in table.iterrows():
         f, k, p_hit = int(row["f"]), int(row["k"]), float(row["p_hit"])
-        alone = predict(k=k, p_hit=p_hit, budget=f * (k + 1), b=16, engine="closed")
+        alone = predict(k=k, p_hit=p_hit, budget=f * (k + 1), b=16, solver="closed")
         assert row["ssd_tokens_per_second"] == pytest.approx(float(alone.estimates["ssd"].tokens_per_second), rel=1e-12)
         assert row["budget"] == f * (k + 1)
 
@@ -146,7 +146,7 @@ def test_points_that_are_not_possible_keep_their_reason() -> None:
 
 @pytest.mark.parametrize(
     "how",
-    [{"alpha": [step / 2048 for step in range(2048)]}, {"engine": "mc", "precision": 0.1, "alpha": [0.5, 0.9]}],
+    [{"alpha": [step / 2048 for step in range(2048)]}, {"solver": "mc", "precision": 0.1, "alpha": [0.5, 0.9]}],
     ids=["closed", "mc"],
 )
 def test_parts_without_a_possible_point_or_of_other_strategies_join(how: dict[str, Any]) -> None:
@@ -169,7 +169,7 @@ def test_draws_give_intervals() -> None:
 
 def test_simulated_points_agree_with_the_closed_form(undisturbed: pd.DataFrame) -> None:
     """None of 80 differs by four standard errors; how many by two says little, since all are of one seed."""
-    closed = sweep(**{name: value for name, value in SIMULATED.items() if name not in ("engine", "precision")})
+    closed = sweep(**{name: value for name, value in SIMULATED.items() if name not in ("solver", "precision")})
     assert len(undisturbed) == len(closed) == 40
     for name in ("sd", "ssd"):
         rate = closed[f"{name}_tokens_per_second"]
@@ -275,7 +275,7 @@ def test_what_was_done_before_an_interruption_is_not_done_again(tmp_path: Path, 
 
 def test_kill_9_at_random_moments_loses_and_doubles_nothing(tmp_path: Path, undisturbed: pd.DataFrame) -> None:
     folder = tmp_path / "run"
-    grid = "--t-sd 0.2 --alpha 0.6,0.8 --k 3,5 --p-hit 0.5:0.9:0.1 --b 1,4 --engine mc --precision 0.004"
+    grid = "--t-sd 0.2 --alpha 0.6,0.8 --k 3,5 --p-hit 0.5:0.9:0.1 --b 1,4 --solver mc --precision 0.004"
     options = [*grid.split(), "--strategies", "sd,ssd"]
     command = [sys.executable, "-m", "ssdsim", "sweep", *options, "-o", str(folder), "--quiet"]
     chance = random.Random(1)
@@ -352,9 +352,9 @@ def test_points_are_sorted_from_the_best() -> None:
         ("--backup jti,fast", "--backup, jti, jit"),
         ("--t-sd 0.2 --k 2,3,2", "--k, 2"),
         ("--preset propsal", "propsal, proposal"),
-        ("--t-sd 0.2 --spread 0,0.1", "--engine closed"),
-        ("--t-sd 0.2 --precision 0.1", "--precision, --engine closed"),
-        ("--t-sd 0.2 --engine mc --draws 9", "--draws, --engine mc"),
+        ("--t-sd 0.2 --spread 0,0.1", "--solver closed"),
+        ("--t-sd 0.2 --precision 0.1", "--precision, --solver closed"),
+        ("--t-sd 0.2 --solver mc --draws 9", "--draws, --solver mc"),
         ("--t-sd 0.2 --jobs 2 --cluster tcp://a:1", "--jobs, --cluster"),
         ("--t-sd 0.2 --cluster nonsense", "--cluster, nonsense"),
         ("--t-sd 0.2 --jobs 0", "--jobs"),

@@ -133,7 +133,7 @@ def test_mistakes_are_errors_and_not_rows(options: dict[str, object], names: str
 )
 def test_a_larger_batch_never_has_a_larger_budget(b: int, k: int, context: int, tp: int) -> None:
     # of kernels: an engine's constant a draft step leaves more room beside a longer verification
-    frame = window(b=[b, 2 * b], k=k, context=context, tp=tp, runtime="kernels")
+    frame = window(b=[b, 2 * b], k=k, context=context, tp=tp, engine="kernels")
     if frame["reason"].isna().all() and frame["budget"][0] > 0:  # where K passes just do not fit, they may soon
         # the verification grows with the batch too, but never as fast as b branches for each outcome
         assert frame["budget"][1] <= frame["budget"][0] + k + 1

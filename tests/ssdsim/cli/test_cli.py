@@ -89,7 +89,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("simulate --tp 8 --trace t.json", "no timeline: SSD, 8 target, 1 draft"),
         ("predict --tp 1", "llama-3.1-70b, tp 1"),
         ("predict --b 4096 --context 8192", "the largest batch that fits is"),
-        ("predict --t-sd 0.2 --spread 0.1 --engine closed", "--engine, --spread"),
+        ("predict --t-sd 0.2 --spread 0.1 --solver closed", "--solver, --spread"),
         ("predict --f window --t-sd 0.2", "--f window"),
         ("predict --fl 3,2,1", "7 numbers, got 3"),
         ("predict --hit-curve 1:0.5,2:0.4", "rates"),
@@ -97,7 +97,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --output-tokens 100", "--output-tokens, --acceptance, --alpha-concentration"),
         ("predct", "unknown verb 'predct'; did you mean 'predict'?"),
         ("models show gpt-5", "gpt-5"),
-        ("simulate --t-sd 0.2 --engine mc --trace t.json", "--trace, --tokens, --engine des"),
+        ("simulate --t-sd 0.2 --solver mc --trace t.json", "--trace, --tokens, --solver des"),
         ("simulate --t-sd 0.2 --tokens 10 --rounds 5", "--rounds, --tokens"),
         ("simulate --t-sd 0.2 --precision 2", "--precision"),
         ("import aiconfigurator absent -o x.json", "absent"),
@@ -196,7 +196,7 @@ def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
 
 
 def test_a_warning_says_how_much_is_beyond_what_was_timed_and_verbose_names_it() -> None:
-    arguments = ["predict", "--runtime", "vllm"]
+    arguments = ["predict", "--engine", "vllm"]
     short = asked(*arguments).stderr
     assert "warning: h100-sxm: 4 % of pass time (attention, gemm) is extrapolated beyond measured shapes" in short
     every = asked(*arguments, "--verbose").stderr
@@ -205,8 +205,8 @@ def test_a_warning_says_how_much_is_beyond_what_was_timed_and_verbose_names_it()
 
 
 def test_a_verdict_says_first_that_the_engine_has_no_such_strategy() -> None:
-    assert "Verdict  vLLM does not run SSD so; if it did: " in asked("predict", "--runtime", "vllm").stdout
-    assert "does not run" not in asked("predict", "--runtime", "vllm", "--strategies", "ar,sd").stdout
+    assert "Verdict  vLLM does not run SSD so; if it did: " in asked("predict", "--engine", "vllm").stdout
+    assert "does not run" not in asked("predict", "--engine", "vllm", "--strategies", "ar,sd").stdout
 
 
 def test_a_truncated_profile_is_one_clear_line(tmp_path: Path) -> None:

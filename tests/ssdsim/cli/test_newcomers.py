@@ -56,7 +56,7 @@ def test_an_infrastructure_engineer_with_a_log_of_vllm(tmp_path: Path) -> None:
         "ssdsim import acceptance vllm responses.jsonl --temperature 0 --draft llama-3.2-1b -o pair.json",
     )
     assert "written to pair.json" in imported
-    decided = told("ssdsim predict --batch-size 8 --tensor-parallel-size 4 --k 3 --pair pair.json --runtime vllm")
+    decided = told("ssdsim predict --batch-size 8 --tensor-parallel-size 4 --k 3 --pair pair.json --engine vllm")
     assert "vLLM does not run SSD so; if it did:" in " ".join(decided.split())
 
 

@@ -38,7 +38,7 @@ def test_serve_says_what_long_work_will_cost_before_it_begins(monkeypatch: pytes
     assert end == "error: begun"
     for arguments in ((*MINUTES, "--quiet"), ("serve", "--rate", "1")):
         assert asked(*arguments).stderr == "error: begun\n"
-    assert asked(*MINUTES, "--engine", "closed", "--json").stderr == ""
+    assert asked(*MINUTES, "--solver", "closed", "--json").stderr == ""
 
 
 def test_a_pipe_hears_nothing_of_long_work() -> None:

@@ -51,7 +51,7 @@ def test_the_page_s_three_commands_change_the_verdict(benchmarks: Path) -> None:
     assert load_runtime(Path("engine.toml")).engine == "vllm"
     checked = asked(*validate)
     assert (checked.returncode, checked.stderr) == (0, "")
-    at = predict.index("--runtime")
+    at = predict.index("--engine")
     before, after = answered(*predict[:at], *predict[at + 2 :]), answered(*predict)
     rates = [answer["strategies"]["ar"]["tokens_per_second"] for answer in (before, after)]
     assert rates[1] < 0.95 * rates[0]  # the hidden engine is slower than the default
@@ -100,7 +100,7 @@ def test_a_fit_of_a_csv_takes_the_hardware_from_the_command_line(tmp_path: Path)
         (["validate", "rows", "rows.csv", "-o", "x.jsonl"], "x.jsonl"),
         (["validate", "rows.csv"], "rows.csv"),
         (["validate", "--acceptance-length", "2"], "--acceptance-length"),
-        (["validate", "paper", "kumar2026", "--runtime", "kernels"], "--runtime"),
+        (["validate", "paper", "kumar2026", "--engine", "kernels"], "--engine"),
     ],
 )
 def test_what_is_wrong_is_one_line(
@@ -132,9 +132,9 @@ def test_exit_codes_follow_the_mean_error(factor: float, code: int, tmp_path: Pa
     card = tmp_path / "hidden.toml"
     save(HIDDEN, card)
     path = rows_off_by(factor, tmp_path / "rows.csv")
-    done = asked("validate", "rows", str(path), "--runtime", str(card), "--max-error", "5%")
+    done = asked("validate", "rows", str(path), "--engine", str(card), "--max-error", "5%")
     assert (done.returncode, done.stderr) == (code, "")
-    document = json.loads(asked("validate", "rows", str(path), "--runtime", str(card), "--json").stdout)
+    document = json.loads(asked("validate", "rows", str(path), "--engine", str(card), "--json").stdout)
     assert undescribed("validate rows", document) == []
     assert [each["error"] for each in document["rows"]] == pytest.approx([1.0 / factor - 1.0] * 4)
 
@@ -156,13 +156,13 @@ def test_rows_of_several_files_are_checked_together(tmp_path: Path) -> None:
 def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     write_rows([measured(served(batch=4)), served("no-such-model"), measured(served(batch=8))], path)
-    done = asked("validate", "rows", str(path), "--runtime", "vllm,sglang", "-o", str(tmp_path / "run"))
+    done = asked("validate", "rows", str(path), "--engine", "vllm,sglang", "-o", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("2 measured rows; predicted with each of the runtimes vllm, sglang")
     assert re.search(r"^sglang: mean absolute error", done.stdout, flags=re.MULTILINE)
     (line,) = done.stderr.splitlines()
     assert line.startswith("skipped row 2 (no-such-model, h100-sxm, batch 1): unknown transformer 'no-such-model'")
-    shown = answered("validate", "rows", str(path), "--runtime", "vllm,sglang")
+    shown = answered("validate", "rows", str(path), "--engine", "vllm,sglang")
     assert undescribed("validate rows", shown) == []
     assert [one["number"] for one in shown["skipped"]] == [2]
     assert [one["runtime"] for one in shown["rows"]] == ["vllm", "vllm", "sglang", "sglang"]
@@ -175,7 +175,7 @@ def test_several_runtimes_in_one_call_and_a_row_that_is_skipped(tmp_path: Path) 
     [
         ("validate --paper sequoia --json", "validate paper sequoia --json"),
         ("validate --json --paper=sequoia", "validate paper --json sequoia"),
-        ("validate --measured rows.csv --runtime kernels", "validate rows rows.csv --runtime kernels"),
+        ("validate --measured rows.csv --engine kernels", "validate rows rows.csv --engine kernels"),
     ],
 )
 def test_what_was_an_option_of_validate_is_understood_and_says_the_word(

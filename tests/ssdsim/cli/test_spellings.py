@@ -22,6 +22,7 @@ from tests.ssdsim.cli.in_process import asked
         ("--batch-size 16", "--b 16"),
         ("-b 16", "--b 16"),
         ("--fallback jit", "--backup jit"),
+        ("--runtime vllm", "--engine vllm"),
         ("--hardware h200", "--hardware h200-sxm"),
         ("--model llama3.1-8b", "--target llama-3.1-8b"),
         ("--context 8k", "--context 8192"),
@@ -34,6 +35,14 @@ def test_an_engineers_spelling_means_the_same(spelling: str, same_as: str) -> No
     one, other = (asked("predict", "--json", *words.split()) for words in (spelling, same_as))
     assert one.returncode == 0, one.stderr
     assert json.loads(one.stdout) == json.loads(other.stdout)
+
+
+@pytest.mark.parametrize("words", ["--engine closed", "--engine=closed"])
+@pytest.mark.parametrize("verb", ["predict", "sweep", "serve --rate 1"])
+def test_the_solver_by_its_former_name_says_the_new_one(verb: str, words: str) -> None:
+    done = asked(*f"{verb} {words} --json --quiet --strategies ar,sd".split())
+    assert (done.returncode, done.stderr) == (0, "note: --engine closed is --solver closed now\n")
+    assert json.loads(done.stdout)["solver"] == "closed"
 
 
 def test_a_list_and_a_range_take_the_same_spellings() -> None:
@@ -107,7 +116,7 @@ def test_lengths_take_a_k() -> None:
 
 @pytest.mark.long
 def test_serve_says_the_slo_that_it_judged() -> None:
-    done = asked(*"serve --rate 1 --requests 20 --engine closed --slo ttft:1 --quiet".split())
+    done = asked(*"serve --rate 1 --requests 20 --solver closed --slo ttft:1 --quiet".split())
     assert "A good request  keeps TTFT up to 1 ms (a number without a unit is in ms" in done.stdout
 
 
@@ -143,7 +152,7 @@ def test_a_mistake_is_told_in_the_words_of_what_was_typed(words: str, said: str)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["predict --b 4", "serve --rate 1 --engine closed --requests 20"])
+@pytest.mark.parametrize("verb", ["predict --b 4", "serve --rate 1 --solver closed --requests 20"])
 def test_all_stands_for_every_strategy(verb: str) -> None:
     done = asked(*verb.split(), "--strategies", "all", "--quiet")
     assert done.returncode == 0, done.stderr

@@ -138,10 +138,10 @@ def test_who_waits_for_the_verification_takes_it(drafter: str, name: str) -> Non
 
 @pytest.mark.long
 @BOTH
-@pytest.mark.parametrize("engine", ["mc", "des"])
-def test_engines_agree(drafter: str, engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_engines_agree(drafter: str, solver: Any) -> None:
     scenario = _sd(drafter, k=4, b=3)
-    run = simulate(scenario, engine=engine, rounds=6_000, confidence=0.999)
+    run = simulate(scenario, solver=solver, rounds=6_000, confidence=0.999)
     assert run.tokens_per_second.covers(float(scenario.estimate.tokens_per_second))
 
 
@@ -149,7 +149,7 @@ def test_the_published_growth_with_the_context_is_inside_what_its_targets_take()
     """8.91 to 9.25 ms a draft over 32k tokens (second-hand): of which target, and in how many passes, was not said."""
     grown_ms = []
     for name in ("llama-3.1-8b", "llama-2-7b"):  # 8 and 32 heads of keys and values
-        site = _sd("longspec", target=name, hardware="a100-sxm", runtime="kernels", dtype="float16", context=100).site
+        site = _sd("longspec", target=name, hardware="a100-sxm", engine="kernels", dtype="float16", context=100).site
         assert site is not None
         head = cache_reader(find_transformer(name), "longspec", 512, False)
         forwards = (forward_pass(head, batch=1, context=context, dtype="float16") for context in (100, 32_000))
@@ -228,8 +228,8 @@ TREES = {("glide", 2): (3,) * 5, ("glide", 3): (4,) * 8, ("longspec", 0): (4, 16
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_their_rates_are_those_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_their_rates_are_those_of_a_literal_loop(solver: Any) -> None:
     off = []
     for seed, ((drafter, siblings), b) in enumerate(product(TREES, (1, 4))):
         widths = TREES[drafter, siblings]
@@ -237,7 +237,7 @@ def test_their_rates_are_those_of_a_literal_loop(engine: Any) -> None:
         case = _sd(drafter, "tree", **options, **({"tree_expanded": 1} if siblings else {}))
         tokens, error = literal(siblings, widths, b, seed)
         a_round = b / sum(float(seconds) for seconds in case.seconds.values())
-        off.append(deviation(case, engine, tokens * a_round, error * a_round, rounds=1_500))
+        off.append(deviation(case, solver, tokens * a_round, error * a_round, rounds=1_500))
     deviations_are_chance(off)
 
 

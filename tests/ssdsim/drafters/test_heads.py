@@ -97,7 +97,7 @@ def _deepseek(tmp_path: Path) -> Any:
 def test_mtp_is_recommended_for_its_target(tmp_path: Path) -> None:
     _deepseek(tmp_path)
     target = str(tmp_path / "deepseek-ai--DeepSeek-R1_config.json")
-    options = {"target": target, "drafter": "mtp", "hardware": "b200-sxm", "dtype": "nvfp4", "runtime": "trtllm"}
+    options = {"target": target, "drafter": "mtp", "hardware": "b200-sxm", "dtype": "nvfp4", "engine": "trtllm"}
     recommendation = ssdsim.recommend(gpus=8, b=1, strategies=("ar", "sd"), tp=8, **options)
     best = recommendation.answers[0].best
     assert best is not None

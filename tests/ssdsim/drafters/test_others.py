@@ -212,7 +212,7 @@ def test_dsparks_second_matrix_is_read_once_a_token() -> None:
 
 def test_a_block_costs_a_loop_more_and_no_more() -> None:
     """The paper measures 0.2 to 1.3 % of a round at batch 128; ours has a launch for every step as well."""
-    options: dict[str, Any] = {"target": "qwen3-8b", "k": 7, "b": 128, "runtime": "vllm", "hardware": "h200-sxm"}
+    options: dict[str, Any] = {"target": "qwen3-8b", "k": 7, "b": 128, "engine": "vllm", "hardware": "h200-sxm"}
     rounds = {name: float(_sd(name, alpha=0.9, **options).estimate.round_s) for name in ("dflash", "dspark", "dflash2")}
     assert 1.0 < rounds["dflash2"] / rounds["dflash"] < 1.01
     assert 0.99 < rounds["dspark"] / rounds["dflash"] < 1.015
@@ -243,7 +243,7 @@ def test_dsparks_published_rates_yield_its_published_lengths() -> None:
 
 def test_a_full_budget_drafts_the_target_itself() -> None:
     """Budget >= context: a draft step is a step of decoding, so nothing is gained (section 8)."""
-    options: dict[str, Any] = {"b": 4, "context": 2048, "runtime": "kernels"}
+    options: dict[str, Any] = {"b": 4, "context": 2048, "engine": "kernels"}
     scenario = _sd("self", alpha=1.0, k=3, draft_budget=4096, **options)
     decode = configure(**EIGHT_B, **options, strategies=("ar",)).scenarios["ar"].estimate.round_s
     assert scenario.steps["draft"].pieces[0].cost.seconds == pytest.approx(float(decode))

@@ -133,8 +133,8 @@ def _seconds(case: Scenario, draft: str, queries: int, b: int) -> float:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     off = []
     for seed, (k, alpha, b, twice) in enumerate(product((1, 3, 5), (0.3, 0.7), (1, 3), (False, True))):
         options: dict[str, Any] = {"staged_by": "ngram", "staged_k": [k], "staged_alpha": [alpha]}
@@ -143,27 +143,27 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
         case = scenario(b=b, **options)
         first = (k, alpha, _seconds(case, "llama-3.1-8b", min(k, 5) + 1, b), _seconds(case, "llama-3.1-8b", 1, b))
         below = (0, 0.0, 0.0, _seconds(case, "llama-3.2-1b", 1, b) if twice else 0.0)
-        off.append(deviation(case, engine, *literal(_rest_s(case), (first, below), b, seed), rounds=1_500))
+        off.append(deviation(case, solver, *literal(_rest_s(case), (first, below), b, seed), rounds=1_500))
     deviations_are_chance(off)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_stages_of_stages_are_drawn_as_a_literal_loop_draws_them(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_stages_of_stages_are_drawn_as_a_literal_loop_draws_them(solver: Any) -> None:
     off = []
     for seed, (b, alpha) in enumerate(product((1, 2), (0.5, 0.8))):
         case = scenario(b=b, staged_by="llama-3.2-1b+ngram", staged_k=[4, 2], staged_alpha=[alpha, 0.5])
         first = (4, alpha, _seconds(case, "llama-3.1-8b", 5, b), 0.0)
         second = (2, 0.5, _seconds(case, "llama-3.2-1b", 3, b), 1.0)
         stages = first, second, (0, 0.0, 0.0, 0.0)
-        off.append(deviation(case, engine, *literal(_rest_s(case), stages, b, seed), rounds=1_500))
+        off.append(deviation(case, solver, *literal(_rest_s(case), stages, b, seed), rounds=1_500))
     deviations_are_chance(off)
 
 
 def test_where_a_draft_works_beside_the_target_drawn_rounds_are_longer_than_the_means() -> None:
     """The closed form takes a draft's mean time; PEARL ends a step with the later side, which varies."""
     case = scenario("pearl", **NGRAMS)
-    drawn = simulate(case, engine="mc", rounds=20_000, seed=1)
+    drawn = simulate(case, solver="mc", rounds=20_000, seed=1)
     assert 1.0 <= drawn.round_s.value / float(case.estimate.round_s) < 1.15
 
 

@@ -234,7 +234,7 @@ def test_every_strategy_decodes_a_mixture_and_verification_costs_more_than_of_a_
         "tp": 4,
         "b": 1,
         "k": 5,
-        "runtime": "kernels",
+        "engine": "kernels",
     }
     premiums = {}
     for target in (card, dense):

@@ -131,7 +131,7 @@ def test_one_rank_that_drafts_tells_the_others_its_tokens() -> None:
     profile = find_hardware("h100-sxm")
     tokens_s = profile.message_seconds(8 * 8 * 6).seconds
     three_heads = "transformer-shaped-384x2"
-    given = {"b": 8, "dtype": "bfloat16", "runtime": "kernels"}
+    given = {"b": 8, "dtype": "bfloat16", "engine": "kernels"}
     sharded, single = (configure(draft=card, **given) for card in ("llama-3.2-1b", three_heads))
     for configuration, degree, told_s in ((sharded, 4, 0.0), (single, 1, 2 * tokens_s)):
         sd = configuration.scenarios["sd"]

@@ -96,7 +96,7 @@ def test_memory_is_the_whole_model_but_for_the_experts_and_a_part_of_the_sequenc
     most = floor((find_hardware("h200-sxm").device.memory_bytes * 0.9 - bare.weights_bytes) / bare.sequence_bytes)
     with refused(f"fits is {8 * most}"):
         configure(target="deepseek-r1", hardware="h200-sxm", dtype="float8-block", tp=8, attention="data-parallel",
-                  strategies=("ar",), context=4096, kv_dtype="bfloat16", b=100_000, runtime="kernels")  # fmt: skip
+                  strategies=("ar",), context=4096, kv_dtype="bfloat16", b=100_000, engine="kernels")  # fmt: skip
 
 
 def test_the_whole_of_attention_costs_one_sequence_dear_and_a_thousand_pay_it_back() -> None:
@@ -136,7 +136,7 @@ def test_what_does_not_go_together_is_refused_in_one_line() -> None:
     with pytest.raises(InputError, match=r"llama-3\.1-70b has no experts to bring tokens to; .* are copies of it"):
         configure(attention="data-parallel")
     with pytest.raises(InputError, match="served with tensor-parallel attention only"):
-        serve(workload=requests(10, 1.0), engine="closed", strategies="ar,sd", **DATA_PARALLEL)
+        serve(workload=requests(10, 1.0), solver="closed", strategies="ar,sd", **DATA_PARALLEL)
 
 
 @pytest.mark.long

@@ -54,7 +54,7 @@ def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
     with_head = Caching(pages_of_states=True, head_layers=1)
     listed = [paged_bytes(whole, CacheMemory(512 + k + 1, k), with_head, 1, whole.precision()) for k in (1, 3, 7)]
     assert listed == [(1 + 3 * (k + 1)) * 13 * page for k in (1, 3, 7)]
-    room = configure(strategies="ar,sd", **QWEN, runtime="vllm-0.24", k=3).site
+    room = configure(strategies="ar,sd", **QWEN, engine="vllm-0.24", k=3).site
     assert room is not None
     beside = target_on(room, 3, beside=True).sequence_bytes
     assert beside > 1.05 * target_on(replace(room, runtime=KERNELS), 3).sequence_bytes
@@ -66,7 +66,7 @@ def test_vllm_keeps_states_and_tokens_in_pages_of_one_size() -> None:
 @pytest.mark.parametrize(("runtime", "states"), [("kernels", 4), ("sglang", 5), ("trtllm", 1.13)])
 def test_a_sequence_takes_what_its_engine_keeps(runtime: str, states: float) -> None:
     """Of K 3: a state a token, one more in SGLang, one and inputs in TensorRT-LLM."""
-    site = site_of(runtime=runtime, k=3)
+    site = site_of(engine=runtime, k=3)
     without = target_on(site, 0), target_on(site, 3)
     kv = 4 * site.target.kv_bytes_per_token(4, site.precision_of("target").kv)
     one = site.target.state_bytes(4)
@@ -96,7 +96,7 @@ def test_a_branch_has_a_state_of_its_own() -> None:
 
 def test_at_large_batches_mtp_pays_where_states_are_replayed() -> None:
     """Qwen3.5-122B at a large batch: vLLM, and with what its ReplaySSM leaves unwritten."""
-    options = QWEN | {"runtime": "vllm-0.24", "b": 512, "k": 5, "alpha": 0.7, "tp": 8}
+    options = QWEN | {"engine": "vllm-0.24", "b": 512, "k": 5, "alpha": 0.7, "tp": 8}
     estimates = {s: predict(strategies="ar,sd", states=s, **options).estimates for s in ("each", "replayed")}
     speeds = {states: {name: each.tokens_per_second for name, each in of.items()} for states, of in estimates.items()}
     assert speeds["replayed"]["sd"] > 1.15 * speeds["each"]["sd"]

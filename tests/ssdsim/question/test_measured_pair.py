@@ -1,4 +1,4 @@
-"""``--pair``: what was measured takes the place of defaults, in every answer and in every engine."""
+"""``--pair``: what was measured takes the place of defaults, in every answer and in every solver."""
 
 from __future__ import annotations
 
@@ -267,11 +267,11 @@ def test_a_pairs_concentration_keeps_its_mean_and_changes_what_requests_do(tmp_p
 # engines
 
 
-@pytest.mark.parametrize("engine", ["mc", "des"])
+@pytest.mark.parametrize("solver", ["mc", "des"])
 @pytest.mark.parametrize("name", ["sd", "ssd", "pearl"])
 @pytest.mark.parametrize("differ", [False, True])
 @pytest.mark.long
-def test_engines_agree_under_a_pair(tmp_path: Path, name: str, engine: Any, differ: bool) -> None:
+def test_engines_agree_under_a_pair(tmp_path: Path, name: str, solver: Any, differ: bool) -> None:
     requests = RequestSpread(concentration=6.0, alike=False) if differ else RequestSpread(alike=True)
     hot = sample.at(1.0, sample.HOT_RATES, 0.84, 0.32, requests=requests)
     path = sample.written(tmp_path, sample.pair(by_temperature=(hot,)))
@@ -283,11 +283,11 @@ def test_engines_agree_under_a_pair(tmp_path: Path, name: str, engine: Any, diff
         strategies=name,
         **({"output_tokens": 60} if differ else {}),
     ).scenarios[name]
-    _agree(scenario, engine)
+    _agree(scenario, solver)
 
 
-def _agree(scenario: Scenario, engine: Any) -> None:
-    run = simulate(scenario, engine=engine, rounds=20_000 if engine == "mc" else 5_000, seed=5, confidence=0.999)
+def _agree(scenario: Scenario, solver: Any) -> None:
+    run = simulate(scenario, solver=solver, rounds=20_000 if solver == "mc" else 5_000, seed=5, confidence=0.999)
     estimate = scenario.estimate
     assert run.tokens_per_second.covers(float(estimate.tokens_per_second))
     assert run.tokens_per_round.covers(float(estimate.tokens_per_round))

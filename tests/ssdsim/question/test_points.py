@@ -57,7 +57,7 @@ def test_a_step_is_taken_once_for_points_that_it_reads_alike() -> None:
 
 
 def test_a_mistake_is_that_of_its_points_alone() -> None:
-    points = [{"t_sd": 0.2}, {"t_sd": 0.2, "nothing": 1}, {"t_sd": -1.0}, {"t_sd": 0.2, "runtime": "vllm"}, {"b": 1e9}]
+    points = [{"t_sd": 0.2}, {"t_sd": 0.2, "nothing": 1}, {"t_sd": -1.0}, {"t_sd": 0.2, "engine": "vllm"}, {"b": 1e9}]
     errors = Points(points).errors
     assert errors[0] is None
     for point, error in zip(points[1:], errors[1:], strict=True):

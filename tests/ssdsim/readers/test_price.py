@@ -48,10 +48,10 @@ def test_a_row_is_priced_as_predict_prices_it(setting: str, runtime: str) -> Non
     asked = {"strategies": ("sd",), "target": "llama-3.1-70b", "hardware": "h100-sxm", "tp": 4, **options}
     if columns:
         asked |= {"alpha": 0.7, "sd_draft": "colocated"}
-    (scenario,) = configure(b=8, context=1024, runtime=runtime, **asked).scenarios.values()
+    (scenario,) = configure(b=8, context=1024, engine=runtime, **asked).scenarios.values()
     (checked,) = check_rows([row], find_runtime(runtime))
     assert checked.predicted == pytest.approx(1e3 * float(scenario.estimate.round_s), rel=1e-12)
-    (said,) = configure(**options_of(row), runtime=runtime).scenarios.values()
+    (said,) = configure(**options_of(row), engine=runtime).scenarios.values()
     assert said.estimate.round_s == pytest.approx(scenario.estimate.round_s, rel=1e-12)
 
 
@@ -59,7 +59,7 @@ def test_a_row_is_priced_as_predict_prices_it(setting: str, runtime: str) -> Non
 def test_a_round_has_one_error_whoever_asks(setting: str) -> None:
     """What moves a predicted round moves the measured one of the same strategy, by the same draws."""
     row = served(batch=8, **{"input_tokens": 1024, "output_tokens": 1, "metric": "step_ms", **SETTINGS[setting][0]})
-    (scenario,) = configure(**options_of(row), runtime="vllm").scenarios.values()
+    (scenario,) = configure(**options_of(row), engine="vllm").scenarios.values()
     work = work_of(row, find_runtime("vllm"))
     assert scenario.priced.round_error is not None
     assert work.round_error == scenario.priced.round_error
@@ -84,7 +84,7 @@ def test_a_drafter_that_finds_nothing_at_times_is_priced_as_predict_does() -> No
     row = served(batch=4, k=3, drafter="ngram", **said)
     asked = {"target": row.model, "hardware": row.hardware, "tp": row.tp, "strategies": ("sd",), "drafter": "ngram"}
     (scenario,) = configure(
-        **asked, b=4, k=3, found=0.4, context=row.context, alpha=0.5, runtime="vllm"
+        **asked, b=4, k=3, found=0.4, context=row.context, alpha=0.5, engine="vllm"
     ).scenarios.values()
     assert work_of(row, find_runtime("vllm")).cost.seconds == pytest.approx(float(scenario.estimate.round_s), rel=1e-12)
 

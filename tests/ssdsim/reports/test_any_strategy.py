@@ -63,7 +63,7 @@ def test_the_toys_engines_agree(toy: Sleepy) -> None:
     scenario = predict(strategies=("sleepy",), b=2, context=512, backup="jit").configuration.scenarios["sleepy"]
     exact = float(scenario.estimate.tokens_per_second)
     for engine in ("mc", "des"):
-        assert simulate(scenario, engine=engine, rounds=4000, confidence=0.999).tokens_per_second.covers(exact)
+        assert simulate(scenario, solver=engine, rounds=4000, confidence=0.999).tokens_per_second.covers(exact)
 
 
 @pytest.mark.long

@@ -25,7 +25,7 @@ SENTENCE = "Unfinished: 8 of 12 points of the sweep are in; the same ssdsim swee
 
 def killed_after(parts: int, path: Path) -> Path:
     """A folder as a killed sweep leaves it; a part has four points."""
-    plan = plan_of(None, OPTIONS, engine="mc", precision=0.05)
+    plan = plan_of(None, OPTIONS, solver="mc", precision=0.05)
     with opened(path, plan) as folder:
         for part in plan.parts()[:parts]:
             folder.add(part, plan.results(part))
@@ -68,7 +68,7 @@ def test_a_sweep_that_has_only_begun_has_a_report(tmp_path: Path) -> None:
 
 
 def test_a_sweep_that_ended_does_not(tmp_path: Path) -> None:
-    plan = plan_of(None, OPTIONS, engine="mc", precision=0.05)
+    plan = plan_of(None, OPTIONS, solver="mc", precision=0.05)
     with opened(killed_after(3, tmp_path), plan) as kept:
         assert read_run_folder(tmp_path).points_in == 12
         kept.join(plan)

@@ -37,7 +37,7 @@ def test_a_hardware_profile_is_read() -> None:
 
 def test_a_runtime_card_with_a_number_that_is_gone_is_refused() -> None:
     with refused("kernels", "launch_overlap", "overlap") as caught:
-        predict(runtime=str(OLD / "vllm.toml"), strategies="ar")
+        predict(engine=str(OLD / "vllm.toml"), strategies="ar")
     assert "\n" not in str(caught.value)
 
 

@@ -110,7 +110,7 @@ def a_card(hardware: str, batches: tuple[int, int] = (1, 64), **changed: float) 
 def half_width(card: Runtime, path: Path, **asked: Any) -> tuple[float, list[str]]:
     save_runtime(card, path)
     setting = {"target": "llama-3.1-8b", "hardware": "b200-sxm", "tp": 1, "b": 8, **asked}
-    prediction = predict(strategies=("ar",), runtime=str(path), **setting)
+    prediction = predict(strategies=("ar",), engine=str(path), **setting)
     interval = prediction.intervals["ar"]
     return (interval.high - interval.low) / float(
         prediction.estimates["ar"].tokens_per_second

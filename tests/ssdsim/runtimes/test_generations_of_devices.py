@@ -56,7 +56,7 @@ def test_predict_takes_the_devices_own_numbers(hardware: str) -> None:
     bundled = find_runtime("trtllm")
     own = bundled.on(find_hardware(hardware).device)
     assert own.four_bits is None
-    site = predict(runtime="trtllm", **asked).configuration.site
+    site = predict(engine="trtllm", **asked).configuration.site
     assert site is not None
     assert site.runtime == own
 

@@ -147,11 +147,11 @@ def test_a_profile_has_the_runtime_beside_it_or_its_own_or_the_default(tmp_path:
     save_runtime(find_runtime("vllm"), tmp_path / f"m{SUFFIX}")
     assert runtime_of(old, path)[0].name == "vllm"
     profile.save(path)
-    assert predict(hardware=str(path)).configuration.settings["runtime"] == "vllm"
+    assert predict(hardware=str(path)).configuration.settings["engine"] == "vllm"
 
 
 def test_kernels_add_nothing() -> None:
-    prediction = predict(runtime="kernels", strategies=("ar",)).estimates["ar"]
+    prediction = predict(engine="kernels", strategies=("ar",)).estimates["ar"]
     forward = forward_pass(find_transformer("llama-3.1-70b"), batch=1, context=1024, tp=4)
     assert float(prediction.round_s) == pytest.approx(cost_of_pass(forward, find_hardware("h100-sxm")).seconds)
 
@@ -190,7 +190,7 @@ def test_hidden_launches_leave_a_part_of_every_kernel(overlap: float) -> None:
 def test_structure_moves_all_strategies_together(tmp_path: Path) -> None:
     """A pass error widens every speed, and hardly a ratio."""
     wide = KERNELS.changed(name="wide", errors=CardErrors(pass_log_sd=0.2))
-    found, bare = (predict(runtime=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
+    found, bare = (predict(engine=_saved(card, tmp_path), alpha=0.8, p_hit=0.9) for card in (wide, KERNELS))
     for name in ("ar", "sd", "ssd"):
         assert _width(found.intervals[name]) > 3 * _width(bare.intervals[name])
     ratio, bare_ratio = (each.verdict.over["sd"].interval for each in (found, bare))
@@ -223,7 +223,7 @@ def test_published_speedups_lie_inside_the_default_interval() -> None:
 def test_a_draft_beside_the_target_runs_where_the_runtime_has_it() -> None:
     degrees = {}
     for name in ("ssd-engine", "vllm"):
-        sd = predict(runtime=name, strategies=("ar", "sd")).configuration.scenarios["sd"]
+        sd = predict(engine=name, strategies=("ar", "sd")).configuration.scenarios["sd"]
         (degrees[name],) = [work.tp for work in sd.steps["draft"].passes]
     assert degrees == {"ssd-engine": 1, "vllm": 4}
 
@@ -246,7 +246,7 @@ def test_a_round_of_a_deep_target_is_not_charged_by_its_layers() -> None:
     """What it costs beside its passes is the host's, whatever the target: about 1.2 ms of eight sequences."""
     beside = {}
     for target, tp in (("llama-3.1-8b", 1), ("llama-3.1-70b", 4)):
-        asked = {"target": target, "tp": tp, "b": 8, "k": 3, "hardware": "h200-sxm", "runtime": "sglang"}
+        asked = {"target": target, "tp": tp, "b": 8, "k": 3, "hardware": "h200-sxm", "engine": "sglang"}
         scenarios = predict(**asked, strategies="ar,sd", drafter="eagle3").configuration.scenarios
         beside[target] = scenarios["sd"].seconds["sample"] - scenarios["ar"].seconds["sample"]
     assert beside["llama-3.1-70b"] == pytest.approx(beside["llama-3.1-8b"])
@@ -254,10 +254,10 @@ def test_a_round_of_a_deep_target_is_not_charged_by_its_layers() -> None:
 
 
 def test_an_engine_keeps_the_cache_of_quantised_weights_as_its_card_says() -> None:
-    plain, quantised = (predict(runtime="trtllm", dtype=d).configuration.settings for d in ("bfloat16", "float8"))
+    plain, quantised = (predict(engine="trtllm", dtype=d).configuration.settings for d in ("bfloat16", "float8"))
     assert "kv_dtype" not in plain
     assert quantised["kv_dtype"] == "float8"
-    given = predict(runtime="trtllm", dtype="float8", kv_dtype="bfloat16").configuration.settings
+    given = predict(engine="trtllm", dtype="float8", kv_dtype="bfloat16").configuration.settings
     assert given["kv_dtype"] == "bfloat16"
 
 
@@ -277,7 +277,7 @@ def test_a_measured_round_is_the_predicted_one() -> None:
         k=4,
     )
     card = find_runtime("vllm").changed(name="8-bit cache", cache_dtype="float8")
-    given = {"runtime": "vllm", "dtype": "float8", "kv_dtype": "float8", "b": 8, "context": 1024, "k": 4}
+    given = {"engine": "vllm", "dtype": "float8", "kv_dtype": "float8", "b": 8, "context": 1024, "k": 4}
     predicted = predict(strategies=("ar", "sd"), **given).estimates["sd"]
     assert work_of(row, card).cost.seconds == pytest.approx(float(predicted.round_s), rel=1e-9)
 
@@ -322,7 +322,7 @@ def test_a_round_waits_for_the_slower_of_host_and_devices() -> None:
 
     def round_s(k: int, runtime: str) -> float:
         options = {"hardware": "h100-sxm", "b": 1, "tp": paper.tp, "context": paper.context, "alpha": 0.5, "sd_k": k}
-        return float(predict(strategies=("ar", "sd"), runtime=runtime, **options).estimates["sd"].round_s)
+        return float(predict(strategies=("ar", "sd"), engine=runtime, **options).estimates["sd"].round_s)
 
     seen = dict(zip(sweep.k, sweep.tokens_per_s, strict=True))
     alpha = rate_of(seen[6] * round_s(6, "vllm-0.16"), 6)
@@ -350,7 +350,7 @@ def test_the_card_of_vllm_says_what_was_measured(
     prediction = predict(
         target="llama-3.1-8b",
         hardware="h100-sxm",
-        runtime="vllm-0.24",
+        engine="vllm-0.24",
         tp=1,
         strategies="ar,sd",
         drafter=drafter or "model",
@@ -413,7 +413,7 @@ def test_an_engines_version_has_the_newest_card_that_is_not_newer(engine: str, v
 )
 def test_a_runtime_is_found_by_its_engines_version(said: str, card: str) -> None:
     assert find_runtime(said).name == card
-    site = configure(runtime=said, strategies=["ar"]).site
+    site = configure(engine=said, strategies=["ar"]).site
     assert site is not None
     assert site.runtime.name == card
 
@@ -434,8 +434,8 @@ def test_a_card_covers_its_versions_and_no_two_of_an_engine_the_same() -> None:
 
 
 def test_the_command_line_says_which_versions_a_runtime_covers() -> None:
-    done = CliRunner().invoke(cli, ["predict", "--runtime", "vllm-0.21", "--strategies", "ar"])
-    assert "--runtime vllm-0.21 is taken for vllm-0.9, of 0.9 to 0.23" in done.stderr
+    done = CliRunner().invoke(cli, ["predict", "--engine", "vllm-0.21", "--strategies", "ar"])
+    assert "--engine vllm-0.21 is taken for vllm-0.9, of 0.9 to 0.23" in done.stderr
 
 
 def test_what_an_engine_runs_survives_a_fit(tmp_path: Path) -> None:

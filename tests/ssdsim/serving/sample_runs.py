@@ -50,7 +50,7 @@ def shared(of: Policy, workload: Workload, batching: Batching = ELSEWHERE) -> Sh
     return sharing(of, workload, batching)[0]
 
 
-SMALL: Mapping[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "runtime": "kernels"}
+SMALL: Mapping[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "engine": "kernels"}
 
 
 def full_batches(batch: int, batching: Batching, **options: Any) -> tuple[Workload, Run, list[str]]:

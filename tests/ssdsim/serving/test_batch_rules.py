@@ -71,7 +71,7 @@ def test_each_of_specactors_targets_holds_its_part_of_the_sequences() -> None:
 
 def test_a_subject_without_room_is_refused_for_that() -> None:
     """It was said not to be among the strategies."""
-    given: dict[str, Any] = {**GIVEN, "strategies": "sd,specactor", "subject": "specactor", "engine": "closed"}
+    given: dict[str, Any] = {**GIVEN, "strategies": "sd,specactor", "subject": "specactor", "solver": "closed"}
     assert serve(rate=2.0, **given, specactor_targets=2).subject == "specactor"
     with refused("--subject specactor", "60 target"):
         serve(rate=2.0, **given, specactor_targets=60)

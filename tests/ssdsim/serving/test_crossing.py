@@ -19,7 +19,7 @@ from tests.ssdsim.serving.sample_runs import requests
 
 @pytest.fixture(scope="module")
 def sharing_of_sd() -> Sharing:
-    return serve(workload=requests(50, 2.0), engine="closed", prefill="none", strategies="sd").sharings["sd"]
+    return serve(workload=requests(50, 2.0), solver="closed", prefill="none", strategies="sd").sharings["sd"]
 
 
 @pytest.mark.parametrize(("faster", "spread", "open_"), [(1.01, 0.1, True), (0.99, 0.1, True), (1.2, 0.01, False)])

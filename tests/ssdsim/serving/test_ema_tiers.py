@@ -142,22 +142,22 @@ def test_a_run_is_a_literal_loop_of_rounds(alpha: float, batch: int) -> None:
 
 @pytest.mark.long
 def test_every_replica_has_averages_of_its_own() -> None:
-    answer = serve(rate=6.0, requests=60, replicas=2, k_table="ema", engine="loop", **GIVEN).points[0]
+    answer = serve(rate=6.0, requests=60, replicas=2, k_table="ema", solver="loop", **GIVEN).points[0]
     assert set(answer.fixed_k) == set(KS)
     assert answer.best_k in KS
     assert sum(answer.metrics[AUTO].variant_share) == pytest.approx(1.0)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "loop"])
-def test_the_page_shows_each_k_for_good_beside_the_policy(engine: Any) -> None:
-    options = {**GIVEN, "rate": [4.0, 8.0], "requests": 120, "k_table": "ema", "engine": engine}
+@pytest.mark.parametrize("solver", ["closed", "loop"])
+def test_the_page_shows_each_k_for_good_beside_the_policy(solver: Any) -> None:
+    options = {**GIVEN, "rate": [4.0, 8.0], "requests": 120, "k_table": "ema", "solver": solver}
     answer = as_json(serve(**options))
     shown = {each.key: each for each in serving(answer) if isinstance(each, Figure)}["serving-fixed-k"].table
     assert list(shown["what"].unique()) == [*(f"K {k}" for k in KS), "K by the policy"]
     assert len(shown) == 2 * (len(KS) + 1)
     assert shown["tpot_ms"].notna().all()
-    assert shown["low"].notna().all() == (engine == "loop")
+    assert shown["low"].notna().all() == (solver == "loop")
     assert figures.figure(answer, "serving-fixed-k").data
     assert answer["variants"] == [f"SD K {k}" for k in KS]
     assert undescribed("serve", answer) == []
@@ -179,7 +179,7 @@ def test_the_terminal_says_what_moves_k(table: str, by: str) -> None:
         "serve",
         "--rate",
         "4",
-        "--engine",
+        "--solver",
         "closed",
         "--strategies",
         "sd",

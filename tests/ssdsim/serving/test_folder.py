@@ -29,7 +29,7 @@ pytestmark = pytest.mark.long
 
 ARGUMENTS = (
     "serve --rate 2,5 --requests 150 --input-len 200 --output-len 60 --strategies sd,ssd,auto --target llama-3.1-8b "
-    "--tp 1 --runtime kernels --slo tpot:6,ttft:200 --quiet --json"
+    "--tp 1 --engine kernels --slo tpot:6,ttft:200 --quiet --json"
 ).split()
 
 

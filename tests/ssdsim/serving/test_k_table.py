@@ -144,15 +144,15 @@ def test_by_throughput_no_fixed_k_is_faster_at_any_batch(alpha: float) -> None:
 @pytest.mark.long
 def test_the_answer_holds_each_k_of_the_table_for_good_beside_it() -> None:
     table = "1-4:5,5-16:3,17-:1"
-    closed = serve(rate=4.0, k_table=table, engine="closed", **GIVEN).points[0]
-    alone = {k: serve(rate=4.0, engine="closed", **GIVEN, sd_k=k).points[0].closed["sd"] for k in (5, 3, 1)}
+    closed = serve(rate=4.0, k_table=table, solver="closed", **GIVEN).points[0]
+    alone = {k: serve(rate=4.0, solver="closed", **GIVEN, sd_k=k).points[0].closed["sd"] for k in (5, 3, 1)}
     assert {k: each.tpot.value for k, each in closed.fixed_k.items()} == pytest.approx(
         {k: 1e3 * float(each.tpot_s) for k, each in alone.items()}
     )
     assert closed.best_k == min(alone, key=lambda k: float(alone[k].tpot_s))
     assert closed.best_k_e2el == min(alone, key=lambda k: float(alone[k].e2e_s))
-    ran = serve(rate=4.0, requests=100, k_table=table, engine="loop", **GIVEN).points[0]
-    fixed = serve(rate=4.0, requests=100, engine="loop", **GIVEN, sd_k=3).points[0].metrics["sd"].of_requests["tpot"]
+    ran = serve(rate=4.0, requests=100, k_table=table, solver="loop", **GIVEN).points[0]
+    fixed = serve(rate=4.0, requests=100, solver="loop", **GIVEN, sd_k=3).points[0].metrics["sd"].of_requests["tpot"]
     assert fixed is not None
     assert ran.fixed_k[3].tpot == fixed.mean
 
@@ -160,8 +160,8 @@ def test_the_answer_holds_each_k_of_the_table_for_good_beside_it() -> None:
 @pytest.mark.long
 def test_in_a_rush_the_time_to_the_last_token_and_the_time_per_token_judge_unlike() -> None:
     """The answer named the K of the least time per token alone, whose requests wait longest for their first one."""
-    given = {**SMALL, "strategies": "sd", "runtime": "sglang", "drafter": "eagle3", "k_table": "1-2:7,3-4:6,5-:4"}
-    point = serve(concurrency=256, requests=300, input_len="512", output_len="200", engine="loop", **given).points[0]
+    given = {**SMALL, "strategies": "sd", "engine": "sglang", "drafter": "eagle3", "k_table": "1-2:7,3-4:6,5-:4"}
+    point = serve(concurrency=256, requests=300, input_len="512", output_len="200", solver="loop", **given).points[0]
     assert point.best_k == 7
     assert point.best_k_e2el == 4
     best, least = point.fixed_k[point.best_k_e2el], point.fixed_k[point.best_k]
@@ -175,14 +175,14 @@ def test_a_schedule_and_a_table_cannot_both_say_k(tmp_path: Any) -> None:
 
 
 def test_an_engine_that_lacks_sd_has_no_table_of_its_k() -> None:
-    given = {**GIVEN, "strategies": "ar", "runtime": "sglang", "drafter": "medusa"}
+    given = {**GIVEN, "strategies": "ar", "engine": "sglang", "drafter": "medusa"}
     with pytest.raises(InputError, match="--k-table varies K of SD, which SGLang does not"):
         policies_of(requests(8), _batching("1-:4"), **given)
 
 
 def test_without_a_table_nothing_is_beside() -> None:
     assert policy("sd", requests(8), **SMALL).counts_scheduled is False
-    assert serve(rate=4.0, engine="closed", **GIVEN).points[0].best_k is None
+    assert serve(rate=4.0, solver="closed", **GIVEN).points[0].best_k is None
 
 
 def test_ar_is_priced_only_where_k_0_is_among_the_ks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_what_does_not_fit_is_refused_in_one_line_that_says_how_to_go_on(monkeyp
         serve(rate=4.0, requests=400, strategies="ar", **SMALL)
     assert "\n" not in str(e.value)
     assert "--requests" in str(e.value)
-    serve(rate=4.0, requests=400, strategies="ar", engine="closed", **SMALL)
+    serve(rate=4.0, requests=400, strategies="ar", solver="closed", **SMALL)
 
 
 @pytest.mark.usefixtures("short_is_long")

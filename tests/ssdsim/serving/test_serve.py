@@ -23,13 +23,13 @@ pytestmark = pytest.mark.long
 @cache
 def closed() -> Serving:
     """AR, SD, SSD and their schedule by the closed form, prompts apart."""
-    return serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), engine="closed", prefill="none")
+    return serve(workload=requests(100, 8.0, inputs="1024", outputs="256"), solver="closed", prefill="none")
 
 
 def test_the_crossing_lies_where_runs_change_places() -> None:
     workload = requests(3000, 8.0, inputs="1024", outputs="256")
     batching = Batching(prefill="none")
-    serving = serve(workload=workload, engine="closed", prefill="none", strategies="sd,ssd")
+    serving = serve(workload=workload, solver="closed", prefill="none", strategies="sd,ssd")
     (crossing,) = [c for c in serving.crossings if c.basis == "replica"]
     assert crossing.rate is not None
     assert crossing.interval is not None
@@ -71,9 +71,9 @@ def test_a_schedule_without_its_tax_is_never_clearly_behind_the_best_strategy() 
 
 def test_a_schedule_loses_where_speculation_does_not_pay_by_its_tax() -> None:
     """As in vLLM issue 49548: dynamic speculation that is switched off costs 21.6 % a token at 189 in flight."""
-    options = {"strategies": "ar,sd,auto", "runtime": "vllm", "k": 4, "alpha": 0.1}
+    options = {"strategies": "ar,sd,auto", "engine": "vllm", "k": 4, "alpha": 0.1}
     workload = requests(100, 8.0, inputs="1024", outputs="256")
-    serving = serve(workload=workload, engine="closed", prefill="none", dynamic_tax=0.2158, **options)
+    serving = serve(workload=workload, solver="closed", prefill="none", dynamic_tax=0.2158, **options)
     auto = serving.policies.by_name["auto"]
     assert auto.at(189, workload.context).name == "ar"  # the schedule does what is best there, and pays
     rate = 0.8 * float(serving.capacities["auto"][0])
@@ -85,7 +85,7 @@ def test_speculation_speeds_up_a_quiet_server_and_slows_down_a_full_one_as_vllm_
     """The vLLM blog of 2024-10-17: 1.5x at one request a second, 1.4x to 1.8x slower at high rates."""
     workload = requests(200, 1.0, inputs="500", outputs="200")
     batching = Batching(prefill="none", max_batch=256)
-    options = {"runtime": "vllm", "k": 4, "alpha": 0.6}
+    options = {"engine": "vllm", "k": 4, "alpha": 0.6}
     sd, ar = (shared(policy(name, workload, batching, **options), workload, batching) for name in ("sd", "ar"))
     quiet = float(ar.served(1.0).tpot_s) / float(sd.served(1.0).tpot_s)
     assert 1.3 <= quiet <= 2.0
@@ -165,7 +165,7 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
     benchmark(path)
     workload, _ = workload_of(path)
-    serving = serve(workload=workload, rate=[1.0, 2.0], strategies="ar", engine="loop", **SMALL)
+    serving = serve(workload=workload, rate=[1.0, 2.0], strategies="ar", solver="loop", **SMALL)
     assert [point.rate for point in serving.points] == pytest.approx([1.0, 2.0])
     gaps = [np.diff(point.workload.arrival_s) for point in serving.points]
     assert np.allclose(gaps[0], 2.0 * gaps[1])
@@ -175,7 +175,7 @@ def test_a_log_keeps_its_pattern_at_another_rate(tmp_path: Path) -> None:
 def test_prompts_longer_than_what_was_timed_are_told(prefill: Any, told: bool) -> None:
     """The profile has products of up to 520 tokens and no attention of prompts."""
     place = {"target": "llama-3.1-8b", "hardware": "h100-sxm-torch", "tp": 1, "strategies": "ar,sd"}
-    serving = serve(workload=requests(4, 1.0, inputs="1024"), prefill=prefill, engine="closed", **place)
+    serving = serve(workload=requests(4, 1.0, inputs="1024"), prefill=prefill, solver="closed", **place)
     assert any("m above the largest timed, 520" in warning for warning in serving.warnings) is told
     assert any("prefill attention of bfloat16 was not timed" in warning for warning in serving.warnings) is told
 
@@ -214,7 +214,7 @@ def test_requests_that_have_their_only_token_elsewhere_end_without_a_round(concu
 def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
     """GPUs and capacities are those of a shared draft, whichever of the two says so."""
     load = requests(40, 8.0, outputs="20")
-    asked: dict[str, Any] = {"replicas": 2, "strategies": "ar,ssd", "draft_serves": "in-turn", "engine": "closed"}
+    asked: dict[str, Any] = {"replicas": 2, "strategies": "ar,ssd", "draft_serves": "in-turn", "solver": "closed"}
     pool, targets, own = (
         serve(workload=load, **asked, **SMALL, **given) for given in ({"draft_pool": 1}, {"targets": 2}, {"targets": 1})
     )
@@ -235,7 +235,7 @@ def test_a_draft_pool_is_targets_that_share_a_draft() -> None:
         ({"capacity": True}, "needs an --slo"),
         ({"attainment": 0.9}, "--attainment needs --capacity"),
         ({"workload": requests(20, outputs="1")}, "no answer has a second token, so nothing is decoded"),
-        ({"precision": 0.02, "engine": "closed"}, "--precision has no effect with --engine closed"),
+        ({"precision": 0.02, "solver": "closed"}, "--precision has no effect with --solver closed"),
         ({"workload": None, "rate": 0.0}, "--rate must be at least 1e-06, got 0.0"),
         ({"seed": -1}, "--seed must be at least 0"),
         ({"router": "least-load"}, "did you mean 'least-loaded'"),

@@ -145,7 +145,7 @@ def test_where_little_is_accepted_it_goes_back_to_7_after_every_five_rounds_of_1
 @pytest.mark.long
 def test_every_replica_has_rates_of_its_own_and_is_served_elsewhere_too() -> None:
     answer = serve(
-        rate=6.0, requests=60, replicas=2, k_table="throughput-aware", engine="loop", jobs=2, **GIVEN
+        rate=6.0, requests=60, replicas=2, k_table="throughput-aware", solver="loop", jobs=2, **GIVEN
     ).points[0]
     assert set(answer.fixed_k) == set(KS)
     assert answer.best_k in KS

@@ -70,13 +70,13 @@ def wrong_truth(scenario: Scenario, estimate: Estimate) -> dict[str, float]:
     return truth
 
 
-def misses(engine: Any, truth_of: Truth, count: int, seed: int) -> tuple[int, int, float]:
+def misses(solver: Any, truth_of: Truth, count: int, seed: int) -> tuple[int, int, float]:
     """How many of all comparisons fall outside their own 99 % interval, of how many, and the farthest in widths."""
     outside, total, farthest = 0, 0, 0.0
     for index, configuration in enumerate(random_scenarios(count, seed)):
         for scenario in configuration.scenarios.values():
-            rounds = ROUNDS[engine]
-            run = simulate(scenario, engine=engine, rounds=rounds, seed=index + rounds, confidence=0.99)
+            rounds = ROUNDS[solver]
+            run = simulate(scenario, solver=solver, rounds=rounds, seed=index + rounds, confidence=0.99)
             for name, truth in truth_of(scenario, scenario.estimate).items():
                 measured: Measured = getattr(run, name)
                 total += 1
@@ -87,16 +87,16 @@ def misses(engine: Any, truth_of: Truth, count: int, seed: int) -> tuple[int, in
 
 
 @pytest.mark.parametrize(
-    ("engine", "scenarios"), [("mc", 50), *(pytest.param(engine, 200, marks=pytest.mark.slow) for engine in ROUNDS)]
+    ("solver", "scenarios"), [("mc", 50), *(pytest.param(solver, 200, marks=pytest.mark.slow) for solver in ROUNDS)]
 )
-def test_the_engines_agree_with_the_closed_form(engine: str, scenarios: int) -> None:
+def test_the_engines_agree_with_the_closed_form(solver: str, scenarios: int) -> None:
     """Misses of the 99 % intervals over random scenarios are as rare as they should be, and none is gross.
 
     With 50 scenarios a mistake that puts 5 % of the comparisons outside (1 % expected) is caught with a probability of
     0.98, one with 3 % of 0.54; with 200 scenarios 3 % are caught with 0.997. What Monte Carlo shows holds for events,
     too: they see the same rounds (the test after the next).
     """
-    outside, total, farthest = misses(engine, closed_form_truth, count=scenarios, seed=1)
+    outside, total, farthest = misses(solver, closed_form_truth, count=scenarios, seed=1)
     assert total == scenarios * 8
     assert outside <= binom.ppf(0.999, total, 0.01), f"{outside} of {total} outside"
     assert farthest < 2.0
@@ -112,7 +112,7 @@ def test_events_see_the_rounds_of_monte_carlo() -> None:
     """From one seed the very same rounds, to rounding: values and both ends of the intervals, of every strategy."""
     for seed, configuration in enumerate(random_scenarios(50, seed=1)):
         for scenario in configuration.scenarios.values():
-            events, columns = (simulate(scenario, engine=e, rounds=256, seed=seed) for e in ("des", "mc"))
+            events, columns = (simulate(scenario, solver=e, rounds=256, seed=seed) for e in ("des", "mc"))
             for name in ("tokens_per_second", "tokens_per_round", "round_s", "p_hit", "p_all_hit"):
                 one, other = getattr(events, name), getattr(columns, name)
                 assert (one is None) == (other is None)
@@ -123,14 +123,14 @@ def test_events_see_the_rounds_of_monte_carlo() -> None:
 
 @pytest.mark.parametrize("backup", ["jit", "fast"])
 @pytest.mark.parametrize(
-    ("engine", "seeds", "least", "most"),
+    ("solver", "seeds", "least", "most"),
     [
         ("mc", 100, 0.89, 0.99),
-        *(pytest.param(engine, 300, 0.92, 0.98, marks=pytest.mark.slow) for engine in ROUNDS),
+        *(pytest.param(solver, 300, 0.92, 0.98, marks=pytest.mark.slow) for solver in ROUNDS),
     ],
 )
 def test_intervals_cover_the_truth_as_often_as_they_say(
-    engine: Any, backup: str, seeds: int, least: float, most: float
+    solver: Any, backup: str, seeds: int, least: float, most: float
 ) -> None:
     """A 95 % interval covers the exact value as often, give or take the chance of so many seeds.
 
@@ -142,37 +142,37 @@ def test_intervals_cover_the_truth_as_often_as_they_say(
     truth = closed_form_truth(scenario, scenario.estimate)
     covered = dict.fromkeys(truth, 0)
     for seed in range(seeds):
-        run = simulate(scenario, engine=engine, rounds=3_200, seed=seed)
+        run = simulate(scenario, solver=solver, rounds=3_200, seed=seed)
         for name, value in truth.items():
             covered[name] += getattr(run, name).covers(value)
     for name, count in covered.items():
         assert least <= count / seeds <= most, f"{name}: {count / seeds:.3f}"
 
 
-def run_of(engine: Any, rounds: int = 4_096, **options: Any) -> SimulatedRounds:
-    return simulate(configure(**options).scenarios["ssd"], engine=engine, rounds=rounds)
+def run_of(solver: Any, rounds: int = 4_096, **options: Any) -> SimulatedRounds:
+    return simulate(configure(**options).scenarios["ssd"], solver=solver, rounds=rounds)
 
 
-@pytest.mark.parametrize("engine", ["des", "mc"])
-def test_no_hits_with_jit_is_sd(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["des", "mc"])
+def test_no_hits_with_jit_is_sd(solver: Any) -> None:
     scenarios = configure(t_sd=0.3, p_hit=0.0, backup="jit", b=4).scenarios
-    ssd = simulate(scenarios["ssd"], engine=engine, rounds=6_400, seed=3)
-    sd = simulate(scenarios["sd"], engine=engine, rounds=6_400, seed=3)
+    ssd = simulate(scenarios["ssd"], solver=solver, rounds=6_400, seed=3)
+    sd = simulate(scenarios["sd"], solver=solver, rounds=6_400, seed=3)
     assert ssd.round_s.value == pytest.approx(sd.round_s.value)
     assert ssd.tokens_per_second.value == pytest.approx(sd.tokens_per_second.value, rel=0.02)
 
 
-@pytest.mark.parametrize("engine", ["des", "mc"])
-def test_only_hits_and_a_draft_in_time_hide_all_drafting(engine: Any) -> None:
-    run = run_of(engine, t_sd=0.3, t_p=0.9, p_hit=1.0, backup="jit", b=16)
+@pytest.mark.parametrize("solver", ["des", "mc"])
+def test_only_hits_and_a_draft_in_time_hide_all_drafting(solver: Any) -> None:
+    run = run_of(solver, t_sd=0.3, t_p=0.9, p_hit=1.0, backup="jit", b=16)
     assert run.round_s.value == pytest.approx(1.0)
     assert run.p_all_hit.value == 1.0
     assert run.breakdown_s["fallback"] == run.breakdown_s["draft"] == 0.0
 
 
-@pytest.mark.parametrize("engine", ["des", "mc"])
-def test_a_late_draft_shows_as_drafting(engine: Any) -> None:
-    run = run_of(engine, t_sd=0.3, t_p=1.4, t_b=0.5, p_hit=0.8, backup="jit")
+@pytest.mark.parametrize("solver", ["des", "mc"])
+def test_a_late_draft_shows_as_drafting(solver: Any) -> None:
+    run = run_of(solver, t_sd=0.3, t_p=1.4, t_b=0.5, p_hit=0.8, backup="jit")
     assert run.breakdown_s["draft"] == pytest.approx(0.4)
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
 
@@ -183,18 +183,18 @@ def test_the_proposals_batch_of_sixteen_has_seven_clean_rounds_in_a_hundred() ->
     assert run.p_all_hit.value == pytest.approx(0.074, abs=0.001)
 
 
-@pytest.mark.parametrize("engine", ["des", "mc"])
-def test_a_seed_reproduces_a_run_exactly_and_another_does_not(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["des", "mc"])
+def test_a_seed_reproduces_a_run_exactly_and_another_does_not(solver: Any) -> None:
     shape: dict[str, Any] = {"t_sd": 0.3, "p_hit": 0.7, "b": 8, "spread": 0.1}
     scenario = configure(**shape).scenarios["ssd"]
-    first, again, other = (simulate(scenario, engine=engine, rounds=2_000, seed=s) for s in (5, 5, 6))
+    first, again, other = (simulate(scenario, solver=solver, rounds=2_000, seed=s) for s in (5, 5, 6))
     assert first.tokens_per_second == again.tokens_per_second
     assert first.tokens_per_second != other.tokens_per_second
 
 
 def test_des_and_monte_carlo_see_the_same_outcomes() -> None:
     scenario = configure(t_sd=0.3, p_hit=0.7, b=8, backup="fast").scenarios["ssd"]
-    des, mc = (simulate(scenario, engine=engine, rounds=1_024, seed=9) for engine in ("des", "mc"))
+    des, mc = (simulate(scenario, solver=solver, rounds=1_024, seed=9) for solver in ("des", "mc"))
     assert des.tokens_per_round.value == mc.tokens_per_round.value
     assert des.round_s.value == pytest.approx(mc.round_s.value)
 
@@ -202,8 +202,8 @@ def test_des_and_monte_carlo_see_the_same_outcomes() -> None:
 @pytest.mark.parametrize("strategy", ["ar", "sd", "ssd"])
 def test_jitter_keeps_the_engines_together(strategy: str) -> None:
     scenario = configure(t_sd=0.3, t_p=0.95, p_hit=0.7, b=4, spread=0.2).scenarios[strategy]
-    des = simulate(scenario, engine="des", rounds=30_000, confidence=0.999)
-    mc = simulate(scenario, engine="mc", rounds=300_000, confidence=0.999)
+    des = simulate(scenario, solver="des", rounds=30_000, confidence=0.999)
+    mc = simulate(scenario, solver="mc", rounds=300_000, confidence=0.999)
     assert des.round_s.low < mc.round_s.high
     assert mc.round_s.low < des.round_s.high
 
@@ -214,10 +214,10 @@ def test_jitter_makes_the_slower_of_two_slower_than_either() -> None:
     assert run.round_s.covers(1.1125) or run.round_s.value == pytest.approx(1.1125, rel=2e-3)
 
 
-@pytest.mark.parametrize("engine", ["mc", "des"])
-def test_precision_stops_a_run_when_it_is_reached(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_precision_stops_a_run_when_it_is_reached(solver: Any) -> None:
     scenario = configure(t_sd=0.3, p_hit=0.7, b=2).scenarios["ssd"]
-    loose, tight = (simulate(scenario, engine=engine, precision=p, seed=2) for p in (0.02, 0.005))
+    loose, tight = (simulate(scenario, solver=solver, precision=p, seed=2) for p in (0.02, 0.005))
     assert loose.rounds == 32 * 1024
     for run, precision in ((loose, 0.02), (tight, 0.005)):
         rate = run.tokens_per_second
@@ -231,22 +231,22 @@ def test_precision_stops_a_run_when_it_is_reached(engine: Any) -> None:
 def test_rounds_that_go_together_for_long_are_drawn_in_long_blocks(options: dict[str, Any]) -> None:
     """Else an interval from short ones would be too narrow: a request lasts for hundreds of rounds."""
     (scenario,) = configure(t_sd=0.3, **{"strategies": "ssd", **options}).scenarios.values()
-    assert simulate(scenario, engine="mc", precision=0.5, seed=2).rounds == 32 * 16_384
+    assert simulate(scenario, solver="mc", precision=0.5, seed=2).rounds == 32 * 16_384
 
 
 @pytest.mark.parametrize("backup", ["jit", "fast"])
 @pytest.mark.parametrize("strategy", ["sd", "ssd"])
 @pytest.mark.parametrize(
-    ("engine", "rounds"), [("mc", 40_000), ("des", 5_000), pytest.param("des", 40_000, marks=pytest.mark.slow)]
+    ("solver", "rounds"), [("mc", 40_000), ("des", 5_000), pytest.param("des", 40_000, marks=pytest.mark.slow)]
 )
-def test_requests_that_differ_match_the_renewal_recursion(engine: Any, rounds: int, strategy: str, backup: str) -> None:
+def test_requests_that_differ_match_the_renewal_recursion(solver: Any, rounds: int, strategy: str, backup: str) -> None:
     """Means over rounds lean towards slow requests; the recursion over the tokens left is exact.
 
     Intervals of 5,000 rounds are 2.8 times as wide as those of 40,000.
     """
     shape: dict[str, Any] = {"alpha": 0.7, "alpha_concentration": 3.0, "output_tokens": 60, "f": 2, "b": 4}
     scenario = configure(**shape, t_sd=0.3, t_b=0.2, backup=backup).scenarios[strategy]
-    run = simulate(scenario, engine=engine, rounds=rounds, seed=4, confidence=0.999)
+    run = simulate(scenario, solver=solver, rounds=rounds, seed=4, confidence=0.999)
     truth = closed_form_truth(scenario, scenario.estimate)
     for name, value in truth.items():
         assert getattr(run, name).covers(value), f"{name}: {getattr(run, name)} against {value}"
@@ -286,9 +286,9 @@ def test_a_stream_does_not_depend_on_how_it_is_cut_into_blocks(options: dict[str
     assert np.array_equal(np.concatenate(parts, axis=1), whole)
 
 
-@pytest.mark.parametrize("engine", ["des", "mc"])
-def test_a_missed_round_is_longer_by_its_fallback(engine: Any) -> None:
-    run = run_of(engine, t_sd=0.3, t_p=0.6, t_b=0.25, p_hit=0.8, backup="jit", b=2)
+@pytest.mark.parametrize("solver", ["des", "mc"])
+def test_a_missed_round_is_longer_by_its_fallback(solver: Any) -> None:
+    run = run_of(solver, t_sd=0.3, t_p=0.6, t_b=0.25, p_hit=0.8, backup="jit", b=2)
     assert run.clean_round_s == pytest.approx(1.0)
     assert run.missed_round_s == pytest.approx(1.25)
 

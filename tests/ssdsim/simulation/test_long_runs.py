@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ssdsim
-from ssdsim.answers.predict import PredictEngine, predict
+from ssdsim.answers.predict import PredictSolver, predict
 from ssdsim.answers.simulation.simulate import simulate, simulate_requests
 from ssdsim.answers.simulation.statistics import InTurn, Progress
 from ssdsim.question.scenario import Scenario
@@ -29,11 +29,11 @@ def scenario(**options: Any) -> Scenario:
     return ssdsim.configure(**{**DIFFERENT, **options}).scenarios["sd"]
 
 
-@pytest.mark.parametrize(("engine", "most"), [pytest.param("mc", 2_000_000, marks=pytest.mark.slow), ("des", 100_000)])
-def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: PredictEngine, most: int) -> None:
+@pytest.mark.parametrize(("solver", "most"), [pytest.param("mc", 2_000_000, marks=pytest.mark.slow), ("des", 100_000)])
+def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(solver: PredictSolver, most: int) -> None:
     """Its interval says how well it is known then: pairs of requests that differ took 24 s and never were precise."""
     heard: list[tuple[int, int]] = []
-    prediction = predict(engine=engine, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
+    prediction = predict(solver=solver, strategies="ar,sd", progress=lambda *far: heard.append(far), **DIFFERENT)
     assert heard[-1] == (2 * most, 2 * most)
     interval, exact = prediction.intervals["sd"], predict(strategies="ar,sd", **DIFFERENT).estimates["sd"]
     assert interval is not None
@@ -42,15 +42,15 @@ def test_a_prediction_ends_by_itself_where_nobody_asked_for_a_precision(engine: 
 
 
 def test_a_precision_that_is_asked_for_is_kept() -> None:
-    tokens_per_second = simulate(scenario(output_tokens=64), engine="mc", precision=0.004).tokens_per_second
+    tokens_per_second = simulate(scenario(output_tokens=64), solver="mc", precision=0.004).tokens_per_second
     assert (tokens_per_second.high - tokens_per_second.low) / 2.0 <= 0.004 * tokens_per_second.value
 
 
 def test_it_says_how_far_it_is_and_comes_to_its_end() -> None:
     runs: tuple[Callable[[Progress], object], ...] = (
-        lambda progress: simulate(scenario(), engine="des", rounds=5000, progress=progress),
-        lambda progress: simulate(scenario(), engine="mc", rounds=50_000, progress=progress),
-        lambda progress: simulate(scenario(output_tokens=64), engine="mc", precision=0.01, progress=progress),
+        lambda progress: simulate(scenario(), solver="des", rounds=5000, progress=progress),
+        lambda progress: simulate(scenario(), solver="mc", rounds=50_000, progress=progress),
+        lambda progress: simulate(scenario(output_tokens=64), solver="mc", precision=0.01, progress=progress),
         lambda progress: simulate_requests(scenario(), 20, runs=5, progress=progress),
     )
     for run in runs:

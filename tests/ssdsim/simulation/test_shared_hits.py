@@ -35,12 +35,12 @@ def test_the_moment_of_a_batch_is_the_one_that_made_its_concentration() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("engine", "rounds"), [("mc", 20_000), ("des", 6_000)])
+@pytest.mark.parametrize(("solver", "rounds"), [("mc", 20_000), ("des", 6_000)])
 @pytest.mark.parametrize("requests", [{}, {"alpha_concentration": 10.0, "output_tokens": 64}])
-def test_engines_draw_what_the_closed_form_says(engine: Any, rounds: int, requests: dict[str, Any]) -> None:
+def test_engines_draw_what_the_closed_form_says(solver: Any, rounds: int, requests: dict[str, Any]) -> None:
     """Just in time a round depends on no state, and the closed form is exact."""
     scenario = ssd(**TOGETHER, **requests, backup="jit")
-    run = simulate(scenario, engine=engine, rounds=rounds, seed=1)
+    run = simulate(scenario, solver=solver, rounds=rounds, seed=1)
     assert run.p_all_hit is not None
     assert run.p_hit is not None
     assert scenario.estimate.p_all_hit == pytest.approx(all_of(6, 0.8, 3.0))
@@ -53,7 +53,7 @@ def test_engines_draw_what_the_closed_form_says(engine: Any, rounds: int, reques
 def test_a_fast_fallbacks_chains_are_drawn_about_their_mean() -> None:
     """Where rounds depend on states the closed form is an approximation: to a twentieth here."""
     scenario = ssd(**TOGETHER, p_hit_backup=0.6, backup="fast")
-    run = simulate(scenario, engine="mc", rounds=20_000, seed=2)
+    run = simulate(scenario, solver="mc", rounds=20_000, seed=2)
     assert run.p_all_hit is not None
     assert run.p_all_hit.value == pytest.approx(scenario.estimate.p_all_hit, rel=0.05)
     alone = ssd(**{**TOGETHER, "hit_concentration": None}, p_hit_backup=0.6, backup="fast")
@@ -78,7 +78,7 @@ def test_simulated_batches_hit_as_measured_ones_did() -> None:
     assert batch.high is not None
     scenario = ssd(pair=PAIR, b=16, p_hit=batch.independent ** (1 / 16), backup="jit")
     assert scenario.settings["hit_concentration"] == batch.concentration
-    run = simulate(scenario, engine="mc", rounds=20_000, seed=3)
+    run = simulate(scenario, solver="mc", rounds=20_000, seed=3)
     assert run.p_all_hit is not None
     assert batch.low < run.p_all_hit.value < batch.high
     assert run.p_all_hit.value > batch.independent

@@ -20,11 +20,11 @@ def deviations_are_chance(deviations: Sequence[float]) -> None:
 
 
 def deviation(
-    case: Scenario, engine: Literal["closed", "mc", "des"], expected: float, error: float, rounds: int, seed: int = 3
+    case: Scenario, solver: Literal["closed", "mc", "des"], expected: float, error: float, rounds: int, seed: int = 3
 ) -> float:
-    """Of an engine's tokens/s from those of a loop apart from this code, in the standard errors of both."""
-    if engine == "closed":
+    """Of a solver's tokens/s from those of a loop apart from this code, in the standard errors of both."""
+    if solver == "closed":
         return (float(case.estimate.tokens_per_second) - expected) / error
-    tokens_per_second = simulate(case, engine=engine, rounds=rounds, seed=seed, confidence=0.99).tokens_per_second
+    tokens_per_second = simulate(case, solver=solver, rounds=rounds, seed=seed, confidence=0.99).tokens_per_second
     drawing = (tokens_per_second.high - tokens_per_second.low) / 2.0 / _OUTSIDE_99
     return (tokens_per_second.value - expected) / math.hypot(drawing, error)

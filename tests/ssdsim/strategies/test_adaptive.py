@@ -69,13 +69,13 @@ SURE = 2.576  # standard errors on each side of a 99 % interval
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["mc", "des"])
-def test_drawn_rounds_are_those_of_the_literal_rule(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_drawn_rounds_are_those_of_the_literal_rule(solver: Any) -> None:
     """At most 3 % of the rows outside a 99 % interval, none beyond 4.5 standard errors."""
     off = []
     for (b, spread, lag), (expected, error) in LOOPS.items():
         case = adaptive(b, spread, adaptive_lag=lag)
-        tokens_per_second = simulate(case, engine=engine, rounds=1_500, seed=3, confidence=0.99).tokens_per_second
+        tokens_per_second = simulate(case, solver=solver, rounds=1_500, seed=3, confidence=0.99).tokens_per_second
         drawing = (tokens_per_second.high - tokens_per_second.low) / 2.0 / SURE
         off.append(abs(tokens_per_second.value - b * expected) / math.hypot(drawing, b * error))
     assert max(off) < 4.5
@@ -87,13 +87,13 @@ def test_drawn_rounds_are_those_of_the_literal_rule(engine: Any) -> None:
 def test_the_closed_form_is_at_most_a_percent_above_drawn_rounds(b: int) -> None:
     """It has a large batch's threshold in place of the likeliest tokens of this one."""
     case = adaptive(b, 2.8)
-    drawn = simulate(case, engine="mc", rounds=8_000, seed=3).tokens_per_second
+    drawn = simulate(case, solver="mc", rounds=8_000, seed=3).tokens_per_second
     assert -0.01 < drawn.value / rate(case) - 1.0 < 0.004
 
 
 def test_both_engines_draw_the_same_rounds_of_the_same_seed() -> None:
     case = adaptive(16, 2.8)
-    mc, des = (simulate(case, engine=engine, rounds=300, seed=4) for engine in ("mc", "des"))
+    mc, des = (simulate(case, solver=solver, rounds=300, seed=4) for solver in ("mc", "des"))
     assert mc.tokens_per_round.value == des.tokens_per_round.value
     assert mc.round_s.value == pytest.approx(des.round_s.value)
 
@@ -163,7 +163,7 @@ def test_with_captured_sizes_the_best_number_of_rows_ends_a_stair() -> None:
     """Rows up to the next size cost nothing: a round takes what a pass over that size does."""
     runtime = find_runtime("vllm")
     options: dict[str, Any] = {"target": "qwen3-8b", "tp": 1, "drafter": "dspark", "k": 7, "b": 64}
-    case = configure(strategies="adaptive", **options, runtime="vllm", sd_draft="colocated").scenarios["adaptive"]
+    case = configure(strategies="adaptive", **options, engine="vllm", sd_draft="colocated").scenarios["adaptive"]
     rows = 64 * (1.0 + case.settings["adaptive_rows"])
     size = min(size for size in runtime.captured_rows if size >= rows - 1e-6)
     assert rows == pytest.approx(size, abs=1.0)
@@ -283,7 +283,7 @@ def test_v4_pro_is_what_the_fit_predicts(b: int, loop: float) -> None:
 def test_the_age_of_confidences_is_an_option_of_every_verb() -> None:
     asked = ["simulate", "--strategies", "adaptive", "--drafter", "dspark", "--target", "qwen3-8b", "--tp", "1"]
     fresh, old = (
-        said(*asked, "--b", "64", "--rounds", "400", "--engine", "mc", "--adaptive-lag", lag, "--json")
+        said(*asked, "--b", "64", "--rounds", "400", "--solver", "mc", "--adaptive-lag", lag, "--json")
         for lag in ("0", "2")
     )
     assert fresh.returncode == old.returncode == 0, fresh.stderr + old.stderr

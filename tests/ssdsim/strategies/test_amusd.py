@@ -56,13 +56,13 @@ def test_at_a_tenth_of_the_targets_time(alpha: float, expected: float) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("engine", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
+    ("solver", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(("alpha", "d", "least", "hit", "expected"), ROWS)
 def test_events_and_monte_carlo_agree(
-    alpha: float, d: float, least: int, hit: float, expected: float, engine: Any, rounds: int
+    alpha: float, d: float, least: int, hit: float, expected: float, solver: Any, rounds: int
 ) -> None:
-    run = simulate(amusd(alpha, d, least, hit), engine=engine, rounds=rounds, seed=6, confidence=0.99)
+    run = simulate(amusd(alpha, d, least, hit), solver=solver, rounds=rounds, seed=6, confidence=0.99)
     assert run.tokens_per_second.covers(expected)
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
 
@@ -145,13 +145,13 @@ def test_the_codes_handshake_races(alpha: float, d: float, expected: float, off:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize("solver", ["des", "mc"])
 @pytest.mark.parametrize(("alpha", "d", "expected", "off"), RACED[:4])  # a sure draft has an interval without a width
 def test_events_race_as_the_drawn_long_run_does(
-    alpha: float, d: float, expected: float, off: float, engine: Any
+    alpha: float, d: float, expected: float, off: float, solver: Any
 ) -> None:
     case = amusd(alpha, d, amusd_handshake="code")
-    run = simulate(case, engine=engine, rounds=2_500, seed=6, confidence=0.999)
+    run = simulate(case, solver=solver, rounds=2_500, seed=6, confidence=0.999)
     low, high = run.tokens_per_second.low * 0.998, run.tokens_per_second.high * 1.002  # the long run is drawn, too
     assert low <= rate(case) <= high
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
@@ -180,7 +180,7 @@ def test_the_same_draws_race_alike_by_events_and_without_a_clock(
 def test_a_draft_that_is_never_right_is_rejected_by_every_engine(handshake: str) -> None:
     """Also where it would guess every bonus token: there is none to guess. Each block of draws starts anew: 1 %."""
     case = amusd(0.0, 0.3, hit=1.0, amusd_handshake=handshake)
-    events, drawn = (simulate(case, engine=engine, rounds=4_000) for engine in ("des", "mc"))
+    events, drawn = (simulate(case, solver=solver, rounds=4_000) for solver in ("des", "mc"))
     assert drawn.round_s.value == pytest.approx(events.round_s.value, rel=0.02)
     assert drawn.tokens_per_round.value == events.tokens_per_round.value == 1.0
 
@@ -255,7 +255,7 @@ def test_what_it_cannot_do_is_refused_in_one_line() -> None:
         amusd(0.8, 0.1, b=4)
     with refused("AMUSD", "requests"):
         amusd(0.8, 0.1, alpha_concentration=3.0)
-    with pytest.raises(InputError, match="takes no time: take --engine mc, or closed"):
+    with pytest.raises(InputError, match="takes no time: take --solver mc, or closed"):
         simulate(amusd(0.8, 0.0), rounds=10)
 
 

@@ -71,12 +71,12 @@ def test_parts_are_known_and_sum_to_the_round(name: str, options: dict[str, Any]
 @pytest.mark.long
 @EACH
 @pytest.mark.parametrize(
-    ("engine", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
+    ("solver", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
     "options", [*UNIT_FREE, ON_HARDWARE[1], {**UNIT_FREE[0], "alpha_concentration": 3.0, "output_tokens": 60}]
 )
-def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, rounds: int) -> None:
+def test_its_engines_agree(name: str, options: dict[str, Any], solver: Any, rounds: int) -> None:
     """Each in its own interval; at 99.9 %, so that the whole file's comparisons are seldom wrong.
 
     Where a round's tokens scatter by 60 %, 20,000 rounds show a mean that is 2 % off in nine of ten cases, 5,000 one
@@ -87,7 +87,7 @@ def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, roun
             scenario(name, **options)
         return
     case = scenario(name, **options)
-    run = simulate(case, engine=engine, rounds=rounds, seed=11, confidence=0.999)
+    run = simulate(case, solver=solver, rounds=rounds, seed=11, confidence=0.999)
     estimate = case.estimate
     # a kind of round that did not occur may be 3 in all of them: an interval from the others has no width
     alike = run.round_s.high - run.round_s.low < 1e-9 * float(estimate.round_s)
@@ -102,9 +102,9 @@ def test_its_engines_agree(name: str, options: dict[str, Any], engine: Any, roun
 
 
 @EACH
-@pytest.mark.parametrize("engine", ["mc", "des"])
-def test_rounds_that_vary_still_add_up(name: str, engine: Any) -> None:
-    run = simulate(scenario(name, **UNIT_FREE[1], spread=0.2), engine=engine, rounds=4_000)
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_rounds_that_vary_still_add_up(name: str, solver: Any) -> None:
+    run = simulate(scenario(name, **UNIT_FREE[1], spread=0.2), solver=solver, rounds=4_000)
     assert sum(run.breakdown_s.values()) == pytest.approx(run.round_s.value)
 
 
@@ -227,12 +227,12 @@ def test_a_draft_shared_by_one_target_is_its_own(name: str, options: dict[str, A
 
 
 @pytest.mark.parametrize("name", [strategy.name for strategy in ALL if TARGETS in strategy.options])
-@pytest.mark.parametrize("engine", ["mc", "des"])
+@pytest.mark.parametrize("solver", ["mc", "des"])
 @pytest.mark.parametrize("serves", ["in-turn", "together"])
-def test_engines_agree_on_a_shared_draft(name: str, engine: Any, serves: str) -> None:
+def test_engines_agree_on_a_shared_draft(name: str, solver: Any, serves: str) -> None:
     """Where its devices are seldom busy, and so seldom asked by two; the closed form is then exact to 1 %."""
     case = scenario(name, t_sd=0.05, t_p=0.1, t_b=0.1, p_hit=0.9, alpha=0.8, k=4, targets=3, draft_serves=serves)
-    run = simulate(case, engine=engine, rounds=4_000, seed=7)
+    run = simulate(case, solver=solver, rounds=4_000, seed=7)
     assert run.round_s.value == pytest.approx(float(case.estimate.round_s), rel=0.01)
     assert run.tokens_per_second.value == pytest.approx(float(case.estimate.tokens_per_second), rel=0.05)
 

@@ -53,13 +53,13 @@ def test_ten_targets_that_verify_every_token(alpha: float, expected: float) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("engine", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
+    ("solver", "rounds"), [("mc", 20_000), ("des", 5_000), pytest.param("des", 20_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(("alpha", "k", "d", "targets", "expected"), ROWS)
 def test_events_and_monte_carlo_agree(
-    alpha: float, k: int, d: float, targets: int, expected: float, engine: Any, rounds: int
+    alpha: float, k: int, d: float, targets: int, expected: float, solver: Any, rounds: int
 ) -> None:
-    run = simulate(dsi(alpha, k, d, targets), engine=engine, rounds=rounds, seed=4, confidence=0.99)
+    run = simulate(dsi(alpha, k, d, targets), solver=solver, rounds=rounds, seed=4, confidence=0.99)
     assert run.tokens_per_second.covers(expected)
 
 

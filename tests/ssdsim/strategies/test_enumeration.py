@@ -45,27 +45,27 @@ def looped(alpha: float, k: int, b: int, p: float, p_m: float, verify: Any, roun
     return float(tokens.sum() / seconds.sum()), float(parts.std(ddof=1) / np.sqrt(40))
 
 
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
 @pytest.mark.parametrize(("alpha", "k", "b", "p", "p_m", "expected"), PRINTED)
 def test_its_rate_is_the_printed_one(
-    alpha: float, k: int, b: int, p: float, p_m: float, expected: float, engine: Any
+    alpha: float, k: int, b: int, p: float, p_m: float, expected: float, solver: Any
 ) -> None:
     case = enumerated(alpha, k, b, p, p_m)
-    if engine == "closed":
+    if solver == "closed":
         assert rate(case) == pytest.approx(expected, abs=5e-5)
     else:
-        drawn = simulate(case, engine=engine, rounds=20_000, seed=3, confidence=0.99)
+        drawn = simulate(case, solver=solver, rounds=20_000, seed=3, confidence=0.99)
         assert drawn.tokens_per_second.covers(b * expected)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["mc", "des"])
-def test_ragged_rows_are_those_of_a_loop_apart_from_this_code(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["mc", "des"])
+def test_ragged_rows_are_those_of_a_loop_apart_from_this_code(solver: Any) -> None:
     """T_v = 0.4 + 0.6 rows / 48: each round has the rows of the sequences that hold a draft."""
     setting = (0.8, 5, 8, 0.6, 0.8)
     case = enumerated(*setting, draft=0.1, enum_rows="ragged", t_v=[(0, 0.4), (48, 1.0)])
     truth, error = looped(*setting, lambda rows: 0.4 + 0.6 * rows / 48, 40_000)
-    drawn = simulate(case, engine=engine, rounds=40_000, seed=5).tokens_per_second
+    drawn = simulate(case, solver=solver, rounds=40_000, seed=5).tokens_per_second
     own = (drawn.high - drawn.low) / 2 / 1.96
     assert abs(drawn.value / 8 - truth) < 3.3 * np.hypot(error, own / 8)
     assert rate(case) == pytest.approx(truth, rel=0.01)  # at the mean number of rows

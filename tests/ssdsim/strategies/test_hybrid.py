@@ -95,14 +95,14 @@ def literal(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     off = []
     for seed, (found, s, m, b) in enumerate(
         product((0.1, 0.5, 0.9), ((0.9, 8), (0.5, 3)), ((0.7, 3), (0.85, 6)), (1, 4, 12))
     ):
         scenario = case(found, s, m, t_sd=0.3, b=b, t_v=SLOPE)
-        off.append(deviation(scenario, engine, *literal(found, s, m, 0.3, b, seed), rounds=1_500))
+        off.append(deviation(scenario, solver, *literal(found, s, m, 0.3, b, seed), rounds=1_500))
     deviations_are_chance(off)
 
 

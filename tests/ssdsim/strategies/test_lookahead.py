@@ -84,7 +84,7 @@ def test_vicunas_published_lengths_are_inside_the_plausible_ranges() -> None:
 def test_vicunas_published_round_is_near_ours_though_its_gpu_is_not_known(hardware: str, expected: float) -> None:
     """EAGLE-3's table 1, Vicuna 13B: 1.67 tokens and 1.62 times AR, so 1.031 steps of AR a round."""
     given: dict[str, Any] = {"target": "llama-2-13b", "tp": 1, "hardware": hardware, "context": 500}
-    scenarios = configure(**given, dtype="float16", runtime="kernels", strategies=("ar", "lookahead")).scenarios
+    scenarios = configure(**given, dtype="float16", engine="kernels", strategies=("ar", "lookahead")).scenarios
     ours = float(scenarios["lookahead"].estimate.round_s / scenarios["ar"].estimate.round_s)
     assert ours == pytest.approx(expected, abs=1e-3)
     assert ours / (1.67 / 1.62) == pytest.approx(1.0, abs=0.06)
@@ -108,15 +108,15 @@ def literal(alpha: float, found: float, w: int, n: int, g: int, b: int, rounds: 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     """Whose passes are as wide as each round's: T_v is linear in rows, so that the mean width's is the mean's."""
     off = []
     for seed, (alpha, found, (w, n, g), b) in enumerate(
         product((0.2, 0.4, 0.7), (0.1, 0.3, 0.8), ((7, 5, 7), (15, 3, 2)), (1, 4))
     ):
         expected, error = literal(alpha, found, w, n, g, b, 6_000, seed)
-        off.append(deviation(case(alpha, found, w, n, g, b=b, t_v=SLOPE), engine, expected, error, rounds=1_500))
+        off.append(deviation(case(alpha, found, w, n, g, b=b, t_v=SLOPE), solver, expected, error, rounds=1_500))
     deviations_are_chance(off)
 
 

@@ -40,15 +40,15 @@ LOOPS = [
 
 @pytest.mark.long
 @pytest.mark.parametrize(("alpha", "k", "groups", "of_group", "verify", "draft", "expected"), LOOPS)
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
 def test_its_rate_is_that_of_the_loop(
-    alpha: float, k: int, groups: int, of_group: int, verify: float, draft: float, expected: float, engine: Any
+    alpha: float, k: int, groups: int, of_group: int, verify: float, draft: float, expected: float, solver: Any
 ) -> None:
     case = mine(alpha, k, groups, of_group, draft / verify)
-    if engine == "closed":
+    if solver == "closed":
         assert rate(case) / verify == pytest.approx(expected, rel=2e-6)
     else:
-        run = simulate(case, engine=engine, rounds=10_000, seed=4, confidence=0.99)
+        run = simulate(case, solver=solver, rounds=10_000, seed=4, confidence=0.99)
         assert run.tokens_per_second.covers(expected * verify)
 
 
@@ -81,7 +81,7 @@ def test_a_group_is_priced_with_its_own_sequences() -> None:
 
 def test_it_beats_sd_where_reading_the_weights_takes_less_than_the_draft() -> None:
     """Llama-3.1-8B, 256 sequences: its weights take 5 ms, five steps of the 1B draft more than 10."""
-    of = {"target": "llama-3.1-8b", "tp": 1, "k": 5, "context": 512, "sd_draft": "separate", "runtime": "vllm"}
+    of = {"target": "llama-3.1-8b", "tp": 1, "k": 5, "context": 512, "sd_draft": "separate", "engine": "vllm"}
     small, large = (configure(strategies="sd,minedraft", b=b, **of).scenarios for b in (8, 256))
     assert rate(small["minedraft"]) < rate(small["sd"])
     assert rate(large["minedraft"]) > rate(large["sd"])

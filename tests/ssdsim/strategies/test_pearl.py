@@ -36,13 +36,13 @@ def test_the_closed_form_is_that_of_the_chain(alpha: float, gamma: int, d: float
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("engine", "rounds"), [("mc", 100_000), ("des", 20_000), pytest.param("des", 100_000, marks=pytest.mark.slow)]
+    ("solver", "rounds"), [("mc", 100_000), ("des", 20_000), pytest.param("des", 100_000, marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(("alpha", "gamma", "d", "expected"), PUBLISHED)
 def test_events_and_monte_carlo_agree(
-    alpha: float, gamma: int, d: float, expected: float, engine: Any, rounds: int
+    alpha: float, gamma: int, d: float, expected: float, solver: Any, rounds: int
 ) -> None:
-    run = simulate(pearl(alpha, gamma, d), engine=engine, rounds=rounds, confidence=0.999)
+    run = simulate(pearl(alpha, gamma, d), solver=solver, rounds=rounds, confidence=0.999)
     assert run.tokens_per_second.covers(expected)
 
 

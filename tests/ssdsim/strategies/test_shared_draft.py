@@ -136,7 +136,7 @@ def test_sds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) ->
             with monkeypatch.context() as patched:
                 passes_vary(patched, law, cv)
                 case = sd(s, targets, spread=cv, draft_serves=serves)
-                ran = simulate(case, engine=name, rounds=2_000, seed=5, confidence=0.99)
+                ran = simulate(case, solver=name, rounds=2_000, seed=5, confidence=0.99)
             listed.append(deviation(ran, targets, *expected))
     deviations_are_chance(listed)
 
@@ -148,7 +148,7 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
     for p, b, q, targets, _, expected in RFC:
         with monkeypatch.context() as patched:
             passes_vary(patched, "normal", 0.05)
-            ran = simulate(ssd(p, b, q, targets, spread=0.05), engine=name, rounds=2_000, seed=5, confidence=0.99)
+            ran = simulate(ssd(p, b, q, targets, spread=0.05), solver=name, rounds=2_000, seed=5, confidence=0.99)
         listed.append(deviation(ran, targets, expected, OF_A_RATE * expected))
     deviations_are_chance(listed)
 
@@ -160,7 +160,7 @@ def test_ssds_engines_are_the_loop(monkeypatch: pytest.MonkeyPatch, name: Any) -
 def test_served_together_two_groups_take_turns(p: float, q: float, targets: int) -> None:
     """The closed form's round is within 6 % of drawn ones that vary, and at most 3 % too short."""
     case = ssd(p, 0.3, q, targets, draft_serves="together")
-    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), engine="mc", rounds=1_500, seed=1)
+    ran = simulate(ssd(p, 0.3, q, targets, draft_serves="together", spread=0.03), solver="mc", rounds=1_500, seed=1)
     assert 0.97 < float(case.estimate.round_s) / ran.round_s.value < 1.06
 
 
@@ -192,7 +192,7 @@ def test_one_target_waits_for_nobody(first: float, away: float, missed: float, a
         assert ahead.waits_s(max(first, away) + missed * again, 1, together) == pytest.approx(0.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("options", [{"t_sd": 0.7, "b": 4}, {"b": 8, "k": 4, "runtime": "vllm"}])
+@pytest.mark.parametrize("options", [{"t_sd": 0.7, "b": 4}, {"b": 8, "k": 4, "engine": "vllm"}])
 @pytest.mark.parametrize("name", ["sd", "ssd"])
 def test_a_draft_of_one_target_is_its_own(name: str, options: dict[str, Any]) -> None:
     given = {**options, **({} if "t_sd" in options or name == "ssd" else {"sd_draft": "separate"})}
@@ -217,7 +217,7 @@ def test_its_programs_for_one_target_are_ssds(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("spread", [0.0, 0.2])
 def test_its_parts_sum_to_the_round(name: Any, spread: float) -> None:
-    ran = simulate(ssd(0.6, 0.3, 0.3, 3, b=2, spread=spread), engine=name, rounds=2_000)
+    ran = simulate(ssd(0.6, 0.3, 0.3, 3, b=2, spread=spread), solver=name, rounds=2_000)
     assert sum(ran.breakdown_s.values()) == pytest.approx(ran.round_s.value)
     assert all(seconds >= 0.0 for seconds in ran.breakdown_s.values())
 

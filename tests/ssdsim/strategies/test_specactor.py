@@ -64,7 +64,7 @@ def test_each_target_and_draft_is_priced_and_fits_with_its_own_sequences() -> No
 
 def test_one_target_and_one_draft_share_what_pearls_description_leaves_out() -> None:
     """Their round is taken to be PEARL's: the ratio had an interval as of two rounds that are wrong each for itself."""
-    options: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "alpha": 0.8, "runtime": "sglang"}
+    options: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "k": 4, "alpha": 0.8, "engine": "sglang"}
     found = configure(strategies="pearl,specactor,ssd", **options).scenarios
     errors = TimingErrors(400, 1)
     drawn = {name: rates([each], errors)[0] for name, each in found.items()}
@@ -89,8 +89,8 @@ def literal(alpha: float, window: int, b: int, step: float, seed: int) -> tuple[
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     off = []
     for seed, (alpha, window, targets, drafts, of_target, d) in enumerate(
         (alpha, window, *shape)
@@ -100,7 +100,7 @@ def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
     ):
         case = actor(alpha, window, targets, drafts, of_target, d)
         expected, error = literal(alpha, window, targets * of_target, max(1.0, window * d), seed)
-        off.append(deviation(case, engine, expected, error, rounds=1_500))
+        off.append(deviation(case, solver, expected, error, rounds=1_500))
     deviations_are_chance(off)
 
 

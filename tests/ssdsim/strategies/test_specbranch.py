@@ -48,12 +48,12 @@ def test_the_closed_form_is_that_of_the_chain(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize("solver", ["des", "mc"])
 @pytest.mark.parametrize(("alpha", "gamma", "d", "options", "expected"), [*FIXED, *UNSURE])
 def test_events_and_monte_carlo_agree(
-    alpha: float, gamma: int, d: float, options: dict[str, float], expected: float, engine: Any
+    alpha: float, gamma: int, d: float, options: dict[str, float], expected: float, solver: Any
 ) -> None:
-    run = simulate(branching(alpha, gamma, d, **options), engine=engine, rounds=40_000, seed=2, confidence=0.99)
+    run = simulate(branching(alpha, gamma, d, **options), solver=solver, rounds=40_000, seed=2, confidence=0.99)
     assert run.tokens_per_second.covers(expected)
 
 

@@ -140,15 +140,15 @@ def test_a_batch_for_which_another_stands_is_retried_by_its_own_number() -> None
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["closed", "mc", "des"])
-def test_its_rate_is_that_of_a_literal_loop(engine: Any) -> None:
+@pytest.mark.parametrize("solver", ["closed", "mc", "des"])
+def test_its_rate_is_that_of_a_literal_loop(solver: Any) -> None:
     off = []
     for seed, (alpha, k, b, d, ratio) in enumerate(CASES):
         case = spectre(alpha, k, b, d, spectre_ratio=ratio)
         if str(case.settings["spectre_branch"]).startswith("two branches last"):
             continue
         expected, error = literal(alpha, k, b, d, ratio, seed)
-        off.append(deviation(case, engine, b * expected, b * max(error, 1e-6), rounds=1_500))
+        off.append(deviation(case, solver, b * expected, b * max(error, 1e-6), rounds=1_500))
     assert len(off) > 40
     deviations_are_chance(off)
 

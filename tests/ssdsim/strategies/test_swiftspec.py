@@ -66,11 +66,11 @@ def test_the_chain_of_trees_is_the_recursion(row: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize("solver", ["des", "mc"])
 @pytest.mark.parametrize("row", [*ROWS, *OTHERS[5:7]])
-def test_events_and_monte_carlo_agree(row: tuple[Any, ...], engine: Any) -> None:
+def test_events_and_monte_carlo_agree(row: tuple[Any, ...], solver: Any) -> None:
     *shape, options, expected = row[:9]
-    run = simulate(swift(*shape, **options), engine=engine, rounds=20_000, seed=3, confidence=0.99)
+    run = simulate(swift(*shape, **options), solver=solver, rounds=20_000, seed=3, confidence=0.99)
     assert run.tokens_per_second.covers(expected)
 
 

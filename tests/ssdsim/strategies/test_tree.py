@@ -39,13 +39,13 @@ def test_tokens_of_a_round(ranks: tuple[float, ...], nodes: int, depth: int, exp
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize("solver", ["des", "mc"])
 @pytest.mark.parametrize(("ranks", "nodes", "depth", "expected"), CASES)
 def test_events_and_monte_carlo_agree(
-    ranks: tuple[float, ...], nodes: int, depth: int, expected: float, engine: Any
+    ranks: tuple[float, ...], nodes: int, depth: int, expected: float, solver: Any
 ) -> None:
     case = tree(t_sd=0.6, k=6, tree_ranks=list(ranks), tree_nodes=nodes, tree_depth=depth)
-    run = simulate(case, engine=engine, rounds=30_000, seed=4, confidence=0.99)
+    run = simulate(case, solver=solver, rounds=30_000, seed=4, confidence=0.99)
     assert run.tokens_per_second.covers(rate(case))
     assert run.tokens_per_round.covers(expected)
 

@@ -77,12 +77,12 @@ def treessd(*names: str, **options: Any) -> Scenario:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("engine", ["des", "mc"])
+@pytest.mark.parametrize("solver", ["des", "mc"])
 @pytest.mark.parametrize(("nodes", "depth", "expected", "hits"), [(8, 4, 2.7550, 0.5529), (16, 5, 3.1152, 0.4248)])
-def test_events_and_monte_carlo_agree(nodes: int, depth: int, expected: float, hits: float, engine: Any) -> None:
+def test_events_and_monte_carlo_agree(nodes: int, depth: int, expected: float, hits: float, solver: Any) -> None:
     case = treessd(t_sd=0.6, k=6, tree_ranks=list(SORTED), tree_nodes=nodes, tree_depth=depth, budget=24, b=2)
     assert case.estimate.p_hit == pytest.approx(hits, abs=6e-5)
-    run = simulate(case, engine=engine, rounds=30_000, seed=4, confidence=0.99)
+    run = simulate(case, solver=solver, rounds=30_000, seed=4, confidence=0.99)
     assert run.tokens_per_round.covers(expected)
     assert run.tokens_per_second.covers(float(case.estimate.tokens_per_second))
     assert run.p_hit is not None
