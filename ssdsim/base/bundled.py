@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
-from os.path import exists, expanduser, isfile  # they take any text for a path, pathlib's raise at some
+from functools import cache, cached_property
+from os.path import exists, expanduser  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -19,12 +19,6 @@ def models_folder() -> Path:
     """``models/``: beside the package in a checkout, inside it in an installed wheel."""
     inside = Path(__file__).parents[1] / "models"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "models"
-
-
-@lru_cache(maxsize=1024)  # looked up thousands of times in a sweep; bundled cards do not come and go
-def _bundled_file(folder: str, name: str) -> Path | None:
-    path = models_folder() / folder / name
-    return path if Path(name).name == name and isfile(path) else None
 
 
 class Shelf(Record, Generic[T]):
@@ -42,10 +36,15 @@ class Shelf(Record, Generic[T]):
     built_in: Mapping[str, T] = field(default_factory=dict)
     differs: Callable[[T], str] | None = None
 
+    @cached_property
+    def files(self) -> Mapping[str, Path]:
+        """The files of bundled cards by their names; they do not come and go."""
+        files = (models_folder() / self.folder).glob(f"*{self.suffix}")
+        return dict(sorted((path.stem, path) for path in files))
+
     def names(self) -> list[str]:
         """The names of the bundled cards."""
-        files = (models_folder() / self.folder).glob(f"*{self.suffix}")
-        return [*self.built_in, *sorted(path.stem for path in files)]
+        return [*self.built_in, *self.files]
 
     def cards(self) -> list[T]:
         """The bundled cards, by name."""
@@ -53,12 +52,7 @@ class Shelf(Record, Generic[T]):
 
     def bundled(self, name: str) -> T | None:
         """The bundled card of exactly that name; None where there is none."""
-        file = self.file(name)
-        return self.built_in.get(name) if file is None else self.load(file)
-
-    def file(self, name: str) -> Path | None:
-        """The file of a bundled card; None where there is none."""
-        return _bundled_file(self.folder, f"{name}{self.suffix}")
+        return self.load(self.files[name]) if name in self.files else self.built_in.get(name)
 
     def find(self, name: str) -> T:
         """The bundled card of that name, matched without case and ``_`` as ``-``, or the card in a file."""

@@ -132,7 +132,7 @@ def full_transformer_name(name: str) -> str:
 
     What names a card, a file or a checkpoint already, means none or several, is returned as it is.
     """
-    known = _SHAPED.fullmatch(name) or "/" in name or exists(expanduser(name)) or TRANSFORMERS.file(_alias(name))
+    known = _SHAPED.fullmatch(name) or "/" in name or exists(expanduser(name)) or TRANSFORMERS.files.get(_alias(name))
     meant = [] if known else may_mean(_alias(name), transformer_names())
     return meant[0] if len(meant) == 1 else name
 
@@ -143,7 +143,7 @@ def full_hardware_name(name: str) -> str:
     A name that means none, or several, is returned as it is.
     """
     called = name.lower().replace("_", "-")
-    if HARDWARE.file(called) or exists(expanduser(name)):
+    if HARDWARE.files.get(called) or exists(expanduser(name)):
         return name
     meant = may_mean(called, (*hardware_names(), *MACHINES))
     return MACHINES.get(meant[0], meant[0]) if len(meant) == 1 else name
@@ -203,7 +203,7 @@ def draft_in_family(target: Transformer) -> Transformer | None:
 
 def may_share(name: str, target: Transformer) -> bool:
     """Tell whether a bundled card names the target's family or number of tokens: where not, it need not be parsed."""
-    file = TRANSFORMERS.file(name)
+    file = TRANSFORMERS.files.get(name)
     text = "" if file is None else read_text(file, "card").replace("_", "")
     said = (target.family.replace("_", ""), str(target.vocab_size))
     return file is None or target.vocab_size == 0 or any(each in text for each in said if each)

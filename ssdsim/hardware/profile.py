@@ -16,7 +16,7 @@ from ssdsim.base.display import Display, Displayable
 from ssdsim.base.documents import as_record, read_json
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.files import write_whole
-from ssdsim.base.record import replace
+from ssdsim.base.record import Record, replace
 from ssdsim.hardware.attention import AnyAttention, AttentionLaw
 from ssdsim.hardware.collectives import CollectiveLaw, CollectiveModel
 from ssdsim.hardware.elementwise import ConvolutionLaw, ConvolutionModel, ElementwiseLaw, ElementwiseModel
@@ -130,6 +130,18 @@ class Device(Card):
         return op.memory_bytes / self.memory_bandwidth
 
 
+class Memory(Record):
+    """What a profile has priced so far; its copies begin anew."""
+
+    laws: dict[type[Operation], Law[Any]] = field(default_factory=dict)
+    timings: dict[Operation, Timing] = field(default_factory=dict)
+    """Of operations: a pass repeats its own, a decode loop its passes."""
+    costs: dict[Any, Any] = field(default_factory=dict)
+    """Of whole passes and of messages, put here by :mod:`ssdsim.pricing.passes`."""
+    placed: dict[tuple[int, ...], "HardwareProfile"] = field(default_factory=dict)
+    """Profiles by the order of the devices."""
+
+
 class HardwareProfile(Displayable, Card):
     """Seconds of any operation on one machine.
 
@@ -193,14 +205,9 @@ class HardwareProfile(Displayable, Card):
         }
 
     @cached_property
-    def timings(self) -> dict[Operation, Timing]:
-        """Operations priced so far (a pass repeats its operations, a decode loop its passes)."""
-        return {}
-
-    @cached_property
-    def costs(self) -> dict[Any, Any]:
-        """Costs of whole passes and of messages so far (kept here by :mod:`ssdsim.pricing.passes`)."""
-        return {}
+    def memory(self) -> Memory:
+        """What it has priced so far."""
+        return Memory()
 
     def placed(self, order: Sequence[int]) -> "HardwareProfile":
         """The node with these of its devices in front, in this order, and the rest behind them as they were.
@@ -214,37 +221,28 @@ class HardwareProfile(Displayable, Card):
         if odd is not None:
             said = "is named twice" if odd < device.count else "is not there"
             raise InputError(f"--placement: device {odd} {said}; {self.name} has 0-{device.count - 1}, each once")
-        devices = (*order, *(each for each in range(device.count) if each not in order))
-        if devices not in self._placed:
+        devices, known = (*order, *(each for each in range(device.count) if each not in order)), self.memory.placed
+        if devices not in known:
             rows = tuple(tuple(device.nvlinks[a][b] for b in devices) for a in devices)
-            update = {"device": device.changed(nvlinks=rows)}
-            self._placed[devices] = self.changed(**update)
-        return self._placed[devices]
-
-    @cached_property
-    def _placed(self) -> dict[tuple[int, ...], "HardwareProfile"]:
-        """Profiles by the order of the devices, so that each remembers what it has priced."""
-        return {}
+            known[devices] = self.changed(device=device.changed(nvlinks=rows))
+        return known[devices]
 
     def law(self, op: Operation) -> Law[Any]:
         """Law that prices ``op`` here."""
-        law = self._laws.get(type(op))
-        if law is None:
-            if type(op) not in LAWS:
-                raise InputError(f"{op.name}: no law prices operations of the type {type(op).__name__}")
-            law = self._laws[type(op)] = LAWS[type(op)](self)
-        return law
-
-    @cached_property
-    def _laws(self) -> dict[type[Operation], Law[Any]]:
-        return {}
+        known, kind = self.memory.laws, type(op)
+        if kind not in known:
+            if kind not in LAWS:
+                raise InputError(f"{op.name}: no law prices operations of the type {kind.__name__}")
+            known[kind] = LAWS[kind](self)
+        return known[kind]
 
     def seconds(self, op: Operation) -> Timing:
         """Time of ``op``."""
-        timing = self.timings.get(op)
+        known = self.memory.timings
+        timing = known.get(op)
         if timing is None:
-            if len(self.timings) >= _CACHED_TIMINGS:
-                self.timings.clear()
+            if len(known) >= _CACHED_TIMINGS:
+                known.clear()
             read = self._read_as(op)
             with np.errstate(all="ignore"):  # what leaves the floats is refused as a timing
                 timing = self.law(read).clamped_timing(read)
@@ -252,7 +250,7 @@ class HardwareProfile(Displayable, Card):
                 (own, other), *_ = self._stand_ins.items()
                 said = f"{self.name}: no {own} was timed: {other}'s kernels, which are as fast there"
                 timing = replace(timing, warning=said)
-            self.timings[op] = timing
+            known[op] = timing
         return timing
 
     def prices(self, dtype: str) -> bool:

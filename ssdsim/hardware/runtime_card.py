@@ -209,11 +209,6 @@ def _check_numbers(key: str, named: Mapping[str, float]) -> None:
             raise FieldError(key, f"unknown number '{name}'{nearest(name, NUMBERS)} Allowed: {', '.join(NUMBERS)}")
 
 
-def _check_directions(directions: "Directions") -> None:
-    for number, direction in enumerate(directions):
-        _check_numbers(f"wander.{number}", direction)
-
-
 Directions = tuple[dict[str, Coefficient], ...]
 """Independent directions, each of which moves numbers of a card together, by one standard deviation."""
 
@@ -227,7 +222,8 @@ class Fp4Overrides(Card):
 
     def __post_init__(self) -> None:
         _check_numbers("numbers", self.numbers)
-        _check_directions(self.wander)
+        for number, direction in enumerate(self.wander):
+            _check_numbers(f"wander.{number}", direction)
 
 
 Version = Annotated[str, Meta(pattern=r"^(\d+\.\d+)?$")]
@@ -293,7 +289,8 @@ class Runtime(Card):
     evidence: Evidence
 
     def __post_init__(self) -> None:
-        _check_directions(self.wander)
+        for number, direction in enumerate(self.wander):
+            _check_numbers(f"wander.{number}", direction)
 
     def __hash__(self) -> int:
         return hash(self.name)  # of all fields it takes longer than finding a pass that is known
@@ -390,7 +387,7 @@ KERNELS = Runtime(
 """The runtime that adds nothing."""
 
 
-_NOTICED = 1.25  # times the log-sd of seconds beside matrices at home
+_NOTICED = 1.25  # times the log-sd, at home, of seconds beside matrices with what a whole pass is off by
 
 _WORDS = {
     "gpu": "another GPU",
@@ -407,19 +404,15 @@ def far_from_rows(runtime: Runtime, case: OperatingPoint) -> frozenset[str]:
     """A line on the nearest rows and how they differ, if the distance widens intervals noticeably; else empty."""
     far = distance(case, runtime.covered, runtime.away)
     nearest = max(far.beside_matrices, far.whole, key=lambda near: near.log_sd).nearest
-    if nearest is None or _log_sd(runtime.facing(case), case) < _NOTICED * _log_sd(runtime, case):
+    errors = runtime.errors
+    at_home = math.hypot(errors.pass_log_sd, errors.beside_log_sd, errors.experts_log_sd if case.experts else 0.0)
+    if nearest is None or math.hypot(at_home, far.beside_matrices.log_sd, far.whole.log_sd) < _NOTICED * at_home:
         return frozenset()
     unseen = all(each.device != case.device for each in runtime.covered)
     said = f"no row of the runtime {runtime.name} is on a {case.device}; " if unseen else ""
     words = dict.fromkeys(_WORDS[way] for way in far.ways)
     where = f"the nearest rows of {runtime.name} are of {_setting(nearest)}"
     return frozenset([f"{said}{where}: intervals are wider for {' and '.join(words)}"])
-
-
-def _log_sd(runtime: Runtime, case: OperatingPoint) -> float:
-    """The log-sd of seconds beside matrices, with what a whole pass is off by."""
-    errors = runtime.errors
-    return math.hypot(errors.pass_log_sd, errors.beside_log_sd, errors.experts_log_sd if case.experts else 0.0)
 
 
 def _setting(covered: TrainingDomain) -> str:

@@ -53,7 +53,7 @@ def full_runtime_name(name: str) -> str:
     InputError : no card covers that version.
     """
     matched = _VERSIONED.fullmatch(name.lower().replace("_", "-"))
-    if matched is None or matched[0] in RUNTIMES.built_in or RUNTIMES.file(matched[0]) or exists(expanduser(name)):
+    if matched is None or matched[0] in RUNTIMES.built_in or RUNTIMES.files.get(matched[0]) or exists(expanduser(name)):
         return name
     engine, version = matched[1], matched[2] or ""
     if not (cards := _by_version(engine)):

@@ -230,7 +230,7 @@ def cost_of_pass(
 
 def _known_costs(profile: HardwareProfile) -> dict[Hashable, Cost]:
     """The costs that a profile remembers, of passes and of messages, with room for one more."""
-    known: dict[Hashable, Cost] = profile.costs
+    known: dict[Hashable, Cost] = profile.memory.costs
     if len(known) >= _REMEMBERED:
         known.clear()
     return known

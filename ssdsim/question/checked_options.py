@@ -15,11 +15,11 @@ from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN
 from ssdsim.question.options import (
     ALL,
+    DEFAULTS,
     as_python,
     check_combination,
     check_names,
     decisive,
-    defaults,
     ranged,
     with_ranges,
 )
@@ -109,7 +109,7 @@ def checked_table(points: PointsLike) -> tuple[PointTable, list[InputError | Non
         options[name] = found.map(lambda value: None if value is None else (value, GIVEN))
     for row, mistake in _wrong_combinations(given, _possible(errors)).items():
         errors[row] = mistake
-    table = PointTable(np.arange(len(points)), defaults(), options, {})
+    table = PointTable(np.arange(len(points)), dict(DEFAULTS), options, {})
     return table if not any(errors) else table.take(_possible(errors)), errors
 
 

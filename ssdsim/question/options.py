@@ -36,16 +36,10 @@ def _read_records() -> None:
     ALL.update(options)
     DEFAULTS.clear()
     DEFAULTS.update({name: option.default for name, option in ALL.items()})
-    for table in (defaults, members, ranged, decisive, spellings, _owners):
+    for table in (members, ranged, decisive, spellings, _owners):
         table.cache_clear()
     _exclusions[:] = [(name, each, names_of(each.others)) for name, option in ALL.items() for each in option.excludes]
     _needs[:] = [(name, option.needs) for name, option in ALL.items() if option.needs is not None]
-
-
-@cache
-def defaults() -> Mapping[str, Any]:
-    """Every option's default, which settings share and nobody changes: a later registration makes others."""
-    return dict(DEFAULTS)
 
 
 @cache

@@ -21,7 +21,7 @@ from ssdsim.question.drafting import (
     vocabulary_warnings,
 )
 from ssdsim.question.measured_pair import settle_pair, token_warnings
-from ssdsim.question.options import DEFAULTS, defaults, members
+from ssdsim.question.options import DEFAULTS, members
 from ssdsim.question.place import drafting_of, format_warnings, settle_spread, site_of
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
@@ -117,7 +117,7 @@ def _step(settings: Settings, run: Callable[..., T], *arguments: Any) -> Result[
 def given_settings(given: Mapping[str, Any]) -> Settings:
     """Every option's value, those given (None is not given) checked, with where it came from."""
     values = checked(given)
-    return Settings(values, dict.fromkeys(values, GIVEN), defaults())
+    return Settings(values, dict.fromkeys(values, GIVEN), dict(DEFAULTS))
 
 
 def effective(given: Mapping[str, Any]) -> Settings:

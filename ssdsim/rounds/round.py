@@ -61,18 +61,14 @@ class Stationary:
         self._averages = averages
 
     def any_in(self, state: str) -> FloatOrArray:
-        return 1.0 - all_of(self._batch, _others(self._averages.inside, state), self._averages.shared)
+        return 1.0 - all_of(self._batch, others(self._averages.inside, state), self._averages.shared)
 
     def any_to(self, state: str) -> FloatOrArray:
         return 1.0 - self.none_to(state)
 
     def none_to(self, state: str) -> FloatOrArray:
         """P(no sequence of the batch ends the round in ``state``)."""
-        return all_of(self._batch, self.one_not_to(state), self._averages.shared)
-
-    def one_not_to(self, state: str) -> FloatOrArray:
-        """P(a sequence does not end the round in ``state``)."""
-        return _others(self._averages.to, state)
+        return all_of(self._batch, others(self._averages.to, state), self._averages.shared)
 
 
 def all_of(batch: FloatOrArray, chance: FloatOrArray, concentration: FloatOrArray | None) -> FloatOrArray:
@@ -93,7 +89,8 @@ def all_of(batch: FloatOrArray, chance: FloatOrArray, concentration: FloatOrArra
     return where if where.ndim else float(where)
 
 
-def _others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
+def others(shares: Mapping[str, FloatOrArray], state: str) -> FloatOrArray:
+    """The share of all states but one."""
     return sum(share for other, share in shares.items() if other != state)
 
 

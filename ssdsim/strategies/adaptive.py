@@ -51,11 +51,11 @@ class Adaptive(Alternate):
     options = (
         SD_DRAFT,
         own_lookahead(
-            "adaptive_k",
-            "tokens that adaptive SD drafts",
+            name="adaptive_k",
+            about="tokens that adaptive SD drafts",
             axis="adaptive SD's drafted tokens K",
             symbol="K",
-            most=_LONGEST,
+            kind=Whole(most=_LONGEST),
         ),
         Option(
             name="adaptive_rows",

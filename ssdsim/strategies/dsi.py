@@ -59,7 +59,7 @@ class DSI(Strategy):
     )
     shown_settings = ("dsi_targets",)
     options = (
-        own_lookahead("dsi_k", "DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
+        own_lookahead(name="dsi_k", about="DSI's tokens a block", axis="DSI's tokens a block k", symbol="k"),
         choice(
             name="dsi_targets",
             kind=Whole(most=_MOST_TARGETS),

@@ -48,8 +48,8 @@ class Hybrid(Strategy):
     shown_settings = ("hybrid_found",)
     options = (
         own_lookahead(
-            "hybrid_k",
-            "tokens that look-up first's drafter makes where nothing was found",
+            name="hybrid_k",
+            about="tokens that look-up first's drafter makes where nothing was found",
             axis="look-up first's drafted tokens K_m",
             symbol="K_m",
         ),

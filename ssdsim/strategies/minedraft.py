@@ -44,7 +44,9 @@ class MineDraft(Strategy):
     in_columns = True
     searched = (LookaheadAxis(option="minedraft_k", about="MineDraft's lookaheads that may be chosen [default: 1:16]"),)
     options = (
-        own_lookahead("minedraft_k", "MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"),
+        own_lookahead(
+            name="minedraft_k", about="MineDraft's lookahead", axis="MineDraft's lookahead K (tokens)", symbol="K"
+        ),
         Option(
             name="minedraft_groups",
             kind=Whole(most=_MOST_GROUPS),

@@ -28,7 +28,9 @@ class PEARL(PrePost):
     drafted = "gamma"
     in_columns = True
     searched = (LookaheadAxis(option="gamma", about="PEARL's tokens a draft that may be chosen [default: 1:16]"),)
-    options = (own_lookahead("gamma", "PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),)
+    options = (
+        own_lookahead(name="gamma", about="PEARL's tokens a draft", axis="PEARL's tokens a draft γ", symbol="γ"),
+    )
 
     def kernel(self, settings: Settings, drafter: Drafter) -> Tokens:
         return tokens_of(drafter.accepted(settings, settings["gamma"]), Kernel.of_windows)

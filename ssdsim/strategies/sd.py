@@ -29,7 +29,7 @@ from ssdsim.strategies.protocols.shared import (
 )
 from ssdsim.strategies.protocols.strategy import own_lookahead
 
-_SD_K = own_lookahead("sd_k", "SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
+_SD_K = own_lookahead(name="sd_k", about="SD's own lookahead", axis="SD's lookahead (tokens)", section=Section.START)
 
 
 class Speculative(Alternate):

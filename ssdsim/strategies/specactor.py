@@ -51,7 +51,9 @@ class SpecActor(Strategy):
     )
     shown_settings = ("specactor_targets",)
     options = (
-        own_lookahead("specactor_window", "SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"),
+        own_lookahead(
+            name="specactor_window", about="SpecActor's tokens a window", axis="SpecActor's window γ", symbol="γ"
+        ),
         searched_choice(
             name="specactor_targets",
             kind=Whole(most=_MOST),

@@ -50,7 +50,7 @@ class SpecBranch(PrePost):
     options = (
         R,
         own_lookahead(
-            "branch_gamma", "SpecBranch's tokens a branch", axis="SpecBranch's tokens a branch γ", symbol="γ"
+            name="branch_gamma", about="SpecBranch's tokens a branch", axis="SpecBranch's tokens a branch γ", symbol="γ"
         ),
         searched_choice(
             name="branches",

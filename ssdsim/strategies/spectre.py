@@ -48,7 +48,9 @@ class Spectre(Strategy):
     follows_batch = True
     searched = (LookaheadAxis(option="spectre_k", about="SPECTRE's tokens a draft that may be chosen [default: 1:16]"),)
     options = (
-        own_lookahead("spectre_k", "SPECTRE's tokens a draft", axis="SPECTRE's tokens a draft K", symbol="K"),
+        own_lookahead(
+            name="spectre_k", about="SPECTRE's tokens a draft", axis="SPECTRE's tokens a draft K", symbol="K"
+        ),
         Option(
             name="spectre_ratio",
             kind=SHARE,

@@ -53,14 +53,6 @@ def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     return _of_known_rates(alpha, k) if known else _accepted_length_pmf(alpha, k)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=4096)
-def _of_known_rates(alpha: float | tuple[float, ...], k: int) -> Array:
-    """Cached: all that is compared has the same rates."""
-    pmf = _accepted_length_pmf(alpha, k)
-    pmf.flags.writeable = False
-    return pmf
-
-
 def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
     k = whole("k", k, 0)
     rates = within("alpha", alpha, 0, 1)
@@ -68,7 +60,13 @@ def _accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:
         raise InputError(f"alpha must be one rate or k = {k} rates, one a position, got shape {rates.shape}")
     rates = np.broadcast_to(rates, (*rates.shape[:-1], k))
     reached = np.concatenate([np.ones((*rates.shape[:-1], 1)), np.cumprod(rates, axis=-1)], axis=-1)
-    return np.concatenate([reached[..., :-1] * (1 - rates), reached[..., -1:]], axis=-1)
+    pmf = np.concatenate([reached[..., :-1] * (1 - rates), reached[..., -1:]], axis=-1)
+    pmf.flags.writeable = False
+    return pmf
+
+
+_of_known_rates = lru_cache(maxsize=4096)(_accepted_length_pmf)
+"""Cached: all that is compared has the same rates."""
 
 
 def expected_tokens_of_pmf(pmf: ArrayLike) -> float:

@@ -186,7 +186,7 @@ def find_acceptance(path: Path) -> Path:
     """The file itself, or the bundled card of that name."""
     if exists(path) or path.suffix:
         return path
-    bundled = ACCEPTANCE.file(path.name)
+    bundled = ACCEPTANCE.files.get(path.name)
     if bundled is None:
         raise ACCEPTANCE.unknown(path, path.name)
     return bundled

@@ -87,7 +87,7 @@ drafter_names = DRAFTERS.names
 def find_drafter(name: str) -> DrafterCard | None:
     """The bundled card, or that in a TOML file of this kind; None where it is neither."""
     path = Path(name)
-    if DRAFTERS.file(name.lower()) is None and path.suffix == ".toml" and isfile(path):
+    if name.lower() not in DRAFTERS.files and path.suffix == ".toml" and isfile(path):
         return _load(path) if "drafter" in read_toml(path, _KIND) else None
     return DRAFTERS.bundled(name.lower())
 

@@ -153,7 +153,9 @@ class Shard(Record):
         """A layer where all are alike, else their parts."""
         card, parts = self.card, [*self._attention_parts()]
         if card.dense_layers:
-            parts.append((self._mlp_block(), card.dense_layers))
+            norm = self._norm("post_norm", card.hidden_size) if card.vocab_size else []
+            mlp = self._mlp(card.intermediate_size // self.tp, "")
+            parts.append(((*norm, *mlp, *self._all_reduce("mlp_all_reduce")), card.dense_layers))
         if card.experts is not None:
             parts.append((self._experts(card.experts), card.experts.layers))
         if {times for _, times in parts} == {card.layers}:
@@ -303,12 +305,6 @@ class Shard(Record):
             return [norm]
         states = math.ceil(self.card.layers / self.card.residual_block) / 2
         return [self._elementwise("attention_residual", math.ceil((states + 1) * self.card.hidden_size)), norm]
-
-    def _mlp_block(self) -> tuple[Operation, ...]:
-        card, shaped = self.card, self.card.vocab_size == 0
-        ops: list[Operation] = [] if shaped else self._norm("post_norm", card.hidden_size)
-        ops += self._mlp(card.intermediate_size // self.tp, "")
-        return (*ops, *self._all_reduce("mlp_all_reduce"))
 
     def _mlp(self, inner: int, whose: str) -> list[Operation]:
         card = self.card

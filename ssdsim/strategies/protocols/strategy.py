@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.kinds import Whole
-from ssdsim.base.option import Option, Section, searched_choice
+from ssdsim.base.option import Option, searched_choice
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import Settings
 from ssdsim.pricing.drafter import Drafter
@@ -19,7 +20,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 from ssdsim.rounds.actor import Program
 from ssdsim.rounds.kernel import Tokens
-from ssdsim.rounds.round import PARTS, Estimate, Round, RoundBlock, Seconds, States, Stationary, total
+from ssdsim.rounds.round import PARTS, Estimate, Round, RoundBlock, Seconds, States, Stationary, others, total
 from ssdsim.strategies.protocols.axes import SearchAxis
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class Strategy(ABC):
             paper_s = np.where(alone, paper_s, np.nan)
         return replace(
             self.mean_round(round),
-            p_hit=None if self.miss_state is None else states.one_not_to(self.miss_state),
+            p_hit=None if self.miss_state is None else others(round.averages.to, self.miss_state),
             p_all_hit=None if self.miss_state is None else states.none_to(self.miss_state),
             paper_round_s=paper_s,
         )
@@ -227,19 +228,8 @@ def late(seconds: FloatOrArray, hidden_behind: FloatOrArray) -> FloatOrArray:
     return np.maximum(0.0, seconds - hidden_behind)
 
 
-def own_lookahead(
-    name: str, about: str, axis: str, symbol: str = "", most: int = 1_000, section: Section | None = None
-) -> Option:
-    """The option's record, which :meth:`ssdsim.strategies.protocols.strategy.Strategy.settle` derives from ``k``."""
-    return searched_choice(
-        name=name,
-        kind=Whole(most=most),
-        about=about,
-        axis=axis,
-        default_note="the same as --k",
-        symbol=symbol,
-        section=section,
-    )
+own_lookahead = partial(searched_choice, kind=Whole(most=1_000), default_note="the same as --k")
+"""A strategy's own number of drafted tokens, which :meth:`Strategy.settle` takes from ``k`` where it is not given."""
 
 
 class Service(Record):

@@ -299,9 +299,9 @@ def test_a_profile_travels_and_is_copied_without_what_it_has_priced() -> None:
     """``serve --jobs 2`` sent the prices of all that its process had ever priced, once a strategy."""
     profile = find_hardware("h100-sxm")
     configure(strategies="ssd", target="llama-3.1-8b", tp=1)
-    assert profile.costs
-    assert profile.timings
+    assert profile.memory.costs
+    assert profile.memory.timings
     for copied in (pickle.loads(pickle.dumps(profile)), profile.changed()):
         assert copied == profile
-        assert not copied.costs
-        assert not copied.timings
+        assert not copied.memory.costs
+        assert not copied.memory.timings
