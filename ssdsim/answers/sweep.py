@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
 import pyarrow as pa
 
+from ssdsim import strategies
+from ssdsim.answers import columns as named
 from ssdsim.answers.sweep_plan import GridPlan, PlanPart, Solver, plan_of
 from ssdsim.answers.workers import Workers
-from ssdsim.base.checks import text
+from ssdsim.base.checks import Array, text
 from ssdsim.base.errors import InputError
 from ssdsim.base.progress import Progress
 from ssdsim.question.spellings import any_spelling
@@ -59,7 +62,8 @@ def sweep(
     Returns
     -------
     A row a point: the axes by name, then the columns of :func:`ssdsim.evaluate`. A result that has an axis's name is
-    called ``effective_...`` (``effective_p_hit``). Points that are not possible have an ``error`` and NaN.
+    called ``effective_...`` (``effective_p_hit``). Points that are not possible have an ``error`` and NaN. Where K is
+    an axis, ``ssd_over_sd_at_best_k`` is SSD at the row's K over SD at its own best K of the grid.
 
     Raises
     ------
@@ -77,14 +81,41 @@ def sweep(
     how: dict[str, Any] = {"solver": solver, "precision": precision, "draws": draws, "seed": seed}
     workers = Workers(jobs, cluster, progress)
     kept = None if folder is None else Path(text("a run folder", folder))
-    return frame(swept(plan_of(preset, options, **how), kept, workers))
+    plan = plan_of(preset, options, **how)
+    return frame(plan, swept(plan, kept, workers))
 
 
-def frame(results: SweepResults) -> pd.DataFrame:
+def frame(plan: GridPlan, results: SweepResults) -> pd.DataFrame:
     """All rows, as :func:`sweep` returns them."""
     made: pd.DataFrame = results.table().to_pandas(ignore_metadata=True)
+    for name, ratios in over_best_k(plan, results).items():
+        made.insert(len(made.columns) - 1, name, ratios)
     made.attrs["warnings"] = results.warnings
     return made
+
+
+def over_best_k(plan: GridPlan, results: SweepResults) -> dict[str, Array]:
+    """Each strategy at a row's K over each rival at the rival's own best K of the grid, by column."""
+    every, made = np.arange(len(results)), {}
+    for column, (name, rival) in pairs_over_best_k(plan).items():
+        own, its = (results.numbers(f"{each}_tokens_per_second", every) for each in (name, rival))
+        shape = [*map(len, plan.grid.values())]
+        made[column] = own / np.broadcast_to(at_best_k(plan, its), shape).reshape(-1)
+    return made
+
+
+def at_best_k(plan: GridPlan, column: Array) -> Array:
+    """The largest of a column's numbers over K, an axis each of the grid (that of K has one place)."""
+    along = column.reshape([*map(len, plan.grid.values())])
+    return np.asarray(np.fmax.reduce(along, axis=[*plan.grid].index("k"), keepdims=True))
+
+
+def pairs_over_best_k(plan: GridPlan) -> dict[str, tuple[str, str]]:
+    """The pairs of :func:`over_best_k` by column; none without a cost of K, which unit-free durations do not know."""
+    if "k" not in plan.grid or "t_sd" in {*plan.grid, *plan.options}:
+        return {}
+    pairs = [pair for pair in named.ratios(plan.strategies) if strategies.ALL.named(pair[1]).drafts]
+    return {f"{name}_over_{rival}_at_best_k": (name, rival) for name, rival in pairs}
 
 
 def swept(plan: GridPlan, folder: Path | None, workers: Workers) -> SweepResults:

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim.answers.columns import over, own, own_columns
-from ssdsim.answers.sweep import frame, swept
+from ssdsim.answers.sweep import at_best_k, frame, over_best_k, pairs_over_best_k, swept
 from ssdsim.answers.sweep_plan import MOST_DRAWS, PRESETS, GridPlan, effective, number_columns, plan_of
 from ssdsim.answers.verdict import rivals
 from ssdsim.answers.workers import Workers
+from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, number, pop_record
 from ssdsim.base.plain import picked
@@ -96,7 +97,7 @@ def _check_shown(plan: GridPlan, sort: str | None, top: int | None, as_json: boo
         return
     if top == 0:
         raise InputError("--sort has no effect with --top 0")
-    columns = number_columns(plan)
+    columns = [*number_columns(plan), *pairs_over_best_k(plan)]
     if sort not in columns:
         hint = nearest(sort, columns)
         raise InputError(f"--sort {sort}: no such column of numbers{hint} Allowed: {', '.join(columns)}")
@@ -109,7 +110,7 @@ def _json(plan: GridPlan, results: SweepResults) -> dict[str, Any]:
         **picked(plan, "solver", "seed", "options", "grid"),
         "points": len(results),
         "impossible": len(results) - len(results.possible),
-        "rows": json.loads(frame(results).to_json(orient="records", double_precision=15)),
+        "rows": json.loads(frame(plan, results).to_json(orient="records", double_precision=15)),
         "warnings": results.warnings,
     }
 
@@ -120,17 +121,21 @@ def _unit(plan: GridPlan) -> str:
 
 def _print(plan: GridPlan, results: SweepResults, sort: str | None, top: int) -> None:
     out, contest = console(), _Sides.of(plan)
-    sort = sort or contest.sort
+    of_best = over_best_k(plan, results)
+    sort = sort or next((name for name in (f"{contest.sort}_at_best_k",) if name in of_best), contest.sort)
     axes = " x ".join(f"{name} {len(values)}" for name, values in plan.grid.items()) or "one point"
     out.print(f"{len(results)} points: {axes}", style="bold")
     possible = results.possible
     names = [f"{name}_tokens_per_second" for name in contest.names]
     columns = contest.with_ratios({name: results.numbers(name, possible) for name in names})
+    columns |= {name: values[possible] for name, values in of_best.items()}
     sorts = columns[sort] if sort in columns else results.numbers(sort, possible)
     best = np.argsort(sorts if _less_is_better(sort) else -sorts, kind="stable")[:top]
     if best.size:
-        out.print(_table(plan, contest, results.records(possible[best]), sort))
-    out.print(_summary(plan, contest, columns, results))
+        of_rows = [{name: columns[name][row] for name in of_best} for row in best.tolist()]
+        rows = [row | more for row, more in zip(results.records(possible[best]), of_rows, strict=True)]
+        out.print(_table(plan, contest, rows, sort))
+    out.print(_summary(plan, contest, columns, of_best, results))
     refused = np.setdiff1d(np.arange(len(results)), possible)
     if refused.size:
         reason, count = max(results.counts("error", refused).items(), key=itemgetter(1))
@@ -181,6 +186,10 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
         column = f"{name}_over_{rival}"
         return f"{title_of(name)}/{title_of(rival)}", column, lambda row: f"{row[column]:.2f}x"
 
+    def over_best(rival: str) -> tuple[str, str, Callable[[_Row], str]]:
+        column = f"{name}_over_{rival}_at_best_k"
+        return f"{title_of(name)}/{title_of(rival)} at its best K", column, lambda row: f"{row[column]:.2f}x"
+
     def per_gpu(rival: str) -> tuple[str, str, Callable[[_Row], str]]:
         ratio, gpus, rival_gpus = f"{name}_over_{rival}", f"{name}_gpus", f"{rival}_gpus"
         cell = lambda row: f"{row[ratio] * row[rival_gpus] / row[gpus]:.2f}x"  # noqa: E731
@@ -192,6 +201,7 @@ def _shown(plan: GridPlan, contest: _Sides) -> list[tuple[str, str, Callable[[_R
         chosen = effective(backup, plan.grid)
         shown.append(("backup", chosen, lambda row: str(row[chosen])))
     shown += [rate(strategy) for strategy in (*contest.rivals[:1], name)]
+    shown += [over_best(rival) for rival in contest.rivals[:1] if (name, rival) in pairs_over_best_k(plan).values()]
     shown += [over(rival) for rival in contest.rivals]
     shown += [per_gpu(rival) for rival in contest.rivals[:1]]
     if all_hit is not None:
@@ -212,7 +222,13 @@ def _table(plan: GridPlan, contest: _Sides, best: Sequence[_Row], sort: str) -> 
     return table
 
 
-def _summary(plan: GridPlan, contest: _Sides, columns: Mapping[str, NDArray[np.float64]], results: SweepResults) -> str:
+def _summary(
+    plan: GridPlan,
+    contest: _Sides,
+    columns: Mapping[str, NDArray[np.float64]],
+    of_best: Mapping[str, Array],
+    results: SweepResults,
+) -> str:
     """The summary: how often each strategy is fastest, and what the subject makes of its rival."""
     rates = [np.nan_to_num(columns[f"{name}_tokens_per_second"], nan=-np.inf) for name in contest.names]
     points = np.bincount(np.argmax(rates, axis=0), minlength=len(rates)).tolist()
@@ -220,8 +236,10 @@ def _summary(plan: GridPlan, contest: _Sides, columns: Mapping[str, NDArray[np.f
     shares = ", ".join(f"{title_of(name)} at {count / sum(points):.0%}" for name, count in fastest if count)
     said = [f"Predicted fastest: {shares} of the possible points"]
     for rival in contest.rivals[:1]:
-        ratio = columns[f"{contest.subject}_over_{rival}"]
-        what = f"{title_of(contest.subject)}/{title_of(rival)}"
+        name, what = f"{contest.subject}_over_{rival}", f"{title_of(contest.subject)}/{title_of(rival)}"
+        ratio = columns[name]
+        if f"{name}_at_best_k" in of_best:
+            ratio, what = at_best_k(plan, of_best[f"{name}_at_best_k"]), f"{what}, each at its best K,"
         said.append(f"{what} {np.nanmin(ratio):.2f}-{np.nanmax(ratio):.2f}x, median {np.nanmedian(ratio):.2f}x")
     backup = contest.own("backup")
     if backup is not None:

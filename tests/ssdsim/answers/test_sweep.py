@@ -83,6 +83,21 @@ def test_every_combination_is_there_once_and_in_order() -> None:
     assert np.array_equal(table["ssd_over_sd"], evaluate(expected)["ssd_over_sd"])
 
 
+def test_a_rival_stands_at_its_own_best_k_and_ranks_the_points_so() -> None:
+    """SSD at K 9 was ranked by 1.64x SD at K 9, where SD at its own K 6 makes it 1.56x."""
+    ks = range(4, 11)
+    table = sweep(k=ks, b=[1, 16], alpha=0.8, hit_c=0.4, hit_r=0.7)
+    for b, rows in table.groupby("b"):
+        honest = rows["ssd_tokens_per_second"] / rows["sd_tokens_per_second"].max()
+        assert rows["ssd_over_sd_at_best_k"].to_numpy() == pytest.approx(honest.to_numpy()), b
+    assert table["ssd_over_sd_at_best_k"].max() < table["ssd_over_sd"].max()
+    best = table.sort_values("ssd_over_sd_at_best_k", ascending=False).iloc[0]
+    shown = CliRunner().invoke(cli, "sweep --k 4:10 --b 1,16 --alpha 0.8 --hit-c 0.4 --hit-r 0.7 --top 1".split())
+    assert "SSD/SD at its best K" in shown.stdout
+    assert shown.stdout.splitlines()[2].split()[:2] == [str(best["b"]), str(best["k"])]
+    assert "ssd_over_sd_at_best_k" not in sweep(k=[3, 5], t_sd=0.2, alpha=0.8)  # no K costs more than another there
+
+
 def test_a_part_of_a_grid_has_its_points_wherever_it_begins() -> None:
     grid: dict[str, Any] = {"k": [2, 3, 4], "alpha": [0.5, 0.9], "p_hit": [0.5, 0.75, 1.0]}
     plan = plan_of(None, {"t_sd": 0.2, **grid})
