@@ -124,7 +124,7 @@ def _signs(compared: Sequence[Sequence[RoundComparison]]) -> str:
     """The share of points at which the sign of the subject's lead is predicted right, where it was measured clearly."""
     from calibration.validation.comparison import speedups
     from ssdsim import strategies
-    from ssdsim.question.question import subject_among
+    from ssdsim.question.engines import subject_among
 
     subject = subject_among([c.strategy for c in compared[0]], None)
     speeds = [one for comparisons in compared for one in speedups(comparisons) if one[0] == subject]

@@ -29,7 +29,8 @@ from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.passes import Model
 from ssdsim.pricing.step import Pass, Step
 from ssdsim.question.configuration import Configuration, configure, rescaled
-from ssdsim.question.question import effective, subject_among
+from ssdsim.question.engines import subject_among
+from ssdsim.question.question import effective
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import PARTS
 from ssdsim.strategies import drafters

@@ -21,9 +21,12 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.many import RateDraws
 from ssdsim.question.option_usage import check_owners, check_read
+from ssdsim.question.options import DEFAULTS
+from ssdsim.question.prompts import prompts_told
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.spellings import any_spelling
 from ssdsim.rounds.round import Estimate
+from ssdsim.strategies.ar import Autoregressive as AR
 
 if TYPE_CHECKING:
     from ssdsim.answers.simulation.simulate import Solver
@@ -57,6 +60,12 @@ class Prediction(Displayable, Record):
     def other_k(self) -> str:
         """What another K would change, if K is only the default; else empty."""
         return other_k(self.configuration, self.verdict, self.estimates)
+
+    @cached_property
+    def prompts(self) -> str:
+        """What prompts would change of the subject's ratio to AR, where requests keep coming; else empty."""
+        answer = self.configuration.settings.get("output_tokens", DEFAULTS["output_tokens"])
+        return prompts_told(self.configuration.site, answer, self.estimates, self.verdict.subject, AR.name)
 
     @property
     def display(self) -> Display:
@@ -195,13 +204,14 @@ def _rate_draws(
 
 
 def as_json(prediction: Prediction) -> dict[str, Any]:
-    """The stable JSON object of ``ssdsim predict --json`` (schema 4); durations are in ms, or in T_v unit-free."""
+    """The stable JSON object of ``ssdsim predict --json`` (schema 5); durations are in ms, or in T_v unit-free."""
     return document(
         {
-            "schema": 4,
+            "schema": 5,
             **picked(prediction, "unit", "solver", "verdict"),
             **configured(prediction.configuration),
             "strategies": {name: _strategy(prediction, name) for name in prediction.estimates},
+            "prompts": prediction.prompts,
             "warnings": prediction.configuration.warnings,
         }
     )

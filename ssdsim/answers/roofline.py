@@ -17,8 +17,9 @@ from ssdsim.hardware.runtime_card import Runtime
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.pricing.passes import kernel_factor
 from ssdsim.pricing.step import Pass, Step
+from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.option_usage import check_owners
-from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others
+from ssdsim.question.options import ALL, members, refuse_others
 from ssdsim.question.price import price
 from ssdsim.question.question import Question
 from ssdsim.question.spellings import any_spelling
@@ -86,8 +87,7 @@ def roofline(**options: Unpack[Options]) -> pd.DataFrame:
     """
     refuse_others("roofline", options, accepted_options())
     check_owners(options)
-    given = options.get("drafter")
-    drafter = drafters.ALL.named(DEFAULTS["drafter"] if given is None else given)
+    drafter = drafters.ALL.named(drafter_by_options(options))
     asked = Question.of(options if drafter.needs_target else {**options, "sd_draft": "separate"})
     assert asked.site is not None  # only --t-sd reads no hardware
     rounds, no_room = [], []

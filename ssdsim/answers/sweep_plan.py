@@ -28,6 +28,7 @@ from ssdsim.pricing.occupancy import why_no_room
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
 from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.option_usage import check_owners, check_read
 from ssdsim.question.options import ALL, DEFAULTS, check_names, files
 from ssdsim.question.point_table import Column, Rows
@@ -90,7 +91,7 @@ class GridPlan(Record):
     @property
     def strategies(self) -> tuple[str, ...]:
         """Strategies with results in the table, in their order: those of any point, also in a part of the points."""
-        given = self.grid.get("strategies", [self.options.get("strategies", DEFAULTS["strategies"])])
+        given = self.grid.get("strategies", [strategies_by_options(self.options)])
         asked = {name for names in given for name in ALL["strategies"].checked(names)}
         return tuple(strategy.name for strategy in strategies.ALL if strategy.name in asked)
 

@@ -93,7 +93,7 @@ def command(
         unit = configuration.unit
         strategies = {name: run_as_json(run, unit) for name, run in runs.items()}
         no_room = dict(configuration.no_room)
-        head = {"schema": 2, "unit": unit, "solver": solver, "seed": seed}
+        head = {"schema": 3, "unit": unit, "solver": solver, "seed": seed}
         echo_json({**head, "strategies": strategies, "no_room": no_room, "inputs": configuration.inputs})
         return
     _print(configuration, runs)

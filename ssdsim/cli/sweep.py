@@ -36,8 +36,8 @@ from ssdsim.cli.output import echo_json, print_out
 from ssdsim.cli.progress import kept_in, progress_bar
 from ssdsim.cli.render_prediction import title_of
 from ssdsim.cli.tables import TextTable
+from ssdsim.question.engines import subject_among
 from ssdsim.question.options import members
-from ssdsim.question.question import subject_among
 from ssdsim.runs.sweep_folder import SweepResults
 
 _TOP = 10
@@ -105,7 +105,7 @@ def _check_shown(plan: GridPlan, sort: str | None, top: int | None, as_json: boo
 
 def _json(plan: GridPlan, results: SweepResults) -> dict[str, Any]:
     return {
-        "schema": 3,
+        "schema": 4,
         "unit": _unit(plan),
         **picked(plan, "solver", "seed", "options", "grid"),
         "points": len(results),

@@ -8,12 +8,22 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
-from ssdsim.hardware.catalog import draft_in_family, find_transformer, one_vocabulary, other_vocabulary, siblings
+from ssdsim.hardware.catalog import (
+    draft_in_family,
+    find_transformer,
+    one_vocabulary,
+    other_vocabulary,
+    plain_name,
+    siblings,
+)
+from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
+from ssdsim.strategies.drafters.eagle import Eagle3
 from ssdsim.strategies.drafters.model import ModelDrafter
+from ssdsim.strategies.drafters.mtp import MTP
 from ssdsim.tokens.drafter_card import drafters_of
 from ssdsim.transformer.card import Transformer
 
@@ -31,10 +41,39 @@ def _draft(options: Mapping[str, Any], named: str | None) -> Draft:
     return drafters.ALL.named(options["drafter"]).draft(find_transformer(options["target"]), named, options)
 
 
+def drafter_by_options(given: Mapping[str, Any]) -> str:
+    """What drafts, from the options that were given alone."""
+    said = {name: value for name, value in given.items() if value is not None}
+    return str(said.get("drafter") or _head_of({**DEFAULTS, **said}, "draft" in said)[0])
+
+
+def settle_drafter(settings: Settings) -> None:
+    """Derive what drafts, where nobody named a drafter or a draft and the target has a head."""
+    if settings.source("drafter") == DEFAULT:
+        drafter, why = _head_of(settings, settings.source("draft") == GIVEN)
+        if why:
+            settings.settle("drafter", drafter, why)
+
+
+def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
+    """The drafter of a target, and why it is not the default: its own MTP layers; where no smaller model of its family
+    is known, an EAGLE-3 head that was made for it. An engine that is named must be able to run it.
+    """
+    if options["t_sd"] is None and not named and isinstance(options["target"], str):
+        target, engine = find_transformer(options["target"]), options["engine"]
+        runs = find_runtime(engine).runs if isinstance(engine, str) else None  # a grid may have several
+        if target.mtp_layers and (runs is None or MTP.name in runs.drafters):
+            return MTP.name, f"the MTP layers of {target.name}"
+        made = any(card.target == plain_name(target.name) for card in drafters_of(Eagle3.name))
+        if made and (runs is None or Eagle3.name in runs.drafters) and draft_in_family(target) is None:
+            return Eagle3.name, f"no smaller model of the family of {target.name} is known"
+    return DEFAULTS["drafter"], ""
+
+
 def draft_by_options(given: Mapping[str, Any]) -> Transformer:
     """The card of what drafts, from the options that were given alone; raises as :func:`draft_of` does."""
     said = {name: value for name, value in given.items() if value is not None}
-    return _draft({**DEFAULTS, **said}, said.get("draft")).card
+    return _draft({**DEFAULTS, **said, "drafter": drafter_by_options(said)}, said.get("draft")).card
 
 
 def settle_draft(settings: Settings) -> None:

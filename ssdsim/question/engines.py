@@ -8,10 +8,11 @@ from typing import Any
 from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
+from ssdsim.base.settings import DEFAULT, Settings
 from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.question.options import DEFAULTS
-from ssdsim.question.question import subject_among
+from ssdsim.question.drafting import drafter_by_options
+from ssdsim.question.options import ALL
 from ssdsim.strategies import drafters
 
 UNNAMED = "strategies of all engines are compared; --engine NAME keeps to what that engine runs"
@@ -26,9 +27,8 @@ class Engine(Record):
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Engine:
         """The engine whose runtime the options name."""
-        drafter = options.get("drafter") or DEFAULTS["drafter"]
         named = options.get("engine")
-        return cls(None if named is None else find_runtime(named).runs, drafter)
+        return cls(None if named is None else find_runtime(named).runs, drafter_by_options(options))
 
     @property
     def called(self) -> str | None:
@@ -68,6 +68,38 @@ class Engine(Record):
             return subject_among(names if asked is not None else ranked, asked)
         own = titles([name for name in names if name in ranked])
         raise InputError(f"--subject {asked}: {self.called} has no {titles([asked])}; of --strategies it has {own}")
+
+
+def strategies_by_options(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """Whom the options that were given alone compare: those named, or of the default ones what the engine runs."""
+    if (named := given.get("strategies")) is not None:
+        return tuple(ALL["strategies"].checked(named))
+    engine = given.get("engine")
+    runs = find_runtime(engine).runs if isinstance(engine, str) else None
+    return tuple(name for name in strategies.default() if runs is None or name in runs.strategies)
+
+
+def settle_strategies(settings: Settings) -> None:
+    """Derive who is compared, where nobody says it and an engine is named."""
+    if settings.source("strategies") == DEFAULT and settings["engine"] is not None:
+        names = strategies_by_options({"engine": settings["engine"]})
+        if names and names != settings["strategies"]:
+            settings.settle("strategies", names, f"what {find_runtime(settings['engine']).engine} runs")
+
+
+def subject_among(names: Sequence[str], asked: str | None) -> str:
+    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
+
+    Raises
+    ------
+    InputError : the one asked for is not among them.
+    """
+    if asked is not None:
+        strategies.ALL.named(asked)
+        if asked not in names:
+            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
+        return asked
+    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
 
 
 def engine_warnings(targets: Mapping[str, int], options: Mapping[str, Any]) -> Iterator[str]:

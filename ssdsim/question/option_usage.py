@@ -11,9 +11,12 @@ from ssdsim import strategies
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.question.configuration import Configuration, configure
-from ssdsim.question.options import ALL, DEFAULTS, check_names, owners, with_ranges
+from ssdsim.question.drafting import drafter_by_options
+from ssdsim.question.engines import strategies_by_options
+from ssdsim.question.options import ALL, check_names, owners, with_ranges
 from ssdsim.question.question import Question
 
+_BY_OPTIONS = {"strategies": strategies_by_options, "drafter": drafter_by_options}
 _MOST_LOOKED_AT = 250  # points of a grid: a second or two, where the first of them does not read all that is given
 
 
@@ -36,7 +39,7 @@ def check_owners(given: Mapping[str, Any]) -> None:
         if (owned := owners(name)) is None:
             continue
         chooser, theirs = owned
-        asked = said.get(chooser, DEFAULTS[chooser])
+        asked = said.get(chooser) or _BY_OPTIONS[chooser](said)
         of_grid = isinstance(asked, list | tuple) and any(isinstance(each, list | tuple) for each in asked)
         chosen = [ALL[chooser].checked(each) for each in (asked if of_grid else [asked])]
         if not any(owner == each or owner in each for owner in theirs for each in chosen):
@@ -79,4 +82,6 @@ def check_read(
                 titles.append(strategy.title)
     readers = ", ".join(titles)
     only = f"only {readers} read{'' if ',' in readers else 's'} it here" if readers else "no strategy reads it here"
-    raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}: {only}")
+    of_engine = given.get("strategies") is None and isinstance(given.get("engine"), str) and bool(readers)
+    why = f" (what {given['engine']} runs; name others to price them on it all the same)" if of_engine else ""
+    raise InputError(f"{spelled(unread[0])} has no effect with --strategies {','.join(asked)}{why}: {only}")

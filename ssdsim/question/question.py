@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from ssdsim import strategies
-from ssdsim.base.errors import InputError
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record
 from ssdsim.base.settings import GIVEN, Entry, Settings, TrackedSettings
@@ -18,8 +17,10 @@ from ssdsim.question.drafting import (
     check_vocabularies,
     published_warnings,
     settle_draft,
+    settle_drafter,
     vocabulary_warnings,
 )
+from ssdsim.question.engines import settle_strategies, subject_among
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, members
 from ssdsim.question.place import drafting_of, format_warnings, settle_spread, site_of
@@ -131,8 +132,10 @@ def effective(given: Mapping[str, Any]) -> Settings:
 
 
 def complete(settings: Settings) -> None:
-    """Derive what a measured pair and a published draft know in the place of defaults."""
+    """Derive what the engine, a measured pair and a published draft know in the place of defaults."""
+    settle_strategies(settings)
     settle_pair(settings)
+    settle_drafter(settings)
     settle_draft(settings)
 
 
@@ -142,21 +145,6 @@ def contestants_of(settings: Settings) -> Contestants:
     drafts = any(strategies.ALL.named(name).drafts for name in names)
     drafter = drafters.ALL.named(settings["drafter"] if drafts else DEFAULTS["drafter"])
     return Contestants(names, subject_among(names, settings["subject"]), drafter)
-
-
-def subject_among(names: Sequence[str], asked: str | None) -> str:
-    """The strategy that an answer is about: the one asked for, else the default one if among ``names``, else the last.
-
-    Raises
-    ------
-    InputError : the one asked for is not among them.
-    """
-    if asked is not None:
-        strategies.ALL.named(asked)
-        if asked not in names:
-            raise InputError(f"--subject {asked} is not among --strategies {','.join(names)}")
-        return asked
-    return strategies.SUBJECT if strategies.SUBJECT in names else names[-1]
 
 
 def place(settings: Settings, contestants: Contestants, site: Site | None) -> None:

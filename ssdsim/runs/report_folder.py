@@ -19,6 +19,7 @@ from ssdsim.base.documents import as_record, read_json, read_toml, surviving_rec
 from ssdsim.base.errors import InputError, nearest, short_repr
 from ssdsim.base.parquet import read_table
 from ssdsim.base.record import Record, field
+from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.spellings import own_names
 from ssdsim.readers.row import Metric
@@ -274,7 +275,7 @@ def _rows(path: Path, options: Mapping[str, Any], grid: Mapping[str, Sequence[An
 
 def _needed(options: Mapping[str, Any], grid: Mapping[str, Sequence[Any]]) -> list[str]:
     """The columns that figures read: the axes and the strategies' results."""
-    asked = [options["strategies"]] if "strategies" in options else grid.get("strategies", [DEFAULTS["strategies"]])
+    asked = grid.get("strategies", [strategies_by_options(options)])
     names = dict.fromkeys(name for one in asked for name in ALL["strategies"].checked(one))
     return [*grid, *(f"{name}_{what}" for name in names for what in ("tokens_per_second", "gpus"))]
 

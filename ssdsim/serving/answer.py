@@ -172,7 +172,7 @@ def as_json(serving: Serving, gpu_hour: float | None = None) -> dict[str, Any]:
     """
     configuration = serving.policies.configuration
     answer = {
-        "schema": 3,
+        "schema": 4,
         "solver": serving.solver,
         "seed": serving.how.seed,
         "replicas": serving.how.fleet.replicas,

@@ -19,7 +19,7 @@ from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.hardware.runtime_card import Runs
 from ssdsim.hardware.runtime_catalog import find_runtime
-from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.engines import Engine, titles
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
@@ -199,7 +199,7 @@ def card(options: Mapping[str, Any], role: str) -> Transformer:
 
 def drafter_of(candidates: Candidates) -> str:
     """The name of what drafts."""
-    return str(candidates.options.get("drafter") or DEFAULTS["drafter"])
+    return drafter_by_options(candidates.options)
 
 
 def is_data_parallel(candidates: Candidates) -> bool:

@@ -19,6 +19,7 @@ from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
 from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import titles
 from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, DEFAULTS
@@ -111,7 +112,7 @@ def export(
     if engine is not None:
         engine = engine.priced_on(given)
         given = _on_its_runtime(engine, _fixed(engine, given, notes))
-        own = engine.among(names, given.get("drafter") or DEFAULTS["drafter"])
+        own = engine.among(names, drafter_by_options(given))
         if engine.check is not None:
             engine.check(given)
     possible = candidates(**given)

@@ -21,6 +21,7 @@ from ssdsim.base.record import MutableRecord, Record, field
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.occupancy import DoesNotFit, check_memory, target_alone
 from ssdsim.pricing.site import Site
+from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import PLACED, SearchAxis, Values
@@ -303,7 +304,7 @@ def placed(request: SearchRequest, strategy: str, placement: Mapping[str, Any]) 
     options = {**DEFAULTS, **request.options, **placement}
     if "attention" in request.options:
         placement = {**placement, "attention": options["attention"]}
-    drafter = drafters.ALL.named(options["drafter"])
+    drafter = drafters.ALL.named(drafter_by_options(request.options))
     devices = strategies.ALL.named(strategy).devices(options, options["tp"], drafter)
     shape = Shape(strategy, tuple(placement.items()), (), devices)
     even = shape.ep in legal_expert_parallel(find_transformer(options["target"]), shape.tp)

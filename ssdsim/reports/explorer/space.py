@@ -21,6 +21,7 @@ from ssdsim.base.record import Record, field, replace
 from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.checked_options import GridPart
 from ssdsim.question.configuration import configure
+from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, check_names
 from ssdsim.question.points import Points, Steps
@@ -177,7 +178,7 @@ def _with_strategies(space: Space) -> Space:
     """The space with the strategies, and the axes that each of them reads."""
     base = configure(**space.options(space.start))
     check_constant(base.settings["spread"])
-    asked = ALL["strategies"].checked(space.fixed.get("strategies", DEFAULTS["strategies"]))
+    asked = strategies_by_options(space.fixed)
     names = tuple(name for name in strategies.ALL.names if name in asked)
     if len(names) < 2:
         raise InputError(f"the page compares strategies: --strategies names only {names[0]}")

@@ -104,8 +104,8 @@ def test_serving_ranks_what_the_engine_runs() -> None:
 
 def test_a_prediction_says_that_the_engine_has_no_such_strategy() -> None:
     said = "vLLM does not implement SSD; this prices it as if it did"
-    assert said in configure(engine="vllm").warnings
-    assert not any("does not implement" in w for w in configure(engine="vllm", strategies="ar,sd").warnings)
+    assert said in configure(engine="vllm", strategies="ar,ssd").warnings
+    assert not any("does not implement" in w for w in configure(engine="vllm").warnings)
     assert not any("does not implement" in w for w in configure().warnings)
 
 

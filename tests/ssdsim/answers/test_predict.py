@@ -137,7 +137,7 @@ def test_auto_is_the_faster_fallback(b: int, p_hit: float, t_sd: float) -> None:
 def test_breakdowns_add_up_and_json_is_complete() -> None:
     answer = as_json(predict(t_sd=0.3, t_p=1.4, p_hit=0.7, b=4))
     json.dumps(answer, allow_nan=False)
-    assert answer["schema"] == 4
+    assert answer["schema"] == 5
     for name, result in answer["strategies"].items():
         assert sum(result["breakdown_ms"].values()) == pytest.approx(result["round_ms"]), name
         assert set(result["breakdown_ms"]) == set(PARTS)

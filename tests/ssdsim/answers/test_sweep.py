@@ -324,7 +324,7 @@ def test_lists_and_ranges_of_the_command_line() -> None:
     grid = {"k": [2, 4, 6, 9], "alpha": [0.5, 0.7], "p_hit": [0.5, 0.75, 1.0], "backup": ["jit", "fast"]}
     assert answer["grid"] == grid
     assert answer["options"] == {"t_sd": 0.2}
-    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (3, "T_v", 48, 0)
+    assert (answer["schema"], answer["unit"], answer["points"], answer["impossible"]) == (4, "T_v", 48, 0)
     expected = sweep(t_sd=0.2, **grid)
     assert [row["ssd_over_sd"] for row in answer["rows"]] == pytest.approx(expected["ssd_over_sd"].tolist(), rel=1e-12)
     assert answer["rows"][0]["error"] is None
