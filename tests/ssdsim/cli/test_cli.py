@@ -205,7 +205,10 @@ def test_a_warning_says_how_much_is_beyond_what_was_timed_and_verbose_names_it()
 
 
 def test_a_verdict_says_first_that_the_engine_has_no_such_strategy() -> None:
-    assert "Verdict  vLLM does not run SSD so; if it did: " in asked("predict", "--engine", "vllm", "--strategies", "ar,ssd").stdout
+    assert (
+        "Verdict  vLLM does not run SSD so; if it did: "
+        in asked("predict", "--engine", "vllm", "--strategies", "ar,ssd").stdout
+    )
     assert "does not run" not in asked("predict", "--engine", "vllm").stdout
 
 
