@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from typing import Annotated, Any, Self, dataclass_transform
+from typing import Annotated, Any, Self, TypeVar, dataclass_transform
 
 from msgspec import NODEFAULT, Meta, Raw, Struct, StructMeta, ValidationError, field, json
 from msgspec.structs import force_setattr
@@ -76,7 +76,7 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
     """
 
     def __reduce__(self) -> Any:
-        return _restored, (type(self), tuple(getattr(self, name) for name in self.__struct_fields__))
+        return in_order, (type(self), tuple(getattr(self, name) for name in self.__struct_fields__))
 
     def changed(self, **changes: Any) -> Self:
         """A copy with other values of some fields, which are not checked."""
@@ -103,9 +103,12 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
         return (json.format(text, indent=indent) if indent else text).decode()
 
 
-def _restored(kind: type[Card], values: Iterable[Any]) -> Card:
-    """A card of values of the right types, in the order of its fields."""
-    card: Card = StructMeta.__call__(kind, **dict(zip(kind.__struct_fields__, values, strict=True)))
+AnyCard = TypeVar("AnyCard", bound=Card)
+
+
+def in_order(kind: type[AnyCard], values: Iterable[Any]) -> AnyCard:
+    """A card of values in the order of its fields, which are not checked."""
+    card: AnyCard = StructMeta.__call__(kind, **dict(zip(kind.__struct_fields__, values, strict=True)))
     return card
 
 

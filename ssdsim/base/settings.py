@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 GIVEN, DEFAULT = "given", "default"
@@ -15,8 +16,11 @@ class Settings(Mapping[str, Any]):
     """Values by option name; what was given, what is a default and what was derived from others.
 
     ``defaults`` are shared by all settings and never changed; ``values`` and ``sources`` hold what differs from them.
-    Steps of configuring read settings as a mapping and write only through :meth:`derive` and :meth:`settle`.
+    Steps of configuring read settings as a mapping and write only through :meth:`derive` and :meth:`settle`. ``reads``
+    are the options that were read, where that is noted.
     """
+
+    reads: Mapping[str, None] = MappingProxyType({})
 
     def __init__(
         self, values: Mapping[str, Any], sources: Mapping[str, str], defaults: Mapping[str, Any] = _NONE
@@ -61,23 +65,16 @@ class Settings(Mapping[str, Any]):
         self._values[name] = value
         self._sources[name] = source
 
-    @property
-    def read(self) -> frozenset[str] | None:
-        """The options that were read; None where that is not noted."""
-        return None
-
     def settle_all(self, entries: Mapping[str, Entry]) -> None:
         """Settle several options, each to a value with its source."""
         for name, (value, source) in entries.items():
             self.settle(name, value, source)
 
-    @property
-    def plain(self) -> Settings:
-        """The settings, or a copy of those that note what is read."""
-        return self
-
     def copy(self) -> Settings:
         return Settings(self._values, self._sources, self._defaults)
+
+    plain = property(copy)
+    """A copy that notes nothing of what is read."""
 
     def with_derived(self, other: Settings) -> Settings:
         """The settings, and what ``other`` derived from the same options."""
@@ -113,14 +110,6 @@ class TrackedSettings(Settings):
         if name not in self.writes:
             self.reads[name] = None
         return value
-
-    @property
-    def read(self) -> frozenset[str]:
-        return frozenset(self.reads)
-
-    @property
-    def plain(self) -> Settings:
-        return Settings(self._values, self._sources, self._defaults)
 
     def source(self, name: str) -> str:
         if name not in self.writes:

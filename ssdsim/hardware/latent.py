@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, Positive, Seconds
+from ssdsim.base.card import Card, Positive, Seconds, in_order
 from ssdsim.base.checks import Array
 from ssdsim.hardware.laws import Scaling, TimingModel
 from ssdsim.hardware.timing import Law, Timing, timed, untimed
@@ -88,17 +88,14 @@ class LatentModel(TimingModel):
         return self.unfitted(costs=scaling.of(self.costs, *launches, streams=streams, peak_flops=peak_flops))
 
 
-def _share(*seconds: float) -> LatentCosts:
-    """Costs with these seconds, in the order of the fields, and shares of bandwidth and peak."""
-    rates = {"bandwidth": 0.96, "peak_flops": 0.8, "sharpness": 4.5}
-    return LatentCosts(**dict(zip(LatentCosts.__struct_fields__, seconds, strict=False)), **rates)
-
+_RATES = (0.96, 0.8, 4.5)
+"""Shares of bandwidth and peak, and the sharpness."""
 
 SCALED: Mapping[tuple[bool, bool], LatentCosts] = {
-    (False, False): _share(4.25e-5, 2.95e-6, 3.35e-6, 4.0e-8, 1.95e-9, 0.0),
-    (False, True): _share(6.9e-6, 4.3e-6, 1.8e-6, 4.1e-8, 1.85e-9, 0.0),
-    (True, False): _share(5.8e-5, 3.5e-6, 3.65e-6, 2.7e-8, 2.2e-9, 5.9e-9),
-    (True, True): _share(2.2e-5, 4.45e-6, 2.3e-6, 3.0e-8, 2.3e-9, 6.6e-9),
+    (False, False): in_order(LatentCosts, (4.25e-5, 2.95e-6, 3.35e-6, 4.0e-8, 1.95e-9, 0.0, *_RATES)),
+    (False, True): in_order(LatentCosts, (6.9e-6, 4.3e-6, 1.8e-6, 4.1e-8, 1.85e-9, 0.0, *_RATES)),
+    (True, False): in_order(LatentCosts, (5.8e-5, 3.5e-6, 3.65e-6, 2.7e-8, 2.2e-9, 5.9e-9, *_RATES)),
+    (True, True): in_order(LatentCosts, (2.2e-5, 4.45e-6, 2.3e-6, 3.0e-8, 2.3e-9, 6.6e-9, *_RATES)),
 }
 """Of devices on which none was timed: halfway between what the H100's and the H200's tables ask for, by whether the
 cache has 8 bits and whether the projections beside it are priced as block-scaled; the bandwidth and the peak are shares

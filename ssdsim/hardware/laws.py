@@ -213,15 +213,6 @@ class _Hinges(Record, eq=False):
         low, high = np.array([limits for _, limits in domain], float).reshape(-1, 2).T
         return _Hinges(variable, knot, sign, np.array([coefficient for _, coefficient in terms], float), low, high)
 
-    def evaluate(self, logs: Array) -> Array:
-        """Terms of shape ``(terms, ...)`` from logarithms of shape ``(variables + 1, ...)``, the last all 1."""
-        shape = (2, -1) + (1,) * (logs.ndim - 1)
-        hinges = logs[self.variable]  # changed in place: of a lattice it has megabytes, which take time to get
-        hinges -= self.knot.reshape(shape)
-        hinges *= self.sign.reshape(shape)
-        np.maximum(hinges, 0.0, out=hinges)
-        return np.asarray(np.multiply(hinges[0], hinges[1], out=hinges[0]))
-
 
 class Correction(Card):
     """Correction of what a roofline misses, a piecewise-linear function of the logarithms of the shape.
@@ -255,10 +246,13 @@ class Correction(Card):
         logs = np.ones((len(columns) + 1, *np.broadcast_shapes(*map(np.shape, columns))))
         for row, column in enumerate(columns):
             logs[row] = column
-        limits = self._hinges.low, self._hinges.high
-        inside, (low, high) = logs[:-1], (each.reshape(-1, *(1,) * (logs.ndim - 1)) for each in limits)
-        np.log(clamped(inside, low, high), out=inside)
-        return self._hinges.evaluate(logs)
+        of, more = self._hinges, (1,) * (logs.ndim - 1)
+        np.log(clamped(logs[:-1], of.low.reshape(-1, *more), of.high.reshape(-1, *more)), out=logs[:-1])
+        hinges = logs[of.variable]  # changed in place: of a lattice it has megabytes, which take time to get
+        hinges -= of.knot.reshape(2, -1, *more)
+        hinges *= of.sign.reshape(2, -1, *more)
+        np.maximum(hinges, 0.0, out=hinges)
+        return np.asarray(np.multiply(hinges[0], hinges[1], out=hinges[0]))
 
     def log_factor(self, values: Mapping[str, ArrayLike]) -> Array:
         """Logarithm of real time over roofline time, of the broadcast shape of ``values``."""
@@ -417,15 +411,14 @@ class SlowDown(Card):
 
 
 class Interference(Card):
-    """Slow-downs of devices while both compute: through shared memory, power, links. None by default."""
+    """Slow-downs of devices while both compute: through shared memory, power, links."""
 
     target: SlowDown = SlowDown()
     draft: SlowDown = SlowDown()
 
-    @cached_property
-    def is_none(self) -> bool:
-        return self.target == self.draft == SlowDown()
-
     def factors(self, target_streams: float, draft_streams: float) -> tuple[float, float]:
         """Slow-downs of the target and of the draft while both run, from the shares for which each streams."""
         return self.target.factor(target_streams, draft_streams), self.draft.factor(draft_streams, target_streams)
+
+
+NO_INTERFERENCE = Interference()

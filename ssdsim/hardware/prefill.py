@@ -7,7 +7,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
-from ssdsim.base.card import Card, Positive, Seconds
+from ssdsim.base.card import Card, Positive, Seconds, in_order
 from ssdsim.base.checks import Array, FloatOrArray
 from ssdsim.base.record import replace
 from ssdsim.hardware.latent import smooth_maximum
@@ -130,15 +130,10 @@ class PrefillRecurrenceModel(TimingModel):
         return self.unfitted(costs=scaling.of(self.costs, "launch_s", "per_token_s", flops_per_s=flops_per_s))
 
 
-def _share(*numbers: float) -> PrefillRecurrenceCosts:
-    """Costs of these numbers, in the order of the fields."""
-    return PrefillRecurrenceCosts(**dict(zip(PrefillRecurrenceCosts.__struct_fields__, numbers, strict=True)))
-
-
 SHARES: Mapping[Rule, PrefillRecurrenceCosts] = {
-    "gated-delta": _share(1.3e-5, 4.1e-8, 0.20, 0.4, 8.0),
-    "kimi-delta": _share(1.8e-5, 7.0e-8, 0.075, 0.4, 2.3),
-    "mamba2": _share(2e-5, 0.0, 0.037, 0.1, 2.0),
+    "gated-delta": in_order(PrefillRecurrenceCosts, (1.3e-5, 4.1e-8, 0.20, 0.4, 8.0)),
+    "kimi-delta": in_order(PrefillRecurrenceCosts, (1.8e-5, 7.0e-8, 0.075, 0.4, 2.3)),
+    "mamba2": in_order(PrefillRecurrenceCosts, (2e-5, 0.0, 0.037, 0.1, 2.0)),
 }
 """Of devices on which none was timed: halfway between what the tables of an H100 and a B200 ask for (aiconfigurator
 095f58a51, vLLM 0.24.0 and its build of July 2026 for KDA; of Mamba2 the B200's of TensorRT-LLM 1.3.0rc15 alone). Rates

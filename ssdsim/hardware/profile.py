@@ -23,7 +23,7 @@ from ssdsim.hardware.elementwise import ConvolutionLaw, ConvolutionModel, Elemen
 from ssdsim.hardware.experts import ExpertsLaw, ExpertsModel
 from ssdsim.hardware.gemm import GemmLaw, GemmModel
 from ssdsim.hardware.latent import LatentLaw, LatentModel
-from ssdsim.hardware.laws import FixedCosts, Interference, TimingModel
+from ssdsim.hardware.laws import NO_INTERFERENCE, FixedCosts, Interference, TimingModel
 from ssdsim.hardware.links import LinkModel
 from ssdsim.hardware.prefill import (
     PrefillAttentionLaw,
@@ -173,7 +173,7 @@ class HardwareProfile(Displayable, Card):
     links: dict[int, LinkModel] | None = None
     elementwise: ElementwiseModel | None = None
     fixed: FixedCosts | None = None
-    interference: Interference = Interference()
+    interference: Interference = NO_INTERFERENCE
     spread: LogSd = 0.0
     sources: dict[str, Provenance]
 

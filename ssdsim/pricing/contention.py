@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ssdsim.hardware.laws import NO_INTERFERENCE
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Step
 
@@ -13,7 +14,7 @@ def slow_downs(site: Site, verify: Step, draft: Step) -> tuple[float, float]:
     """
     verifying, drafting = verify.passes[0], draft.passes[-1]
     interference = verifying.profile.interference
-    if verifying.profile.name != drafting.profile.name or interference.is_none:
+    if verifying.profile.name != drafting.profile.name or interference == NO_INTERFERENCE:
         return 1.0, 1.0
     shares = ((verifying, verify.seconds), (drafting, site.cost(drafting).seconds))
     return interference.factors(*(site.streaming_share(*each) for each in shares))

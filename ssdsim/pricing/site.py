@@ -293,9 +293,12 @@ class Site(Record):
     def speculation_message(self, tokens: int, distributions: int | None = None) -> Step:
         """``tokens`` drafted tokens a sequence to the target's first device, which tells the others.
 
-        They are drawn from so many ``distributions``, by default one each, which go along when sampling.
+        They are drawn from so many ``distributions``, by default one each, whose logits go along when sampling (greedy
+        decoding needs none).
         """
-        sent, broadcast = self.speculation_bytes(tokens, distributions), self.token_bytes(tokens)
+        drawn_from, broadcast = tokens if distributions is None else distributions, self.token_bytes(tokens)
+        logits = drawn_from * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
+        sent = broadcast + self.batch * (1 + (logits if self.sampling else 0))  # a flag of hits beside each
         cost = self._cost_to_draft(sent) + self.cost_of_broadcast(tokens)
         return Step("communicate", (Piece("speculation", cost),), message=Message(sent, broadcast))
 
@@ -331,12 +334,6 @@ class Site(Record):
     def token_bytes(self, tokens: int) -> int:
         """``tokens`` token ids a sequence."""
         return self.batch * tokens * TOKEN_BYTES
-
-    def speculation_bytes(self, tokens: int, distributions: int | None = None) -> int:
-        """Tokens, hit flags, and the draft's logits when sampling (greedy decoding needs none)."""
-        drawn_from = tokens if distributions is None else distributions
-        logits = drawn_from * self.draft.vocab_size * DTYPE_BYTES[self.precision_of("draft").activations]
-        return self.token_bytes(tokens) + self.batch * (1 + (logits if self.sampling else 0))
 
     def precision_of(self, model: Model) -> Precision:
         """The formats in which a model is kept and computed."""

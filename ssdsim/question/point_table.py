@@ -96,7 +96,7 @@ def result_of(run: Callable[..., T], settings: Settings, *arguments: Any) -> Res
     """Run a step, and note what it reads and settles; ``settings`` stay as they are."""
     tracked = TrackedSettings(settings)
     value = run(tracked, *arguments)
-    return Result(value, tracked.read, tracked.writes)
+    return Result(value, frozenset(tracked.reads), tracked.writes)
 
 
 class PointTable(Record):
@@ -198,7 +198,7 @@ class MemoizedStep(Generic[T]):
         tracked = TrackedSettings(settings)
         result: Result[T] | InputError
         try:
-            result = Result(self._run(tracked, *arguments), tracked.read, tracked.writes)
+            result = Result(self._run(tracked, *arguments), frozenset(tracked.reads), tracked.writes)
         except InputError as error:
             result = error
         names = tuple({**tracked.reads, **tracked.sources_read})

@@ -134,7 +134,7 @@ def _again(settings: Settings, strategy: Strategy, site: Site | None, drafter: D
     """The repricer of a strategy with ragged rows; None for others, whose prices read no token input."""
     if not strategy.ragged:
         return None
-    return Repricer(strategy, site, drafter, settings.plain, settings.read or frozenset(settings))
+    return Repricer(strategy, site, drafter, settings.plain, frozenset(settings.reads or settings))
 
 
 def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:

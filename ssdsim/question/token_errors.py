@@ -104,7 +104,7 @@ class KnownTokens:
     def __init__(self, settings: Settings, strategy: Strategy, drafter: Drafter) -> None:
         self.tokens = strategy.kernel(settings, drafter)
         own = frozenset(option.name for option in strategy.options)  # all that one without a drafter rests on
-        self.inputs = token_inputs(settings, (settings.read or ()) if strategy.drafts else own)
+        self.inputs = token_inputs(settings, settings.reads if strategy.drafts else own)
         self.open = tuple(each for each in self.inputs if each.is_open)
         measured = strategy.drafts and settings["pair"] is not None
         self.directions = tuple(directions(settings, 1.0)) if measured else ()

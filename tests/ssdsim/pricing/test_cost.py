@@ -137,7 +137,9 @@ def test_one_rank_that_drafts_tells_the_others_its_tokens() -> None:
         sd = configuration.scenarios["sd"]
         assert [work.tp for work in sd.steps["draft"].passes] == [degree]
         assert sd.seconds["outcome"] + sd.seconds["speculation"] == pytest.approx(told_s)
-    to_first_s = profile.message_seconds(sited(sharded).speculation_bytes(6)).seconds
+    message = sited(sharded).speculation_message(6).message
+    assert message
+    to_first_s = profile.message_seconds(message.sent_bytes).seconds
     assert sharded.scenarios["ssd"].seconds["speculation"] == pytest.approx(to_first_s + 2 * tokens_s)
 
 
