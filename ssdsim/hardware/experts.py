@@ -10,7 +10,7 @@ from ssdsim.base.card import Card, NotNegative, Positive, Seconds
 from ssdsim.base.checks import Array
 from ssdsim.hardware.gemm import GemmLaw
 from ssdsim.hardware.laws import Roofline, Scaling, TimingModel
-from ssdsim.hardware.timing import Law, Timing, timed, untimed
+from ssdsim.hardware.timing import Law, Timing, as_efficient, nearest_timed, timed, untimed
 from ssdsim.transformer.operations import ExpertMlp
 
 FEW_TOKENS = 256
@@ -115,25 +115,41 @@ class ExpertsModel(TimingModel):
 
 
 class ExpertsLaw(Law[ExpertMlp]):
-    """A model for each format of the weights; without one the roofline of products of few tokens."""
+    """A model for each format of the weights; without one that of the nearest format, reading its own bytes.
+
+    Where no experts were timed, the roofline of products of few tokens.
+    """
 
     def timing(self, op: ExpertMlp) -> Timing:
-        model = self.profile.experts.get(op.dtype)
+        near = self._nearest(op)
         key = f"experts:{op.count}x{op.per_token}x{op.width}x{op.hidden}:{op.dtype}"
-        if model is None:
+        if near is None:
             return untimed(self.profile, key, self._guessed_s(op), f"no {op.dtype} experts were timed")
-        shape = (op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes, op.matrices)
-        seconds = model.seconds(*shape)
+        model, seconds = self.profile.experts[near], self._seconds(op, near)
+        if near != op.dtype:
+            return as_efficient(self.profile, key, model, seconds, f"{op.dtype} experts", near)
         outside = model.beyond({"visits": op.visits, "hidden": op.hidden, "width": op.width, "touched": op.touched})
         return timed(self.profile, key, model, seconds, outside, log_sd=model.log_sd_at(op.tokens))
 
     def launch_s(self, op: ExpertMlp) -> float:
-        model = self.profile.experts.get(op.dtype)
-        return float(model.few.floor_s(op.hidden, op.width)) if model else self._few_tokens(op).launch_s
+        near = self._nearest(op)
+        floor_s = None if near is None else self.profile.experts[near].few.floor_s(op.hidden, op.width)
+        return self._few_tokens(op).launch_s if floor_s is None else float(floor_s)
 
     def waiting_s(self, op: ExpertMlp, seconds: float) -> float:
         """Seconds of their launch: read one by one, experts reach less than the peak whatever runs beside them."""
         return min(seconds, self.profile.launch_seconds(op))
+
+    def _nearest(self, op: ExpertMlp) -> str | None:
+        known = self.profile.experts
+        if op.dtype in known:
+            return op.dtype
+        return nearest_timed(self.profile, op, known, lambda kept: self._seconds(op, kept))
+
+    def _seconds(self, op: ExpertMlp, kept: str) -> float:
+        """Seconds by the model of a format, of the operation's own bytes."""
+        shape = (op.tokens, op.count, op.visits, op.hidden, op.width, op.touched, op.expert_bytes, op.matrices)
+        return self.profile.experts[kept].seconds(*shape)
 
     def _guessed_s(self, op: ExpertMlp) -> float:
         """Seconds of the touched experts' bytes and the tokens' flops."""

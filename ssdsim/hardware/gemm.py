@@ -1,7 +1,7 @@
 """Products with weights: the fitted timing model of one format, and the law that chooses among them."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Self
@@ -12,9 +12,7 @@ from numpy.typing import ArrayLike
 
 from ssdsim.base.card import Card, Positive
 from ssdsim.base.checks import Array
-from ssdsim.base.record import replace
 from ssdsim.hardware.laws import (
-    DATASHEET_LOG_SD,
     Correction,
     FitReport,
     Roofline,
@@ -24,8 +22,8 @@ from ssdsim.hardware.laws import (
     clamped,
 )
 from ssdsim.hardware.nodes import Lattice, continued, doublings, in_proportion, padded
-from ssdsim.hardware.timing import Law, Timing, of_dtype, timed
-from ssdsim.transformer.operations import DTYPE_BYTES, QUANTISED_BYTES, WEIGHT_BYTES, Gemm
+from ssdsim.hardware.timing import Law, Timing, as_efficient, nearest_timed, of_dtype, timed
+from ssdsim.transformer.operations import QUANTISED_BYTES, WEIGHT_BYTES, Gemm
 
 STANDS_IN = {"float8-block": "float8"}
 """Formats that are near enough for the timings of one, with an extra error, where the other's are not there."""
@@ -66,8 +64,8 @@ class GemmSegment(Card):
     def __post_init__(self) -> None:
         check_domain(self.correction.domain, GEMM_VARIABLES)
 
-    def log_seconds(self, m: Array, n: Array, k: Array, element_bytes: float) -> Array:
-        moved_bytes = element_bytes * (m * k + k * n + m * n)
+    def log_seconds(self, m: Array, n: Array, k: Array, weight_bytes: float, value_bytes: float) -> Array:
+        moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
         roofline = np.log(self.roofline.seconds(moved_bytes, 2 * m * n * k))
         domain = self.correction.domain
         n, k = (clamped(size, *domain.get(name, (0, np.inf))) for name, size in (("n", n), ("k", k)))
@@ -108,30 +106,21 @@ class GemmModel(TimingModel):
             seconds[of] = np.exp(self.on_nodes(*matrix).at(m[of]))
         return seconds
 
-    def on_nodes(self, n: float, k: float) -> Lattice:
+    def on_nodes(self, n: float, k: float, weight_bytes: float | None = None) -> Lattice:
         """One matrix over the rows that it is multiplied with: never less time for more of them, nor more than theirs.
 
         Where fewer rows were slower they are padded, as engines do with the tokens of their graphs. Only a tile begun
-        anew may take more than its rows' share, and more than :data:`SHARED_ROWS`.
+        anew may take more than its rows' share, and more than :data:`SHARED_ROWS`. Each segment counts as much as it
+        serves at ``m``. ``weight_bytes`` are those of a format that was not timed, whose kernels are taken to reach as
+        much of the rooflines.
         """
         size = np.asarray(n, float), np.asarray(k, float)
+        each_bytes = weight_bytes or self.element_bytes, self.element_bytes
+
+        def log_seconds_of(segment: GemmSegment, m: Array) -> Array:
+            return segment.log_seconds(m, *size, *each_bytes)
+
         most = self.domain.get("m", (1.0, np.inf))[1]
-        return self._monotone(lambda segment, m: segment.log_seconds(m, *size, self.element_bytes), most)
-
-    def rooflines_on_nodes(self, n: float, k: float, weight_bytes: float, value_bytes: float) -> Lattice:
-        """Times by the rooflines alone of a matrix whose weights and values are of other bytes than those timed."""
-
-        def log_seconds(segment: GemmSegment, m: Array) -> Array:
-            moved_bytes = value_bytes * m * (n + k) + weight_bytes * n * k
-            return np.log(segment.roofline.seconds(moved_bytes, 2 * m * n * k))
-
-        return self._monotone(log_seconds, np.inf)
-
-    def _monotone(self, log_seconds_of: Callable[[GemmSegment, Array], Array], most: float) -> Lattice:
-        """Make times monotone on nodes of ``m``; beyond ``most`` rows along the line through the last.
-
-        Each segment counts as much as it serves at ``m``.
-        """
         m, steps = _row_nodes(self.tiled)
         crossed = _crossed(self.blends, m)
         first = max([i + 1 for i, share in enumerate(crossed) if share.min() == 1.0], default=0)
@@ -201,13 +190,13 @@ def _crossed_at(blends: tuple[tuple[float, float], ...], m: float) -> tuple[floa
 class GemmLaw(Law[Gemm]):
     """A model for each format of the weights, or that of a near one.
 
-    Where nothing like a quantised format was timed, the rooflines alone of products in the activations' dtype.
+    Where nothing like a quantised format was timed, as much of the rooflines as the nearest that was reaches.
     """
 
     def timing(self, op: Gemm) -> Timing:
         taken = self._timed_as(op.dtype)
         if taken is None:
-            return self._on_rooflines(op)
+            return self._as_efficient(op)
         model, matrix = self.model(taken), (taken, op.n, op.k)
         if matrix not in self.nodes:  # worked out once: batches differ in ``m`` alone
             self.nodes[matrix] = model.on_nodes(op.n, op.k)
@@ -221,7 +210,7 @@ class GemmLaw(Law[Gemm]):
         return timed(self.profile, key, model, seconds, outside, wander, f"gemm:{taken}", log_sd)
 
     def launch_s(self, op: Gemm) -> float:
-        return self.model(self._timed_as(op.dtype) or op.activations_dtype).segment_at(op.m).roofline.launch_s
+        return self.model(self._timed_as(op.dtype) or self._nearest(op)).segment_at(op.m).roofline.launch_s
 
     def model(self, dtype: str) -> GemmModel:
         """Model of one format; InputError where none were timed."""
@@ -233,15 +222,25 @@ class GemmLaw(Law[Gemm]):
         taken = dtype if dtype in known else STANDS_IN.get(dtype, dtype)
         return None if dtype in QUANTISED_BYTES and taken not in known else taken
 
-    def _on_rooflines(self, op: Gemm) -> Timing:
-        """A guess: the operation's bytes and flops on the rooflines of products in the activations' dtype.
+    def _nearest(self, op: Gemm) -> str:
+        """The format that is most like one that was not timed; the activations' own where that was not timed either."""
+        known = self.profile.gemm if op.activations_dtype in self.profile.gemm else {}
+        return (
+            nearest_timed(self.profile, op, known, lambda kept: self._with_own_bytes(op, kept)) or op.activations_dtype
+        )
 
-        Without a timing nothing says what turning weights back into 16 bits costs, nor that the arithmetic is faster.
+    def _with_own_bytes(self, op: Gemm, kept: str) -> float:
+        """Seconds by the model of a format whose kernels reach as much of the rooflines with the operation's bytes."""
+        matrix = (kept, op.dtype, op.n, op.k)
+        if matrix not in self.nodes:
+            self.nodes[matrix] = self.model(kept).on_nodes(op.n, op.k, WEIGHT_BYTES[op.dtype])
+        return float(np.exp(self.nodes[matrix].at(op.m)))
+
+    def _as_efficient(self, op: Gemm) -> Timing:
+        """A guess: the operation's own bytes, at what the nearest format that was timed reaches of its rooflines.
+
+        Without a timing nothing says what turning weights back into 16 bits costs.
         """
-        model = self.model(op.activations_dtype)
-        bytes_each = WEIGHT_BYTES[op.dtype], DTYPE_BYTES[op.activations_dtype]
-        seconds = np.exp(model.rooflines_on_nodes(op.n, op.k, *bytes_each).at(op.m))
-        key = f"gemm:{op.n}x{op.k}:{op.dtype}"
-        timing = timed(self.profile, key, model, seconds, None, log_sd=max(model.log_sd, DATASHEET_LOG_SD))
-        said = f"no {op.dtype} GEMMs were timed: roofline from the {op.activations_dtype} law's bandwidth"
-        return replace(timing, warning=f"{self.profile.name}: {said}")
+        near, key = self._nearest(op), f"gemm:{op.n}x{op.k}:{op.dtype}"
+        seconds = self._with_own_bytes(op, near)
+        return as_efficient(self.profile, key, self.model(near), seconds, f"{op.dtype} GEMMs", near)

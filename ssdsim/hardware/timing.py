@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from numpy.typing import ArrayLike
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, field, replace
 from ssdsim.hardware.laws import DATASHEET_LOG_SD, TimingModel
-from ssdsim.transformer.operations import Operation
+from ssdsim.transformer.operations import WEIGHT_BYTES, Operation
 
 if TYPE_CHECKING:
     from ssdsim.hardware.profile import HardwareProfile
@@ -149,6 +149,39 @@ def untimed(profile: HardwareProfile, key: str, seconds: float, said: str, inste
     """A guess, with the error of a datasheet."""
     _check(profile, key, seconds)
     return Timing(seconds, DATASHEET_LOG_SD, key, "datasheet", f"{profile.name}: {said}: {instead}")
+
+
+def nearest_timed(
+    profile: HardwareProfile, op: Operation, timed_in: Iterable[str], seconds: Callable[[str], float]
+) -> str | None:
+    """The format, of those timed, whose kernels are the most like those of ``op``; None where none is.
+
+    First those that the device multiplies in the same dtype, then the nearest in bytes: 4-bit weights that are turned
+    back into 16 bits are like 16-bit ones, and like each other. Of two as near it is the one of fewer ``seconds``:
+    kernels that nobody tuned speak for no other format.
+    """
+    device, weight_bytes = profile.device, WEIGHT_BYTES[op.dtype]  # type: ignore[attr-defined]
+    multiplied = device.multiplies_in(op)
+
+    def unlike(kept: str) -> tuple[bool, int]:
+        other = device.multiplies_in(replace(op, dtype=kept))  # type: ignore[type-var]
+        return other != multiplied, round(100.0 * abs(math.log(WEIGHT_BYTES[kept] / weight_bytes)))
+
+    how = {kept: unlike(kept) for kept in timed_in}
+    near = [kept for kept in how if how[kept] == min(how.values())]
+    return min(near, key=seconds) if len(near) > 1 else next(iter(near), None)
+
+
+def as_efficient(
+    profile: HardwareProfile, key: str, model: TimingModel, seconds: ArrayLike, what: str, near: str
+) -> Timing:
+    """A guess of ``what`` nobody timed, at the efficiency of the ``near`` format's law: with a wider error than that's.
+
+    It stands beside fitted laws, whose kernels reach less than a roofline, so it must not be one at its best.
+    """
+    instead = f"their bytes at the efficiency of {near}'s"
+    guess = untimed(profile, key, float(seconds), f"no {what} were timed", instead)  # type: ignore[arg-type]
+    return replace(guess, log_sd=math.hypot(model.log_sd, DATASHEET_LOG_SD))
 
 
 def of_dtype(profile: HardwareProfile, what: str, models: Mapping[str, Model], dtype: str) -> Model:

@@ -1,0 +1,73 @@
+"""Formats that a device was not timed in: a guess stands beside fitted laws, so it must not beat them by being one."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from ssdsim.base.errors import InputError
+from ssdsim.hardware.catalog import HARDWARE, find_hardware, find_transformer
+from ssdsim.hardware.runtime_card import KERNELS
+from ssdsim.pricing.cost import Cost
+from ssdsim.pricing.passes import cost_of_pass
+from ssdsim.transformer.forward import forward_pass
+from ssdsim.transformer.operations import QUANTISED_BYTES, ExpertMlp
+
+PROFILES = [profile.name for profile in HARDWARE.cards() if profile.experts]
+MODELS = (("llama-3.3-70b", 4), ("deepseek-r1", 8), ("gpt-oss-120b", 8), ("gpt-oss-120b", 1), ("qwen3-235b-a22b", 4))
+
+
+@cache
+def decoding(hardware: str, model: str, tp: int, batch: int, kept: str) -> Cost | None:
+    """The kernels of one pass; None where the profile has no timings of so many devices."""
+    forward = forward_pass(find_transformer(model), batch=batch, queries=1, context=1024, tp=tp, dtype=kept)
+    try:
+        return cost_of_pass(forward, find_hardware(hardware), KERNELS, "target")
+    except InputError:
+        return None
+
+
+def log_sd(cost: Cost) -> float:
+    return math.sqrt(sum((seconds * sd) ** 2 for seconds, sd in cost.terms.values())) / cost.seconds
+
+
+def is_newer(one: str, other: str) -> bool:
+    """Say whether a device has more bandwidth than the other, and more of all of its peaks."""
+    new, old = find_hardware(one).device, find_hardware(other).device
+    faster = all(new.peak_flops.get(dtype, 0.0) > peak for dtype, peak in old.peak_flops.items())
+    return faster and new.memory_bandwidth > old.memory_bandwidth
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("kept", QUANTISED_BYTES)
+def test_no_device_beats_a_better_one_in_a_format_that_it_was_not_timed_in(kept: str, batch: int) -> None:
+    compared = 0
+    for older, newer in permutations(PROFILES, 2):
+        for model, tp in MODELS if is_newer(newer, older) else ():
+            old, new = (decoding(name, model, tp, batch, kept) for name in (older, newer))
+            plain = decoding(newer, model, tp, batch, "bfloat16")
+            if old is None or new is None or plain is None or not any(f"no {kept} " in each for each in old.warnings):
+                continue
+            if new.seconds > plain.seconds and not any(f"no {kept} " in each for each in new.warnings):
+                continue  # its table says so, and a warning does
+            compared += 1
+            error = math.hypot(log_sd(old), log_sd(new))
+            assert math.log(new.seconds / old.seconds) < 1.96 * error, (older, newer, model, tp)
+    assert compared
+
+
+def test_experts_of_a_format_that_was_not_timed_take_as_long_as_the_nearest_with_their_own_bytes() -> None:
+    h200 = find_hardware("h200-sxm")
+    model = find_transformer("deepseek-r1")
+    of: dict[str, Any] = {"batch": 1, "queries": 1, "context": 1024, "tp": 8}
+    passes = [forward_pass(model, dtype=kept, **of).counted for kept in ("mxfp4", "nvfp4")]
+    near, guess = (next(op for op, _ in counted if isinstance(op, ExpertMlp)) for counted in passes)
+    timed, guessed = h200.seconds(near), h200.seconds(guess)
+    assert guessed.warning == "h200-sxm: no nvfp4 experts were timed: their bytes at the efficiency of mxfp4's"
+    assert timed.seconds < guessed.seconds < timed.seconds * guess.expert_bytes / near.expert_bytes
+    assert guessed.log_sd > max(timed.log_sd, 0.25)
+    assert h200.launch_seconds(guess) == h200.launch_seconds(near)
