@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.option import spelled
 from ssdsim.base.record import Record, replace
-from ssdsim.base.settings import GIVEN, Settings
+from ssdsim.base.settings import Settings
 from ssdsim.hardware.catalog import find_hardware, find_transformer, format_named
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.hardware.runtime_card import Runtime
@@ -88,15 +88,6 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
-
-
-def format_warnings(settings: Settings, drafts: bool) -> Iterator[str]:
-    """Warnings of checkpoints whose names say another format than the one that is asked for."""
-    for role, option in (("target", "dtype"), ("draft", "draft_dtype"))[: 1 + drafts]:
-        option = option if settings[option] is not None else "dtype"
-        said = format_named(settings[role]) if settings.source(option) == GIVEN else None
-        if said is not None and said != settings[option]:
-            yield f"priced in {spelled(option)} {settings[option]}, where the name {settings[role]} says {said}"
 
 
 def _with_states(card: Transformer, settings: Settings) -> Transformer:

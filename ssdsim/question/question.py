@@ -21,9 +21,10 @@ from ssdsim.question.drafting import (
     vocabulary_warnings,
 )
 from ssdsim.question.engines import settle_strategies, subject_among
+from ssdsim.question.formats import format_warnings
 from ssdsim.question.measured_pair import settle_pair, token_warnings
 from ssdsim.question.options import DEFAULTS, members
-from ssdsim.question.place import drafting_of, format_warnings, settle_spread, site_of
+from ssdsim.question.place import drafting_of, settle_spread, site_of
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
@@ -178,7 +179,7 @@ def scenario_of(
 def warnings_of(
     settings: Settings, contestants: Contestants, site: Site | None, with_room: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Warnings about acceptance and hits of the strategies that have room, and about formats that names say."""
+    """Warnings about acceptance and hits of the strategies that have room, and about formats."""
     of_drafts = (*vocabulary_warnings(with_room, site), *ahead_warnings(with_room, contestants.drafter))
-    of_names = () if site is None else format_warnings(settings, contestants.draft)
+    of_names = () if site is None else format_warnings(settings, site, contestants.draft)
     return (*token_warnings(settings), *published_warnings(settings), *of_drafts, *of_names)

@@ -61,7 +61,12 @@ class Precision(Record):
     @property
     def formats(self) -> tuple[str, ...]:
         """The formats of all its parts, each once."""
-        return tuple(dict.fromkeys((self.activations, *self._of_blocks.values(), self.lm_head, self.kv)))
+        return tuple(dict.fromkeys((self.activations, *self.formats_of_blocks, self.lm_head, self.kv)))
+
+    @property
+    def formats_of_blocks(self) -> tuple[str, ...]:
+        """The formats of the blocks' weights, each once."""
+        return tuple(dict.fromkeys(self._of_blocks.values()))
 
     @property
     def _of_blocks(self) -> dict[str, str]:
@@ -70,6 +75,6 @@ class Precision(Record):
     @property
     def weights(self) -> str:
         """The format of the blocks' weights, in words where there are several."""
-        if len(set(self._of_blocks.values())) == 1:
+        if len(self.formats_of_blocks) == 1:
             return self.mlp
         return ", ".join(f"{part} {kept}" for part, kept in self._of_blocks.items() if getattr(self, part))
