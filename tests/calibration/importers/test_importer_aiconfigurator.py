@@ -18,6 +18,7 @@ from ssdsim.base.record import replace
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.transformer.operations import Attention, Collective, Gemm
+from tests.refusals import refused
 
 pytestmark = pytest.mark.long
 
@@ -241,14 +242,14 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a readable system card"):
         import_aiconfigurator(tmp_path)
     gemms().drop(columns="gemm_dtype").to_csv(folder / "gemm_perf.txt", index=False)
-    with pytest.raises(InputError, match=r"gemm_perf.txt: no column gemm_dtype"):
+    with refused("gemm_perf.txt", "gemm_dtype"):
         import_aiconfigurator(folder)
     (folder / "system.yaml").write_text(SYSTEM.replace("mem_capacity", "capacity"))
     gemms().to_csv(folder / "gemm_perf.txt", index=False)
-    with pytest.raises(InputError, match=r"system.yaml: no number gpu.mem_capacity"):
+    with refused("system.yaml", "gpu.mem_capacity"):
         import_aiconfigurator(folder)
     (folder / "system.yaml").write_text(SYSTEM.replace("bfloat16_tc_flops", "tc_flops"))
-    with pytest.raises(InputError, match=r"system.yaml: no peak of the device above 0"):
+    with refused("system.yaml"):
         import_aiconfigurator(folder)
     empty = tmp_path / "empty"
     empty.mkdir()

@@ -13,6 +13,7 @@ from calibration.importers.deepbench import import_deepbench
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.transformer.operations import Attention, Collective, Gemm
+from tests.refusals import refused
 
 REAL = Path(__file__).parents[4] / "shared" / "measurements" / "deepbench"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
@@ -97,11 +98,11 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a readable table"):
         import_deepbench(tmp_path / "none.csv")
     sample().drop(columns="time_us").to_csv(tmp_path / "gemm.csv", index=False)
-    with pytest.raises(InputError, match="no column time_us"):
+    with refused("time_us"):
         import_deepbench(tmp_path / "gemm.csv")
     pytest.importorskip("openpyxl")
     pd.DataFrame([["nothing", 1]]).to_excel(tmp_path / "gemm.xlsx", header=False, index=False)
-    with pytest.raises(InputError, match="no section 'Dense Matrix Multiplication'"):
+    with refused("Dense Matrix Multiplication"):
         import_deepbench(tmp_path / "gemm.xlsx")
 
 

@@ -11,6 +11,7 @@ import pytest
 from calibration.importers.vidur import import_all_reduce, import_link
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.catalog import find_hardware
+from tests.refusals import refused
 
 REAL = Path(__file__).parents[4] / "shared" / "measurements" / "vidur" / "network" / "h100_dgx"
 real = pytest.mark.skipif(not REAL.is_dir(), reason="the measured tables are not here")
@@ -59,10 +60,10 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not a readable CSV"):
         import_link(tmp_path / "none.csv", PEAK)
     sample("all_reduce", 2, 1).to_csv(tmp_path / "all_reduce.csv")
-    with pytest.raises(InputError, match=r"no column time_stats\.send_recv\.median"):
+    with refused("time_stats.send_recv.median"):
         import_link(tmp_path / "all_reduce.csv", PEAK)
     sample("send_recv", 2, 1).query("devices_per_node == 1").to_csv(tmp_path / "far.csv")
-    with pytest.raises(InputError, match="no send_recv within one node"):
+    with refused("send_recv"):
         import_link(tmp_path / "far.csv", PEAK)
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from calibration.pairs.measure.prompts import read_prompts
 from ssdsim.base.errors import InputError
+from tests.refusals import refused
 
 SPOKEN = ({"role": "user", "content": "Hello"},)
 KINDS: list[tuple[dict[str, Any], str | None, Any]] = [
@@ -79,5 +80,5 @@ def test_what_is_no_prompt_is_told(text: str, complaint: str, tmp_path: Path) ->
 def test_an_answer_that_is_missing_is_told(tmp_path: Path) -> None:
     file = tmp_path / "asked.jsonl"
     file.write_text('{"prompt": "Hello"}')
-    with pytest.raises(InputError, match="line 1: no answer: needs output_ids"):
+    with refused("line 1", "output_ids"):
         read_prompts(file, None, answers=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ssdsim.base.errors import InputError
 from ssdsim.tokens.pair_file import AtTemperature, Findings, HitLaw, Hits, Length, Mean, Pair, Participant, load_pair
 from tests.refusals import refused
 
@@ -95,5 +94,5 @@ def test_a_wrong_file_is_refused_in_one_line(tmp_path: Path, changed: dict[str, 
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no pair there; 'ssdsim measure'"):
+    with refused("ssdsim measure"):
         load_pair(tmp_path / "none.json")

@@ -12,6 +12,7 @@ from calibration.timings.fit_roofline import fit_roofline
 from ssdsim.base.checks import Array
 from ssdsim.base.errors import InputError
 from ssdsim.hardware.laws import Roofline
+from tests.refusals import refused
 
 MACHINE = Roofline(launch_s=4e-6, bandwidth=3e12, peak_flops=8e14, sharpness=2.0)
 
@@ -146,13 +147,13 @@ def test_links_and_elementwise_kernels_are_lines() -> None:
 
 def test_degenerate_timings_are_refused() -> None:
     sizes, seconds = np.arange(1.0, 11.0), np.full(10, 1e-6)
-    with pytest.raises(InputError, match="link timings: 3 rows; a fit needs at least 8"):
+    with refused("link", "3", "8"):
         fit_link(sizes[:3], seconds[:3], "here")
-    with pytest.raises(InputError, match="collective timings: 0 rows"):
+    with refused("collective"):
         fit_collective([], [], "here")
-    with pytest.raises(InputError, match="seconds must be finite and positive"):
+    with refused("seconds"):
         fit_link(sizes, np.zeros(10), "here")
-    with pytest.raises(InputError, match="m must be finite and positive"):
+    with refused("m"):
         fit_gemm(np.full(10, np.nan), sizes, sizes, seconds, 2, "here")
     with pytest.raises(InputError, match="different lengths"):
         fit_link(sizes, seconds[:9], "here")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -141,17 +140,17 @@ def test_a_machine_with_one_device_measures_what_needs_no_other(calibration: Pat
     (compared,) = run_grid(here, [point], tmp_path / "log.jsonl", lambda done, total: None, None)
     assert [(c.strategy, c.devices) for c in compared] == [("ar", (1, 0)), ("sd", (1, 0))]
     assert all(c.measured.value > 0.0 for c in compared)
-    with pytest.raises(InputError, match="SD needs 1 target and 1 draft ranks, there are 1 and 0"):
+    with refused("SD"):
         here.configuration(POINT)
 
 
 @pytest.mark.usefixtures("_toys")
 def test_what_cannot_run_here_is_refused_before_anything_is_timed() -> None:
-    with pytest.raises(InputError, match="Refusing cannot run here: it is a made-up one"):
+    with refused("Refusing"):
         check_runs(("ar", "refusing"), [POINT], 1)
     with refused("--strategies", "perl", "pearl"):
         check_runs(("ar", "perl"), [POINT], 1)
-    with pytest.raises(InputError, match="Wide needs 1 target and 2 draft ranks, there are 1 and 1"):
+    with refused("Wide"):
         bench(strategies=("wide",)).configuration(POINT)
 
 
@@ -183,7 +182,7 @@ def test_only_a_measured_profile_is_compared_with_this_machine() -> None:
         check_profile(imported, ["cpu:0"])
     by_us = {name: source.changed(kind="measured") for name, source in imported.sources.items()}
     elsewhere = imported.changed(sources=by_us)
-    with pytest.raises(InputError, match=f"was measured on {re.escape(imported.device.name)}, cpu:0 is "):
+    with refused(imported.device.name, "cpu:0"):
         check_profile(elsewhere, ["cpu:0"])
     here = elsewhere.device.changed(name=device_names(["cpu:0"])["cpu:0"])
     check_profile(elsewhere.changed(device=here), ["cpu:0", "cpu:1"])

@@ -13,6 +13,7 @@ from ssdsim.question.engines import Engine
 from ssdsim.serving.batching import Batching
 from ssdsim.serving.serve import serve
 from ssdsim.serving.workload import Lengths, synthetic
+from tests.refusals import refused
 
 ENGINES = ("vllm", "vllm-0.16", "sglang", "trtllm", "ssd-engine")
 EVERY = ("ar", "sd", "ssd", "tree")
@@ -97,7 +98,7 @@ def test_serving_ranks_what_the_engine_runs() -> None:
     assert apart.sentence.startswith("with SSD, which vLLM does not have: 1.")
     assert apart.worth[0] is not None
     assert apart.worth[0] > 1.0
-    with pytest.raises(InputError, match="vLLM has no SSD"):
+    with refused("vLLM", "SSD"):
         serve(workload=requests, rate=[2.0], solver="closed", engine="vllm", strategies="ar,sd,ssd", subject="ssd")
     assert Batching().prefill == "chunked"
 
@@ -118,7 +119,7 @@ def test_dialects_can_say_what_their_engines_run() -> None:
 def test_an_export_is_held_to_the_runtime_that_is_named() -> None:
     options = {"b": 1, "k": 4, "target": "qwen3-8b", "tp": 1, "strategies": ("ar", "sd"), "drafter": "dflash"}
     assert '"dflash"' in export("vllm", **options).text
-    with pytest.raises(InputError, match=r"--format vllm: vLLM 0.5 has no SD with DFlash"):
+    with refused("--format vllm", "SD", "DFlash"):
         export("vllm", **{**options, "strategies": ("sd",)}, engine="vllm-0.5")
 
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Whole
 from ssdsim.base.kinds_of_lists import Several
 from ssdsim.hardware.catalog import full_hardware_name, full_transformer_name, hardware_names, transformer_names
 from ssdsim.serving.options import Slo
 from ssdsim.serving.workload import Lengths
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked
 
 
@@ -105,7 +105,7 @@ def test_an_slo_is_told_with_its_units_and_what_was_taken_for_granted() -> None:
     assert Slo.parse("ttft:1s,tpot:20ms").sentence == "TTFT up to 1000 ms, TPOT up to 20 ms"
     bare = Slo.parse("ttft:1").sentence
     assert bare == "TTFT up to 1 ms (a number without a unit is in ms: ttft:1s is a second)"
-    with pytest.raises(InputError, match=r"--slo ttft=1s: a colon stands before a bound, such as ttft:1s"):
+    with refused("--slo", "ttft:1s"):
         Slo.parse("ttft=1s")
 
 
@@ -165,5 +165,5 @@ def test_a_verb_without_strategies_names_those_that_have_them() -> None:
 
 @pytest.mark.parametrize("text", ["ttft:1m", "ttft:s", "ttft:-1s", "ttft:inf"])
 def test_no_time_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"wants milliseconds above 0, such as ttft:500 or ttft:0.5s"):
+    with refused("ttft:500"):
         Slo.parse(text)

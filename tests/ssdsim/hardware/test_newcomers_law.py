@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import pytest
 
-from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.laws import DATASHEET_LOG_SD
@@ -18,6 +17,7 @@ from ssdsim.pricing.passes import cost_of_pass
 from ssdsim.transformer.forward import ForwardPass, forward_pass
 from ssdsim.transformer.operations import Collective, Operation
 from ssdsim.transformer.shard import Block
+from tests.refusals import refused
 
 MESSAGE = 1 << 20
 
@@ -63,7 +63,7 @@ def law(monkeypatch: pytest.MonkeyPatch) -> type[ReduceScatterLaw]:
 
 
 def test_without_a_law_it_is_refused() -> None:
-    with pytest.raises(InputError, match="scatter: no law prices operations of the type ReduceScatter"):
+    with refused("scatter", "ReduceScatter"):
         find_hardware("h100-sxm").changed().seconds(ReduceScatter("scatter", MESSAGE, 4))
 
 

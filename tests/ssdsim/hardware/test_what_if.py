@@ -82,7 +82,7 @@ def test_a_datasheet_that_cannot_be_read_is_one_line() -> None:
     like = find_hardware("h100-sxm")
     with refused("float9", "float8"):
         from_datasheet(like, Datasheet("x", peak_flops={"float9": 1e12}), "x")
-    with pytest.raises(InputError, match=r"unknown link 'pcie6'; did you mean 'pcie\d'.*or GB/s one way"):
+    with refused("pcie6"):
         from_datasheet(like, Datasheet("x", link="pcie6"), "x")
 
 

@@ -22,6 +22,7 @@ from ssdsim.pricing.site import Site
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.rounds.kernel import Kernel
 from ssdsim.transformer.forward import forward_pass
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("context", [512, 768, 1024])
@@ -188,7 +189,7 @@ def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str
 def test_the_largest_batch_that_fits_fits(b: int) -> None:
     """Of all devices that are short: the target alone has room for 25, with the draft beside it for 18."""
     setting = {"strategies": "sd", "target": "llama-3.1-8b", "hardware": "l40s", "tp": 1, "context": 8192}
-    with pytest.raises(InputError, match="the largest batch that fits is 18; --sd-draft separate needs less"):
+    with refused("18", "--sd-draft separate"):
         configure(b=b, **setting)
     assert configure(b=18, **setting).scenarios
 

@@ -64,7 +64,7 @@ def test_the_fullest_device_sets_the_pass_and_one_device_alone_sends_nothing() -
     assert spread_pass(9).counted[1] == spread_pass(16).counted[1]
     alone, plain = (forward_pass(R1, batch=4, context=1000, tp=1, data_parallel=each) for each in (True, False))
     assert alone.counted == plain.counted
-    with pytest.raises(InputError, match="ep must be tp, 8; got 2"):
+    with refused("ep", "8", "2"):
         forward_pass(R1, batch=4, context=1000, tp=8, ep=2, data_parallel=True)
 
 
@@ -133,7 +133,7 @@ def test_an_exchange_that_nobody_timed_is_taken_for_an_all_gather_and_says_so() 
 def test_what_does_not_go_together_is_refused_in_one_line() -> None:
     with refused("--ep", "--attention data-parallel"):
         configure(**DATA_PARALLEL, ep=8)
-    with pytest.raises(InputError, match=r"llama-3\.1-70b has no experts to bring tokens to; .* are copies of it"):
+    with refused("llama-3.1-70b"):
         configure(attention="data-parallel")
     with pytest.raises(InputError, match="served with tensor-parallel attention only"):
         serve(workload=requests(10, 1.0), solver="closed", strategies="ar,sd", **DATA_PARALLEL)

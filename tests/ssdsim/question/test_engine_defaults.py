@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ssdsim import InputError, configure, predict, sweep
+from ssdsim import configure, predict, sweep
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import strategies_by_options
 from ssdsim.question.prompts import PromptLoad
@@ -74,7 +74,7 @@ def test_the_draft_of_a_target_with_heads_is_priced_and_said() -> None:
     settings = predict(**options).configuration.settings
     assert (settings["drafter"], settings.source("drafter")) == ("mtp", "the MTP layers of deepseek-v3")
     assert predict(**options, mtp_modules=2).configuration.settings["mtp_modules"] == 2
-    with pytest.raises(InputError, match="--mtp-modules has no effect without --drafter mtp"):
+    with refused("--mtp-modules", "--drafter mtp"):
         predict(**ONE_GPU, mtp_modules=2)
 
 

@@ -23,6 +23,7 @@ from ssdsim.base.record import replace
 from ssdsim.cli.main import cli
 from ssdsim.question.checked_options import checked
 from ssdsim.question.options import ALL, SHARED, names_of
+from tests.refusals import refused
 
 OPTIONS = list(ALL.values())
 GIVEN: dict[type, Any] = {  # a value of each kind, none of them a default
@@ -186,7 +187,7 @@ def test_an_exclusion_refuses_in_any_order_and_only_where_it_holds(name: str, ex
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o.needs], ids=lambda option: option.name)
 def test_what_is_needed_is_asked_for_and_enough(option: Option) -> None:
     assert option.needs is not None
-    with pytest.raises(InputError, match=f"{option.spelling} needs {spelled(option.needs.any_of[0])}"):
+    with refused(option.spelling, spelled(option.needs.any_of[0])):
         checked({option.name: value(option)})
     for other in option.needs.any_of:
         checked({option.name: value(option), other: value(ALL[other])})

@@ -10,6 +10,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.readers.result_files import read_measured
+from tests.refusals import refused
 
 SERVED = Path(__file__).parent / "served"
 GIVEN: dict[str, Any] = {"hardware": "h100-sxm", "model": "transformer-shaped-576x30"}
@@ -45,7 +46,7 @@ def test_llama_bench_after_a_prompt_has_its_seconds(tmp_path: Path) -> None:
 def test_a_prompt_that_is_no_number_is_refused(tmp_path: Path) -> None:
     test = json.loads((SERVED / "llama-bench.json").read_text())[1] | {"n_prompt": [512]}
     (tmp_path / "pg.json").write_text(json.dumps([test]))
-    with pytest.raises(InputError, match=r"n_prompt must be a number above 0, got \[512\]"):
+    with refused("n_prompt", "[512]"):
         read_measured(tmp_path / "pg.json", **GIVEN)
 
 
@@ -73,7 +74,7 @@ def test_guidellms_report_has_a_row_a_benchmark(tmp_path: Path) -> None:
     (tmp_path / "guide.json").write_text(json.dumps(report))
     (row,) = read_measured(tmp_path / "guide.json", **GIVEN)
     assert (row.batch, row.metric, row.value) == (2, "tpot_ms", pytest.approx(104.8066))
-    with pytest.raises(InputError, match="no card is called 'm'"):
+    with refused("m"):
         read_measured(tmp_path / "guide.json", hardware="h100-sxm")
 
 

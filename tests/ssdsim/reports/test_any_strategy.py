@@ -16,7 +16,6 @@ from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.answers.simulation.trace import Trace
-from ssdsim.base.errors import InputError
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.build import figure as one_figure
 from ssdsim.reports.figure import Figure
@@ -24,6 +23,7 @@ from ssdsim.reports.study import Study
 from ssdsim.reports.style import colour_of, symbol_of
 from ssdsim.reports.sweep_controls import grid_json
 from ssdsim.runs.report_folder import read_run_folder
+from tests.refusals import refused
 from tests.ssdsim.reports.run_folders import write_run
 from tests.ssdsim.reports.sleepy import Sleepy
 
@@ -160,7 +160,7 @@ def test_a_folder_with_a_strategy_that_is_not_here_is_one_line(tmp_path: Path) -
     (tmp_path / "validation.jsonl").write_text(
         f'{{"comparisons": [{{"point": {{}}, "strategy": "sleepier", {measured}}}]}}\n'
     )
-    with pytest.raises(InputError, match=r"validation\.jsonl: there is no strategy 'sleepier' here"):
+    with refused("validation.jsonl", "sleepier"):
         report(tmp_path)
 
 

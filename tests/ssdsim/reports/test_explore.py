@@ -10,7 +10,6 @@ import pytest
 
 from ssdsim import predict
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.reports.explorer.contests import contests
 from ssdsim.reports.explorer.grid import ExplorerGrid, explorer_grid, limits
@@ -141,7 +140,7 @@ def test_a_measured_pair_keeps_its_rates() -> None:
 
 @pytest.mark.long
 def test_more_points_than_can_be_worked_out_are_refused() -> None:
-    with pytest.raises(InputError, match="points of sd, at most 3,000 with --pair: give fewer"):
+    with refused("--pair", "3,000"):
         explorer_grid(pair=str(PAIR), b=list(range(1, 65)), k=[2, 3, 4, 5, 6])
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from calibration.validation.measured import ValidatedRows, check_rows
-from ssdsim.base.errors import InputError
 from ssdsim.readers.row import Row
 from ssdsim.reports.build import report
+from tests.refusals import refused
 from tests.ssdsim.readers.engines import BATCHES, HIDDEN, MODEL_IDS, measured, served
 from tests.ssdsim.reports.browser import CHROMIUM, Browser
 from tests.ssdsim.reports.run_folders import write_run
@@ -72,7 +72,7 @@ def test_what_no_validation_wrote_is_one_line(change: dict[str, Any], said: str,
     folder = write_measured(tmp_path / "run", rows()[:1])
     document = json.loads((folder / "measured.json").read_text())
     (folder / "measured.json").write_text(json.dumps({**document, **change}))
-    with pytest.raises(InputError, match=r"measured\.json") as error:
+    with refused("measured.json") as error:
         report(folder)
     assert said in str(error.value)
 

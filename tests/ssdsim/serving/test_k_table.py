@@ -19,6 +19,7 @@ from ssdsim.serving.policy_runs import RunNeeds
 from ssdsim.serving.replica import simulate
 from ssdsim.serving.serve import serve, served
 from ssdsim.strategies.ar import Autoregressive
+from tests.refusals import refused
 from tests.ssdsim.serving.sample_runs import SMALL, policies_of, policy, requests
 
 GIVEN: dict[str, Any] = {**SMALL, "alpha": 0.8, "strategies": "sd"}
@@ -55,7 +56,7 @@ def test_a_text_and_vllms_list_say_the_same_table(text: str) -> None:
     "table", ["2-4:5", "1-4:5,4-8:3", "4-1:3", "1-4", "1-4:x", "[[1, 4]]", "[", "", [[1, 4, -1]], [[1, 4, 2.5]], 7, []]
 )
 def test_what_vllm_refuses_is_refused(table: Any) -> None:
-    with pytest.raises(InputError, match="--k-table must be ranges of requests"):
+    with refused("--k-table"):
         Batching(k_table=table)
 
 
@@ -170,13 +171,13 @@ def test_in_a_rush_the_time_to_the_last_token_and_the_time_per_token_judge_unlik
 
 
 def test_a_schedule_and_a_table_cannot_both_say_k(tmp_path: Any) -> None:
-    with pytest.raises(InputError, match="--k-table has no effect with --schedule"):
+    with refused("--k-table", "--schedule"):
         policies(dict(GIVEN), requests(8), _batching("1-:4"), tmp_path / "plan.json")
 
 
 def test_an_engine_that_lacks_sd_has_no_table_of_its_k() -> None:
     given = {**GIVEN, "strategies": "ar", "engine": "sglang", "drafter": "medusa"}
-    with pytest.raises(InputError, match="--k-table varies K of SD, which SGLang does not"):
+    with refused("--k-table", "SGLang"):
         policies_of(requests(8), _batching("1-:4"), **given)
 
 
@@ -200,7 +201,7 @@ def test_ar_is_priced_only_where_k_0_is_among_the_ks(monkeypatch: pytest.MonkeyP
 
 def test_a_choice_of_how_a_draft_is_shared_is_not_left_to_a_table() -> None:
     given = {**GIVEN, "sd_draft": "separate", "targets": 2}
-    with pytest.raises(InputError, match="--k-table needs --draft-serves together or in-turn"):
+    with refused("--k-table", "--draft-serves"):
         policies_of(requests(4), _batching("1-:4"), **given)
     chosen = policies_of(requests(4), _batching("1-:4"), **given, draft_serves="in-turn").by_name[AUTO]
     assert chosen.devices.targets == 2

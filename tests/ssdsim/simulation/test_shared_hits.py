@@ -11,11 +11,11 @@ import pytest
 from calibration.pairs.correlation import concentration
 from ssdsim import evaluate, predict
 from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.round import all_of
 from ssdsim.tokens.pair_file import load_pair
+from tests.refusals import refused
 
 PAIR = str(Path(__file__).parents[3] / "models" / "pairs" / "smollm2-135m-28-layers.json")
 TOGETHER: dict[str, Any] = {"t_sd": 0.2, "alpha": 0.7, "k": 4, "p_hit": 0.8, "b": 6, "hit_concentration": 3.0}
@@ -85,5 +85,5 @@ def test_simulated_batches_hit_as_measured_ones_did() -> None:
 
 
 def test_a_batch_that_shares_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match="--hit-concentration must be above 0"):
+    with refused("--hit-concentration"):
         ssd(**{**TOGETHER, "hit_concentration": 0.0})

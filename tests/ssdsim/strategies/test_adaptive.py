@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ssdsim import InputError
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.step import RowTable, rows_to_price
@@ -19,6 +18,7 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.rounds.kernel import ChosenRows, Kernel
 from ssdsim.rounds.outcome_sources import outcome_source
 from ssdsim.tokens.confidence import accepted_pmf, best_rows, expected_curve
+from tests.refusals import refused
 from tests.ssdsim.cli.in_process import asked as said
 
 ALPHA, K, T_D = 0.8, 7, 0.1
@@ -234,7 +234,7 @@ def test_accepted_tokens_are_a_distribution(rates: list[float], rows: float) -> 
 def test_a_choice_that_takes_time_is_paid() -> None:
     case = adaptive(16, 2.8, adaptive_rows=2.0, adaptive_ms=0.25)
     assert float(case.estimate.round_s) == pytest.approx(T_D + 1.0 + 0.25)
-    with pytest.raises(InputError, match="--adaptive-rows 9 is more than the 7 that are drafted"):
+    with refused("--adaptive-rows", "9", "7"):
         adaptive(16, 2.8, adaptive_rows=9.0)
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from calibration.machine.ranks import Ranks
 from ssdsim.answers.predict import predict
 from ssdsim.answers.simulation.simulate import simulate
-from ssdsim.base.errors import InputError
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from tests.calibration.executor.run import ROUNDS, overlap_s, run, small, spans
+from tests.refusals import refused
 
 # alpha, K, b, p, p_m and tokens of a sequence a pass, T_v flat: systems-2026, §4.3
 PRINTED = [(0.8, 7, 1, 0.85, 0.95, 3.7301), (0.8, 7, 16, 0.85, 0.95, 3.7301), (0.8, 5, 8, 0.6, 0.8, 2.7929)]
@@ -130,7 +130,7 @@ def test_ragged_rows_change_no_law_of_tokens_and_no_input_that_is_open() -> None
 
 
 def test_heads_of_the_target_are_refused() -> None:
-    with pytest.raises(InputError, match="enumeration takes a draft model"):
+    with refused("draft model"):
         configure(strategies="enumeration", drafter="eagle3", target="llama-3.1-8b", tp=1)
 
 

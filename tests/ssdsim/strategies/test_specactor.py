@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibration.machine.ranks import Ranks
-from ssdsim.base.errors import InputError
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.configuration import configure
 from ssdsim.question.many import rates
 from ssdsim.question.scenario import Scenario
 from tests.calibration.executor.run import ROUNDS, overlap_s, run, small, spans
+from tests.refusals import refused
 from tests.ssdsim.strategies.checks import deviation, deviations_are_chance
 
 
@@ -58,7 +58,7 @@ def test_each_target_and_draft_is_priced_and_fits_with_its_own_sequences() -> No
     assert case.devices.draft == 2
     assert case.steps["verify"].passes[0].forward.tokens == 3 * 4  # of nine sequences the fullest target has three
     assert case.steps["draft"].passes[0].forward.tokens == 5
-    with pytest.raises(InputError, match="parts its batch for 4 targets or drafts, got --b 2"):
+    with refused("--b", "4"):
         configure(strategies="specactor", specactor_targets=4, **{**options, "b": 2})
 
 

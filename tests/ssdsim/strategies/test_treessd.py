@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from ssdsim.answers.simulation.simulate import simulate
 from ssdsim.base.checks import Array
-from ssdsim.base.errors import InputError
 from ssdsim.pricing.step import Pass
 from ssdsim.question.configuration import configure
 from ssdsim.question.scenario import Scenario
 from ssdsim.tokens.trees.drafted import grown
 from ssdsim.tokens.trees.outcome_cache import hits_by_accepted, likeliest_fan_outs
 from ssdsim.tokens.trees.shape import Rates, Tree
+from tests.refusals import refused
 from tests.ssdsim.tokens.test_trees import SHIPPED, alike, falling
 
 SORTED = tuple(sorted(SHIPPED, reverse=True))
@@ -115,7 +115,7 @@ def test_it_drafts_a_tree_for_each_outcome() -> None:
 
 
 def test_a_tree_for_each_round_is_refused() -> None:
-    with pytest.raises(InputError, match="Tree SSD takes one tree for all rounds"):
+    with refused("Tree SSD"):
         treessd(tree_beam=10)
 
 

@@ -127,13 +127,13 @@ def test_bad_rates_are_refused(alpha: float) -> None:
 
 
 def test_bad_lookaheads_and_distributions_are_refused() -> None:
-    with pytest.raises(InputError, match="k must be finite and at least 0, got -1"):
+    with refused("k"):
         expected_tokens(0.5, -1)
     with refused("k"):
         accepted_length_pmf(0.5, 2.5)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one rate or k = 3 rates"):
+    with refused("alpha", "k = 3"):
         accepted_length_pmf([0.5, 0.5], 3)
-    with pytest.raises(InputError, match=r"pmf must sum to 1, got 0\.9"):
+    with refused("pmf", "0.9"):
         expected_tokens_of_pmf([0.5, 0.4])
     with refused("alpha"):
         expected_tokens([], 1)
