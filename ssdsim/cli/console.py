@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import textwrap
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NoReturn
 
 import click
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ssdsim.cli.output import VERBOSE, ReaderLeftError
 from ssdsim.hardware.timing import EXTRAPOLATED
 
-PIPE_WIDTH = 120
+UNTOLD_WIDTH = 80
+"""Columns where nothing says how many there are."""
 UNLABELLED = " " * len("Verdict  ")
 
 
@@ -27,14 +31,25 @@ class _Console(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """A console as wide as the terminal, and wide enough for a table where there is none (a file, a pipe).
+    """A console of :func:`columns`.
 
     Text is shown as it is: names and titles come from files, and what looks like markup in one is none.
     """
     console = _Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console.width = PIPE_WIDTH
+        console.width = columns()
     return console
+
+
+def columns() -> int:
+    """As many columns as COLUMNS says, or else the terminal has from which a pipe was begun, or else 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdigit() and int(said):
+        return int(said)
+    for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
+        with suppress(OSError, ValueError, AttributeError):  # no terminal, closed, or not there at all
+            return os.get_terminal_size(stream.fileno()).columns or UNTOLD_WIDTH  # type: ignore[union-attr]
+    return UNTOLD_WIDTH
 
 
 def echo(text: str, stderr: bool = False) -> None:
@@ -44,16 +59,21 @@ def echo(text: str, stderr: bool = False) -> None:
 
 
 def print_labelled(out: Console, label: str, text: str, style: str = "", label_style: str | None = None) -> None:
-    """``text`` after its label; in a terminal its further lines begin below its first, not below the label."""
-    words = Text(label, style if label_style is None else label_style), Text(text, style)
-    if not out.is_terminal:
-        out.print(*words, sep="")
-        return
-    beside = Table.grid()
-    beside.add_column(no_wrap=True)
-    beside.add_column(overflow="fold")
-    beside.add_row(*words)
-    out.print(beside)
+    """``text`` after its label: its further lines begin below its first, not below the label.
+
+    A line of stderr that is kept in a file is whole.
+    """
+    in_a_file = out.stderr and not out.is_terminal
+    for number, line in enumerate([text] if in_a_file else wrapped(text, out.width - len(label))):
+        begins = " " * len(label) if number else label
+        words = Text(begins, style if label_style is None else label_style).append(line, style)
+        out.print(words, soft_wrap=True)
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines that break at blanks alone: an option or a path stays whole."""
+    wrapper = textwrap.TextWrapper(max(20, width), break_long_words=False, break_on_hyphens=False)
+    return [line for each in text.splitlines() for line in wrapper.wrap(each) or [""]]
 
 
 def print_each(label: str, lines: Iterable[str], style: str) -> None:

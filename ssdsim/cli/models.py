@@ -31,7 +31,7 @@ def list_models(as_json: bool) -> None:
         echo_json({"schema": 1, "transformers": [_shown(card) for card in cards]})
         return
     numbers = ("parameters", "layers", "hidden", "heads", "kv heads", "MLP", "vocabulary")
-    table = TextTable(("name",), numbers, ("dtype",), pad_edge=True)
+    table = TextTable(("name",), numbers, ("dtype",), first=("parameters", "dtype", "layers"), pad_edge=True)
     for card in cards:
         table.add_row(
             card.name,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from ssdsim.cli.console import console
+from ssdsim.cli.console import console, wrapped
 from ssdsim.cli.tables import TextTable
 
 MOST_COLUMNS = 80
@@ -19,7 +17,7 @@ _GAP = 2  # blanks between a label and its text
 def screen() -> Console:
     """What a first screen is printed on: as wide as COLUMNS says, else the terminal, else 80 columns; never wider."""
     out = console()
-    out.width = min(MOST_COLUMNS, shutil.get_terminal_size((MOST_COLUMNS, 24)).columns)
+    out.width = min(MOST_COLUMNS, out.width)
     return out
 
 
@@ -55,7 +53,7 @@ def print_screen(
         out.print()
     beside = max((len(label) for label, _ in told), default=0) + _GAP
     for label, text in told:
-        for i, line in enumerate(_wrapped(text, out.width - beside)):
+        for i, line in enumerate(wrapped(text, out.width - beside)):
             out.print(Text(("" if i else label).ljust(beside), "dim").append(line, "none"), soft_wrap=True)
 
 
@@ -70,11 +68,5 @@ def _table(rows: Sequence[Sequence[str]], words: Collection[str]) -> TextTable:
 
 
 def _print_wrapped(out: Console, text: str, style: str) -> None:
-    for line in _wrapped(text, out.width):
+    for line in wrapped(text, out.width):
         out.print(Text(line, style), soft_wrap=True)
-
-
-def _wrapped(text: str, width: int) -> list[str]:
-    """Lines that break at blanks alone: an option or a path stays whole."""
-    wrapper = textwrap.TextWrapper(max(20, width), break_long_words=False, break_on_hyphens=False)
-    return [line for each in text.splitlines() for line in wrapper.wrap(each) or [""]]
