@@ -191,6 +191,13 @@ def draft_for(target: Transformer, named: str | None) -> Transformer:
     return find_transformer(named) if named is not None else draft_in_family(target) or find_transformer(DRAFT)
 
 
+def smaller_in_family(target: Transformer) -> list[Transformer]:
+    """The bundled models of the target's family that are smaller, the largest first."""
+    cards = (TRANSFORMERS.find(name) for name in TRANSFORMERS.names() if siblings(name, target))
+    smaller = [card for card in cards if card.parameters < target.parameters]
+    return sorted(smaller, key=lambda card: card.parameters, reverse=True)
+
+
 @lru_cache(maxsize=256)
 def draft_in_family(target: Transformer) -> Transformer | None:
     """The smallest bundled model of the target's vocabulary, where a token of it reads much less than the target's."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
+from ssdsim.hardware.catalog import smaller_in_family
 from ssdsim.hardware.profile import HardwareProfile
 from ssdsim.pricing.site import Site, memoized
 from ssdsim.transformer.cache_memory import PLAIN, CacheMemory, Caching, in_pages, paged_bytes, state_bytes
@@ -263,13 +264,24 @@ def draft_on(site: Site, tp: int, lookahead: int, branches: int, beside: bool) -
 
 @memoized
 def target_alone(site: Site, lookahead: int) -> Occupancy:
-    """The target with nothing beside it; a refusal says from which tensor-parallel degree on it fits."""
-    what, demand, advice = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead), ""
-    if demand.total_bytes(site.batch) > usable_bytes(site.profile):
-        kept, caching = site.precision_of("target"), site.runtime.caching
-        enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.data_parallel, caching)
-        advice = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
-    return Occupancy(what, [demand], site.profile, advice)
+    """The target with nothing beside it; a refusal says what has room."""
+    what, demand = f"{site.target.name} at tp {site.tp}", target_on(site, lookahead)
+    short = demand.total_bytes(site.batch) > usable_bytes(site.profile)
+    return Occupancy(what, [demand], site.profile, _with_room(site, lookahead) if short else "")
+
+
+def _with_room(site: Site, lookahead: int) -> str:
+    """From which degree on one sequence of the target fits; where its node is too small, which model has room."""
+    kept, caching, count = site.precision_of("target"), site.runtime.caching, site.profile.device.count
+    enough = smallest_tp(site.target, site.profile, site.context, lookahead, kept, site.data_parallel, caching)
+    said = f"; the smallest tp that fits one sequence is {enough}" if enough and enough > site.tp else ""
+    if enough is not None and enough <= count:
+        return said
+    others = (card for card in smaller_in_family(site.target) if site.tp in legal_tensor_parallel(card))
+    demands = {card.name: target_on(replace(site, target=card), lookahead) for card in others}
+    with_room = (name for name in demands if demands[name].total_bytes(site.batch) <= usable_bytes(site.profile))
+    fits = next((f"; --target {name} has room" for name in with_room), "")
+    return f"{said}, more than the node's {count}{fits}" if said else fits
 
 
 def check_memory(batch: int, occupancies: Iterable[Occupancy]) -> None:

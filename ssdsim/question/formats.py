@@ -10,6 +10,7 @@ from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.catalog import format_named
 from ssdsim.pricing.occupancy import target_on, usable_bytes
 from ssdsim.pricing.site import Site, memoized
+from ssdsim.question.place import OF_DEVICE
 from ssdsim.transformer.operations import QUANTISED_BYTES, WEIGHT_BYTES
 
 _SLOWER = 1.05
@@ -17,12 +18,16 @@ _SLOWER = 1.05
 
 
 def format_warnings(settings: Settings, site: Site, drafts: bool) -> Iterator[str]:
-    """Warnings of a name that says another format than the one asked for, and of a target's that does not pay."""
+    """Warnings of a name that says another format than the one asked for, of a device's own dtype, and of a format
+    that is slower than a larger one.
+    """
     for role, option in (("target", "dtype"), ("draft", "draft_dtype"))[: 1 + drafts]:
         option = option if settings[option] is not None else "dtype"
         said = format_named(settings[role]) if settings.source(option) == GIVEN else None
         if said is not None and said != settings[option]:
             yield f"priced in {spelled(option)} {settings[option]}, where the name {settings[role]} says {said}"
+    if settings.source("dtype") == OF_DEVICE:
+        yield f"{site.profile.name} has no {site.target.dtype} timings: priced in --dtype {settings['dtype']}"
     faster = larger_and_faster(site)
     if faster is not None:
         own, there = site.precision_of("target").weights, f"{site.target.name} on {site.profile.name}"

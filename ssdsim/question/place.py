@@ -20,6 +20,10 @@ from ssdsim.question.measured_pair import routed
 from ssdsim.question.options import DEFAULTS
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
+from ssdsim.transformer.operations import DTYPE_BYTES, DTYPES
+
+OF_DEVICE = "the device's"
+"""The source of a dtype, where the card's was not timed there."""
 
 
 class Drafting(Record):
@@ -78,7 +82,10 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         kv_dtype=settings["kv_dtype"],
         network=drafting.network,
     )
-    if settings["dtype"] is None:
+    if settings["dtype"] is None and (own := _dtype_of_devices(site)) is not None:
+        settings.derive("dtype", own, OF_DEVICE)
+        site = replace(site, dtype=own)
+    elif settings["dtype"] is None:
         why = "the target's name" if format_named(settings["target"]) else "the target card's"
         settings.derive("dtype", site.target.precision().weights, why)
     formats = site.precision_of("target")
@@ -88,6 +95,15 @@ def site_of(settings: Settings, drafting: Drafting | None) -> Site | None:
         settings.derive("kv_dtype", kept, "the runtime's, for quantised weights")
         site = replace(site, kv_dtype=kept)
     return site.with_options(settings.plain)
+
+
+def _dtype_of_devices(site: Site) -> str | None:
+    """The plain dtype that the devices have, where the target's own was not timed there; None where it was."""
+    own = site.target.precision()
+    if own.weights not in DTYPES or site.profile.prices(own.activations):
+        return None
+    there = [dtype for dtype in DTYPES if site.profile.prices(dtype) and site.draft_profile.prices(dtype)]
+    return min(there, key=lambda dtype: abs(DTYPE_BYTES[dtype] - DTYPE_BYTES[own.activations]), default=None)
 
 
 def _with_states(card: Transformer, settings: Settings) -> Transformer:

@@ -78,7 +78,7 @@ def test_the_measured_engines_are_reproduced() -> None:
         ("predict --contxt 10", "--contxt"),
         ("predict --backup jti", "jti, jit"),
         ("predict --dtype float32", "float32 gemm, bfloat16"),
-        ("predict --hardware v100-sxm2-32gb --target llama-3.1-8b --tp 2", "--dtype float16"),
+        ("predict --draft-hardware v100-sxm2-32gb", "--dtype float16"),
         ("validate paper kumar2026 --rounds 12", "--rounds"),
         ("predict --strategy ssd --hardware v100-sxm2-32gb --dtype float16 --tp 8", "the nearest that fits is tp 4"),
         (

@@ -12,7 +12,7 @@ import pytest
 
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
-from ssdsim.hardware.catalog import find_hardware, find_transformer
+from ssdsim.hardware.catalog import HARDWARE, find_hardware, find_transformer
 from ssdsim.hardware.runtime_card import KERNELS, Kernels
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.cost import Cost, TimingErrors
@@ -176,6 +176,7 @@ def seconds_at(configuration: Configuration, name: str, site: Site) -> Mapping[s
     ("options", "message"),
     [
         ({"tp": 1}, "at tp 1 needs .* not even one sequence fits; the smallest tp that fits one sequence is 2"),
+        ({"hardware": "v100-sxm2-16gb"}, "is 16, more than the node's 8; --target llama-3.1-8b has room"),
         ({"b": 4000, "context": 8192}, "the largest batch that fits is [0-9]+"),
         ({"k": 2, "fl": [0, 0, 0]}, "--fl caches no outcome: at least one fan-out must be above 0"),
     ],
@@ -183,6 +184,23 @@ def seconds_at(configuration: Configuration, name: str, site: Site) -> Mapping[s
 def test_what_cannot_run_is_refused_with_the_nearest_that_fits(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         configure(**options)
+
+
+@pytest.mark.parametrize("hardware", HARDWARE.names())
+def test_on_every_device_the_first_command_or_the_one_that_its_refusal_names_works(hardware: str) -> None:
+    try:
+        asked = configure(hardware=hardware, strategies=["ar"])
+    except InputError as error:
+        named = re.search(r"(?P<target>(?<=--target )\S+(?= has room))|(?P<tp>(?<=one sequence is )\d+$)", str(error))
+        if named is None:
+            assert "torch" in hardware  # one GPU's own kernels: no collectives
+            return
+        given = {name: int(said) if name == "tp" else said for name, said in named.groupdict().items() if said}
+        asked = configure(hardware=hardware, strategies=["ar"], **given)
+    own = "bfloat16" if "v100" not in hardware else "float16"
+    assert asked.settings["dtype"] == own
+    said = f"{hardware} has no bfloat16 timings: priced in --dtype float16"
+    assert (said in asked.warnings) is (own == "float16")
 
 
 @pytest.mark.parametrize("b", [19, 26])
