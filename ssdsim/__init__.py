@@ -11,7 +11,6 @@ from typing import Any
 __version__ = "0.3.0"
 
 _HOME = {
-    "Comparison": "ssdsim.advise.compare",
     "Calibration": "calibration.timings.answer",
     "Configuration": "ssdsim.question.configuration",
     "Explorer": "ssdsim.reports.explorer.build",
@@ -30,7 +29,7 @@ _HOME = {
     "TokenRounds": "ssdsim.answers.token_model",
     "Transformer": "ssdsim.transformer.card",
     "calibrate": "calibration.timings.answer",
-    "compare": "ssdsim.advise.compare",
+    "compare": "ssdsim.advise.recommend.recommendation",
     "configure": "ssdsim.question.configuration",
     "evaluate": "ssdsim.answers.grid",
     "explore": "ssdsim.reports.explorer.build",

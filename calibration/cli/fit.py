@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from calibration.runtimes.fit import RuntimeFit
     from calibration.validation.measured import Checked, HoldOut
+    from ssdsim.advise.candidates import Chosen
     from ssdsim.readers.row import Row
 
 _LIKE = "vllm"  # where it is bundled
@@ -269,14 +270,14 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
     possible = candidates(**{name: value for name, value in options.items() if value is not None})
     for (batch, _), why in possible.impossible.items():
         echo(f"Nothing for batch {batch}: {why}", stderr=True)
-    if possible.table.empty:
+    if not possible.cells:
         return
-    alone = possible.best(("ar",)).set_index("b")["tokens_per_second"]
+    alone = {each.b: each.rate.median for each in possible.best(("ar",))}
     table = TextTable(pad_edge=True)
     for column in ("batch", "run", "K", "tok/s", "vs AR"):
         table.add_column(column, words=column == "run")
-    for cell in possible.best().to_dict("records"):
-        table.add_row(*_cells(cell, float(alone[cell["b"]])))
+    for each in possible.best():
+        table.add_row(*_cells(each, alone.get(each.b)))
     what = f"{row.model} with {row.draft or row.drafter}, context {row.context}, TP {row.tp}"
     out.print(f"On this engine: {what}", style="bold")
     out.print(table)
@@ -284,16 +285,10 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
     print_labelled(out, "Tokens   ", f"acceptance {said}, as these rows had it (forced, where it was)", "dim")
 
 
-def _cells(cell: Mapping[Any, Any], alone: float) -> tuple[str, ...]:
-    drafts = cell["strategy"] == "sd"
-    speed = float(cell["tokens_per_second"])
-    return (
-        str(cell["b"]),
-        "SD" if drafts else "AR",
-        str(int(cell["k"])) if drafts else "-",
-        f"{speed:.0f}",
-        f"{speed / alone:.2f}x",
-    )
+def _cells(chosen: Chosen, alone: float | None) -> tuple[str, ...]:
+    run, k = ("SD", str(chosen.lookahead)) if chosen.lookahead else ("AR", "-")
+    gain = "-" if alone is None else f"{chosen.rate.median / alone:.2f}x"
+    return str(chosen.b), run, k, f"{chosen.rate.median:.0f}", gain
 
 
 def _accepted(rows: Sequence[Row]) -> tuple[Row, float | list[float], float]:

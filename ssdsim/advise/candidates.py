@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ssdsim import strategies
+from ssdsim.advise.recommend.choice import WORTH_DRAWING, DeploymentDraws, RateRange
+from ssdsim.advise.recommend.deployment import Deployment, Shape
+from ssdsim.answers.decision import Candidate, Decision, decide, knowable, simplicity
+from ssdsim.answers.grid import Evaluator
 from ssdsim.base.checks import few_enough, listed
 from ssdsim.base.errors import InputError
+from ssdsim.base.intervals import Draws
 from ssdsim.base.option import Group, spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware, find_transformer
-from ssdsim.question.drafting import draft_by_options
+from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.options import ALL, DEFAULTS, members, refuse_others, varied_by
 from ssdsim.question.question import Question, effective
+from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.axes import SearchAxis
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 MOST_CHOICES = 1_000_000  # over all cells: a tenth of a millisecond and a kilobyte each
 CELLS: Mapping[str, Sequence[Any]] = {"b": (1, 2, 4, 8, 16, 32, 64), "context": (1024,)}
@@ -43,61 +45,120 @@ def _tabled(strategy: str) -> list[SearchAxis]:
     return [axis for axis in strategies.ALL.named(strategy).searched if axis.tabled]
 
 
-class Candidates(Record):
-    """Every choice of ``strategies`` at every batch and context, with its tokens/s.
+Cell = tuple[int, int]
+"""A batch, of one target, and a context."""
 
-    ``table`` has the columns ``b``, ``context``, ``strategy``, one for each of :func:`choices` (None if the strategy
-    has no such option), ``gpus``, ``tokens_per_second``, ``point`` (the number of its options in ``points``) and
-    ``choice`` (equal choices have equal numbers, simple ones small numbers). ``impossible`` says of some cells why
-    nothing fits there.
+
+class Chosen(Record):
+    """What a cell runs, with tokens/s of the batch under all that is not known.
+
+    ``loss`` is the share of speed that it costs the cell to share a choice with others.
+    """
+
+    b: int
+    context: int
+    deployment: Deployment
+    rate: RateRange
+    loss: float
+    decision: Decision[Shape]
+
+    @property
+    def strategy(self) -> str:
+        """The strategy's name."""
+        return self.deployment.shape.strategy
+
+    @property
+    def lookahead(self) -> int:
+        """Tokens that are drafted a round; 0 where none are."""
+        return self.deployment.lookahead
+
+
+class Candidates(Record):
+    """Every choice of ``strategies`` in every cell, as a deployment of one copy.
+
+    ``impossible`` says of some cells why nothing fits there.
     """
 
     strategies: Sequence[str]
     options: Mapping[str, Any]
-    table: pd.DataFrame
-    points: Sequence[Mapping[str, Any]]
-    impossible: Mapping[tuple[int, int], str]
+    cells: Mapping[Cell, Sequence[Deployment]]
+    drawn: Mapping[int, DeploymentDraws]
+    impossible: Mapping[Cell, str]
     warnings: Sequence[str]
 
-    def best(self, names: Sequence[str] | None = None, by: Sequence[str] = ("b", "context")) -> pd.DataFrame:
-        """The best choice of the strategies ``names`` (by default all), a row a cell: the table's columns and ``loss``.
+    def point(self, cell: Cell, shape: Shape) -> dict[str, Any]:
+        """The options of a choice in a cell."""
+        batch, context = cell
+        return shape.point({**self.options, "context": context}, batch)
 
-        Cells that agree in ``by`` share one choice: that of the highest geometric mean of tokens/s over them, among
-        those possible in all. ``loss`` is the share of tokens/s that this costs a cell against its own best choice.
+    def best(self, names: Sequence[str] | None = None, by: Sequence[str] = ("b", "context")) -> list[Chosen]:
+        """What each cell runs of the strategies ``names`` (by default all), in the order of contexts and batches.
+
+        Cells that agree in ``by`` share one choice, of those possible in all: the highest mean log speed over them and
+        over the draws of what is not known. Of ties the simplest is chosen.
         """
-        allowed = self.table[self.table["strategy"].isin(self.strategies if names is None else names)]
-        own = allowed.groupby(["b", "context"])["tokens_per_second"].transform("max")
-        allowed = allowed.assign(loss=1.0 - allowed["tokens_per_second"] / own, group=0)
-        chosen = [self._shared(group) for _, group in allowed.groupby(list(by) or ["group"], sort=False)]
-        rows = allowed.loc[[index for indices in chosen for index in indices]]
-        return rows.sort_values(["context", "b"], ignore_index=True).drop(columns="group")
+        names = self.strategies if names is None else names
+        groups: dict[tuple[int, ...], list[Cell]] = {}
+        for cell, deployments in self.cells.items():
+            if any(d.shape.strategy in names for d in deployments):
+                named = dict(zip(CELLS, cell, strict=True))
+                groups.setdefault(tuple(named[name] for name in by), []).append(cell)
+        chosen = [each for cells in groups.values() for each in self._shared(cells, names)]
+        return sorted(chosen, key=lambda each: (each.context, each.b))
 
-    @staticmethod
-    def _shared(group: pd.DataFrame) -> list[Any]:
-        """Rows of the best choice over all cells of ``group``; of equals the simplest, which comes first."""
-        cells = len(group[["b", "context"]].drop_duplicates())
-        logs = np.log(group["tokens_per_second"]).groupby(group["choice"]).agg(["mean", "count"])
-        best = logs.loc[logs["count"] == cells, "mean"].idxmax()
-        return list(group.index[group["choice"] == best])
+    def _shared(self, cells: Sequence[Cell], names: Sequence[str]) -> Iterator[Chosen]:
+        """The one choice of some cells, for each of them."""
+        every = [{d.shape: d for d in self.cells[cell] if d.shape.strategy in names} for cell in cells]
+        common = [shape for shape in every[0] if all(shape in of_cell for of_cell in every)]
+        points = {shape: _mean([np.array([of_cell[shape].per_user]) for of_cell in every])[0] for shape in common}
+        bar = WORTH_DRAWING * max(points.values(), default=0.0)
+        kept = {shape: n for n, shape in enumerate(common) if points[shape] >= bar}
+        if not kept:
+            return
+        speeds = [self._speeds(cell, [of_cell[s] for s in kept]) for cell, of_cell in zip(cells, every, strict=True)]
+        over = {shape: _mean([of_cell[shape] for of_cell in speeds]) for shape in kept}
+        drawn, first = self.drawn[cells[0][1]], every[0]
+        known = knowable((first[shape].scenario.known for shape in kept), drawn.errors)
+        options = [
+            Candidate(s, s.strategy, float(s.gpus), simplicity(s.strategy, s.gpus, order)) for s, order in kept.items()
+        ]
+        decision = decide(options, over, known, points={shape: points[shape] for shape in kept})
+        for cell, of_cell, own in zip(cells, every, speeds, strict=True):
+            deployment = of_cell[decision.chosen]
+            user = self.drawn[cell[1]].per_user(deployment)
+            rate = RateRange.of(deployment.per_user, user).scaled(float(deployment.copy_batch))
+            loss = 0.0 if len(cells) == 1 else self._lost(cell, names, own[decision.chosen])
+            yield Chosen(*cell, deployment, rate, loss, decision)
+
+    def _lost(self, cell: Cell, names: Sequence[str], speeds: Draws) -> float:
+        """By how much a shared choice is slower than the cell's own, by the means of their logarithms."""
+        (own,) = self._shared([cell], names)
+        best = self._speeds(cell, [own.deployment])[own.deployment.shape]
+        return max(0.0, float(-np.expm1(np.log(speeds).mean() - np.log(best).mean())))
+
+    def _speeds(self, cell: Cell, deployments: Sequence[Deployment]) -> dict[Shape, Draws]:
+        return {d.shape: draws for d, draws in self.drawn[cell[1]].joint(deployments).items()}
 
 
-def candidates(**options: Any) -> Candidates:
+def _mean(speeds: Sequence[Draws]) -> Draws:
+    """The geometric mean of several."""
+    return np.asarray(np.exp(np.mean(np.log(speeds), axis=0)))
+
+
+def candidates(*, seed: int = 0, **options: Any) -> Candidates:
     """Evaluate every choice: each strategy over its tabled options, with the better of its alternatives.
 
     Parameters
     ----------
+    seed : of the draws of what is not known.
     options : ``strategies``; ``b`` and ``context``, each a value or a list (by default :data:`CELLS`); so also the
         options of :func:`choices`, such as ``k`` and ``f``; and the scenario's :func:`fixed_options`. With ``p_hit``
         the hit rate is given, and the fan-out has nothing to choose.
 
     Returns
     -------
-    Candidates : every point with its tokens/s, and the reason for cells in which nothing fits.
+    Candidates : every choice in every cell, and the reason for cells in which nothing fits.
     """
-    import pandas as pd
-
-    from ssdsim.answers.grid import evaluate
-
     given = {name: value for name, value in options.items() if value is not None}
     refuse_others("a schedule", given, ("strategies", *CELLS, *choices(), *fixed_options()))
     names = ALL["strategies"].checked(given.pop("strategies", strategies.default()))
@@ -105,33 +166,32 @@ def candidates(**options: Any) -> Candidates:
     chosen = list(_choices(names, given, fixed))
     axes = [_values(name, given, CELLS[name]) for name in CELLS]
     few_enough("choices", (*axes, chosen), MOST_CHOICES)
-    cells = [dict(zip(CELLS, at, strict=True)) for at in product(*axes)]
-    _check(names, fixed, cells, chosen)
+    cells: list[Cell] = [(b, context) for b, context in product(*axes)]
+    _check(names, fixed, [dict(zip(CELLS, cell, strict=True)) for cell in cells], chosen)
+    evaluator = Evaluator()
+    shapes = [_shape(name, settings, fixed) for name, settings in chosen]
     # each strategy is held against the devices and the memory that it uses itself
-    points = [{**fixed, **cell, **settings, "strategies": (name,)} for cell in cells for name, settings in chosen]
-    frame = evaluate(points)
-    rows = [
-        {**cell, "strategy": name, **dict.fromkeys(choices()), **settings, "choice": choice}
-        for cell in cells
-        for choice, (name, settings) in enumerate(chosen)
-    ]
-    table = pd.DataFrame(rows).astype(dict.fromkeys(choices(), object)).assign(point=range(len(points)))
-    possible = frame["error"].isna()
-    for column in ("gpus", "tokens_per_second"):
-        table[column] = [each.get(f"{row['strategy']}_{column}") for each, row in _pairs(frame, rows)]
-    table = table[possible].astype({"gpus": int, "tokens_per_second": float})
-    at = [(row["b"], row["context"]) for row in rows]
-    reasons = dict(zip(reversed(at), reversed(frame["error"].to_list()), strict=True))  # the first of each cell
-    fits = set(zip(table["b"], table["context"], strict=True))
-    impossible = {cell: reason for cell, reason in reasons.items() if cell not in fits}
-    table = table.sort_values("choice", kind="stable", ignore_index=True)
+    asked = [(cell, shape) for cell in cells for shape in shapes]
+    found = evaluator.fastest(shape.point({**fixed, "context": context}, batch) for (batch, context), shape in asked)
+    fitting: dict[Cell, list[Deployment]] = {}
+    reasons: dict[Cell, str] = {}
+    for (cell, shape), result in zip(asked, found.results, strict=True):
+        if isinstance(result, str):
+            reasons.setdefault(cell, result)
+        else:
+            fitting.setdefault(cell, []).append(Deployment(shape, 1, cell[0] * shape.targets, result))
     axes_stop = (axis.stops(fixed) for name in names for axis in _tabled(name) if axis.table_option not in given)
-    warnings = dict.fromkeys([*filter(None, axes_stop), *frame.attrs["warnings"]])
-    return Candidates(names, fixed, table, points, impossible, tuple(warnings))
+    warnings = dict.fromkeys([*filter(None, axes_stop), *sorted(found.warnings)])
+    drawn = {context: DeploymentDraws({**fixed, "context": context}, seed, evaluator) for _, context in cells}
+    impossible = {cell: reason for cell, reason in reasons.items() if cell not in fitting}
+    return Candidates(names, fixed, fitting, drawn, impossible, tuple(warnings))
 
 
-def _pairs(frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Any, Mapping[str, Any]]]:
-    return zip(frame.to_dict("records"), rows, strict=True)
+def _shape(name: str, settings: Mapping[str, Any], fixed: Mapping[str, Any]) -> Shape:
+    options = {**DEFAULTS, **fixed, **settings}
+    drafter = drafters.ALL.named(drafter_by_options(fixed))
+    devices = strategies.ALL.named(name).devices(options, options["tp"], drafter)
+    return Shape(name, (), tuple(settings.items()), devices)
 
 
 def _choices(

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from ssdsim import strategies
-from ssdsim.advise.candidates import CELLS, Candidates, candidates, fixed_options
+from ssdsim.advise.candidates import CELLS, Candidates, Chosen, candidates, fixed_options
+from ssdsim.advise.recommend.deployment import Deployment
 from ssdsim.base.checks import listed
 from ssdsim.base.errors import InputError
 from ssdsim.base.intervals import Interval
@@ -36,11 +37,11 @@ _ASSUMED = ("given", "default", "same as hardware")  # sources of assumptions; t
 def schedule(
     *, seed: int = 0, k_table: KTable | str | Sequence[Sequence[int]] | None = None, **options: Unpack[Axes]
 ) -> Schedule:
-    """The best strategy by tokens/s, with its settings, for every batch and context.
+    """The best strategy, with its settings, for every batch and context: the highest mean log speed over the draws.
 
     Parameters
     ----------
-    seed : of the draws of the errors, for the intervals.
+    seed : of the draws of what is not known.
     k_table : a table of K or a policy of ``serve`` in place of the search: each cell has SD with its K. K 0 is SD with
         a draft that only keeps its cache ready.
     options : those of :func:`ssdsim.advise.candidates.candidates`.
@@ -59,19 +60,12 @@ def schedule(
     """
     if k_table is not None:
         return policy_of_k(k_table, **options).schedule(seed)
-    return of_candidates(candidates(**options), seed)
+    return of_candidates(candidates(seed=seed, **options))
 
 
-def of_candidates(candidates: Candidates, seed: int = 0, names: Sequence[str] | None = None) -> Schedule:
+def of_candidates(candidates: Candidates, names: Sequence[str] | None = None) -> Schedule:
     """:func:`schedule` of evaluated candidates; of the strategies ``names`` alone."""
-    from ssdsim.answers.grid import evaluate
-
-    best = candidates.best(names).to_dict("records")
-    bounds = evaluate([candidates.points[row["point"]] for row in best], draws=DRAWS, seed=seed).to_dict("records")
-    cells = {
-        (row["b"], row["context"]): _cell(row, b, candidates.points[row["point"]])
-        for row, b in zip(best, bounds, strict=True)
-    }
+    cells = {(each.b, each.context): _cell(each) for each in candidates.best(names)}
     for (b, context), reason in candidates.impossible.items():
         cells[b, context] = Cell(b=b, context=context, strategy=None, reason=reason)
     ordered = sorted(cells.items(), key=lambda item: (item[0][1], item[0][0]))
@@ -81,24 +75,36 @@ def of_candidates(candidates: Candidates, seed: int = 0, names: Sequence[str] | 
     return Schedule(schema_=2, assumptions=assumptions, provenance=origins, inputs=inputs, cells=cells_in_order)
 
 
-def _cell(row: Mapping[Any, Any], bounds: Mapping[Any, Any], point: Mapping[str, Any]) -> Cell:
-    name = row["strategy"]
-    settings = configure(**point).settings
-    deployed = {each: settings.get(each) for each in strategies.ALL.named(name).deployed}
+def _cell(chosen: Chosen) -> Cell:
+    settings = chosen.deployment.scenario.settings
+    deployed = {each: settings.get(each) for each in strategies.ALL.named(chosen.strategy).deployed}
     return Cell(
-        **{field: row[field] for field in ("b", "context", "strategy", "gpus", "tokens_per_second")},
+        b=chosen.b,
+        context=chosen.context,
+        strategy=chosen.strategy,
+        gpus=chosen.deployment.gpus,
+        tokens_per_second=chosen.rate.median,
         settings={each: value for each, value in deployed.items() if value is not None},
-        low=bounds[f"{name}_low"],
-        high=bounds[f"{name}_high"],
+        low=chosen.rate.interval.low,
+        high=chosen.rate.interval.high,
     )
+
+
+def _first_of_each(candidates: Candidates) -> dict[str, tuple[tuple[int, int], Deployment]]:
+    """The first choice that fits of each strategy, with its cell."""
+    found: dict[str, tuple[tuple[int, int], Deployment]] = {}
+    for cell, deployments in candidates.cells.items():
+        for each in deployments:
+            found.setdefault(each.shape.strategy, (cell, each))
+    return found
 
 
 def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, str], ...]]:
     """The options that shaped the candidates, and where their timings came from."""
     assumed: dict[str, Any] = {}
     origins: tuple[dict[str, str], ...] = ()
-    for row in candidates.table.drop_duplicates("strategy").to_dict("records"):
-        configuration = configure(**candidates.points[row["point"]])
+    for cell, each in _first_of_each(candidates).values():
+        configuration = configure(**candidates.point(cell, each.shape))
         settings, origins = configuration.settings, tuple(configuration.provenance)
         assumed |= {name: value for name, value in settings.items() if settings.source(name) in _ASSUMED}
     fixed = {name: assumed[name] for name in fixed_options() if name in assumed}
@@ -107,16 +113,8 @@ def _origins(candidates: Candidates) -> tuple[dict[str, Any], tuple[dict[str, st
 
 def inputs_behind(candidates: Candidates) -> tuple[TokenInput, ...]:
     """Token inputs of each strategy's first choice; they are the same in all choices."""
-    first = {point["strategies"][0]: point for point in reversed(candidates.points)}
-    fitting = {row["strategy"] for row in candidates.table.to_dict("records")}
-    scenarios = (scenario_of(point) for name, point in first.items() if name in fitting)
-    return of_all({scenario.strategy.name: scenario.known.inputs for scenario in scenarios})
-
-
-def scenario_of(point: Mapping[str, Any]) -> Scenario:
-    """Scenario of the one strategy that a point names."""
-    (name,) = point["strategies"]
-    return configure(**point).scenarios[name]
+    first = _first_of_each(candidates)
+    return of_all({name: each.scenario.known.inputs for name, (_, each) in first.items()})
 
 
 class OfPolicy(Record):

@@ -9,20 +9,38 @@ from typing import Any
 
 import click
 
-from ssdsim.advise.recommend.launch_plan import LaunchPlan, base_point, pasted, recommended_with_launch_plan
+from ssdsim.advise.recommend.command import SPECULATIVE_CONFIG, launch
+from ssdsim.advise.recommend.launch_plan import LaunchPlan, base_point, recommended_with_launch_plan
 from ssdsim.advise.recommend.launch_plan import as_json as recommendation_json
 from ssdsim.advise.recommend.recommendation import Recommendation
 from ssdsim.advise.recommend.request import RANKS, USES, every_axis, workload
+from ssdsim.answers.decision import RULES
+from ssdsim.base.errors import InputError
+from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Kind, Number, Whole
-from ssdsim.base.kinds_of_lists import MOST_VALUES, Several
+from ssdsim.base.kinds_of_lists import EVERY, MOST_VALUES, Several
 from ssdsim.base.option import Option
-from ssdsim.cli.options import Verb, chosen_options, common_options, dynamic_options, listed, output_option, several_of
-from ssdsim.cli.output import echo_json
+from ssdsim.cli.console import print_each
+from ssdsim.cli.options import (
+    Verb,
+    chosen_options,
+    common_options,
+    dynamic_options,
+    explain_option,
+    listed,
+    output_option,
+    rare_option,
+    several_of,
+)
+from ssdsim.cli.output import echo_json, print_out
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.values import OfKind
 from ssdsim.question.options import ALL
 from ssdsim.runs.answer_folders import keep_recommendation
 from ssdsim.runs.layout import COMMAND, REPORT
+
+_NAMED = ""  # by --engine
+_FILES = (SPECULATIVE_CONFIG, "json", "csv")
 
 
 class Gpus(Kind):
@@ -95,38 +113,87 @@ def beside_searched() -> Mapping[str, Any]:
     "--rate", type=OfKind(Number()), help="requests a second over all copies, at which strategies are held together"
 )
 @click.option("--slo", help="what 90 % of requests must keep, in ms or with units: ttft:500,tpot:20ms")
+@output_option("-o", "--output", type=click.Path(path_type=Path), help="a folder that keeps it; a file with --paste")
+@output_option("--all", "every", is_flag=True, help="every strategy against the others, each at its best")
 @output_option(
-    "-o", "--output", type=click.Path(path_type=Path, file_okay=False), help="a folder that keeps it: a page"
+    "--paste",
+    is_flag=False,
+    flag_value=_NAMED,
+    metavar="[ENGINE]",
+    help=f"nothing but what to paste: vllm, sglang, ..., {SPECULATIVE_CONFIG}, json, csv [default: of --engine]",
 )
 @click.option("--at-least", type=OfKind(Number()), help="tokens/s that a user must get")
+@rare_option("--rule", type=click.Choice(RULES), default="mean-log", show_default=True, help="by which is chosen")
 @searched_options
 @chosen_options(workload, instead=beside_searched)
+@explain_option
 @common_options
-def command(
-    as_json: bool, seed: int, quiet: bool, rate: float | None, slo: str | None, output: Path | None, **options: Any
-) -> int:
+def command(**options: Any) -> int:
     """Say how to decode on a number of GPUs: which strategy, on which of them, with which settings, and the command.
 
-    With --engine only what that engine runs is ranked. --k, --tp, --ep, --draft-gpus, --budget and --backup narrow
-    what is searched. A token is counted to the GPUs in use, or to all with --use all. -o keeps the answer, the command,
-    the options as config.toml and a page. Exits with 1 where nothing fits.
+    It is the highest mean log speed over all that is not known. With --engine only what that engine runs is ranked.
+    --k, --tp, --ep, --draft-gpus, --budget and --backup narrow what is searched. A token is counted to the GPUs in use,
+    or to all with --use all. -o keeps the answer, the command, the options as config.toml and a page. Exits with 1
+    where nothing fits.
     """
+    return answered(**options)
+
+
+def answered(
+    as_json: bool,
+    seed: int,
+    quiet: bool,
+    explain: bool,
+    rate: float | None,
+    slo: str | None,
+    output: Path | None,
+    every: bool,
+    paste: str | None,
+    **options: Any,
+) -> int:
+    """Answer as asked; the exit code."""
+    if every and options.get("strategies") is None:
+        options["strategies"] = EVERY
+    if paste not in (None, _NAMED, *_FILES) and options.get("engine") is None:
+        options["engine"] = paste
+    explained = as_json or explain or rate is not None or slo is not None or (output is not None and paste is None)
     with progress_bar("recommend", "steps", quiet) as progress:
-        recommendation, plan = recommended_with_launch_plan(progress, rate, slo, seed=seed, **options)
+        recommendation, plan = recommended_with_launch_plan(progress, rate, slo, explained, seed=seed, **options)
+    failed = int(all(answer.best is None for answer in recommendation.answers))
+    if paste is not None:
+        return failed or _paste(recommendation, None if paste == _NAMED else paste, output, quiet)
     answer = recommendation_json(recommendation, plan) if as_json or output is not None else {}
     if output is not None:
         with progress_bar("recommend", "", quiet):
             _keep(output, recommendation, plan, answer, seed)
     if as_json:
         echo_json(answer)
-    else:
-        from ssdsim.cli.render_recommendation import print_recommendation
+        return failed
+    from ssdsim.cli.explain_recommendation import print_explained
+    from ssdsim.cli.render_recommendation import print_recommendation
 
-        print_recommendation(recommendation, plan, quiet)
-        if output is not None and plan is not None:
-            written = [output / REPORT, *([output / COMMAND] if plan.command else [])]
-            click.echo(", ".join(map(str, written)))
-    return int(all(answer.best is None for answer in recommendation.answers))
+    print_recommendation(recommendation, plan, every, quiet)
+    if explain:
+        print_explained(recommendation, plan, quiet)
+    if output is not None and plan is not None:
+        written = [output / REPORT, *([output / COMMAND] if plan.command else [])]
+        click.echo(", ".join(map(str, written)))
+    return failed
+
+
+def _paste(recommendation: Recommendation, what: str | None, output: Path | None, quiet: bool) -> int:
+    """The command or the file alone; its notes go to stderr."""
+    started = launch(recommendation.answers, recommendation.request, what)
+    if started is None or started.command is None:
+        raise InputError("--paste needs an engine: --paste vllm, or --engine")
+    made = started.command
+    if output is not None:
+        write_whole(output, made.text)
+    else:
+        print_out(made.text.removesuffix("\n"))
+    if not quiet:
+        print_each("note: ", made.notes, "cyan")
+    return int(not made.text)
 
 
 def _keep(
@@ -134,7 +201,8 @@ def _keep(
 ) -> None:
     """The folder, with its page where there is something to show."""
     options = {} if plan is None else base_point(recommendation, plan)
-    keep_recommendation(folder, options, answer, "" if plan is None else pasted(plan))
+    command = None if plan is None else plan.command
+    keep_recommendation(folder, options, answer, "" if command is None else command.with_notes)
     if plan is not None:
         from ssdsim.reports.build import report
 

@@ -1,335 +1,302 @@
-"""A recommendation as a person reads it in a terminal."""
+"""A recommendation as a person reads it in a terminal: the first screen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Callable, Iterator, Sequence
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.break_even import BreakEven
+from ssdsim.advise.recommend.command import together
 from ssdsim.advise.recommend.deployment import Deployment
-from ssdsim.advise.recommend.equal_count import EqualCount
-from ssdsim.advise.recommend.launch_plan import ATTAINMENT, NO_ENGINE, LaunchPlan
-from ssdsim.advise.recommend.recommendation import TITLE, BatchAnswer, Recommendation
+from ssdsim.advise.recommend.launch_plan import ATTAINMENT, LaunchPlan
+from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
-from ssdsim.answers.contest import Versus
-from ssdsim.answers.evidence import inputs_text
-from ssdsim.base.settings import GIVEN
-from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origins, print_warnings
-from ssdsim.cli.render_prediction import title_of
-from ssdsim.cli.tables import TextTable
-from ssdsim.question.engines import UNNAMED
+from ssdsim.advise.recommend.words import how_sure, losses, percents, span, title_of, turn_text
+from ssdsim.answers.decision import WORTH_KNOWING, Decision
+from ssdsim.base.intervals import Interval
+from ssdsim.cli.console import print_warnings
+from ssdsim.cli.screen import print_screen
+from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.question import effective
+from ssdsim.question.standing import ACCEPTANCE
 from ssdsim.serving.options import Slo
+from ssdsim.strategies import drafters
+from ssdsim.strategies.ar import Autoregressive
 
-_SHOWN_GAINS = 6
-_NO_GAIN = 5e-4
-_HELD = "its GPUs held, its settings follow"
-
-
-def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None, quiet: bool) -> None:
-    """Print what to deploy in the first lines, then the answer by batch, and what it rests on at one batch."""
-    out = console()
-    print_labelled(out, "Verdict  ", recommendation.sentence, "green", "bold")
-    about = recommendation.focus_answer
-    if plan is not None and about is not None:
-        for label, text in _first_lines(recommendation, about, plan):
-            print_labelled(out, f"{label:9}", text, "", "bold")
-        _print_command(plan, out)
-        for label, text in _rates(plan):
-            print_labelled(out, f"{label:9}", text, "", "bold")
-        for note in plan.command.notes if plan.command else ():
-            print_labelled(out, UNLABELLED, f"note: {note}", "cyan")
-        out.print()
-    for sentence in _at_equal_count(recommendation, about):
-        print_labelled(out, UNLABELLED, sentence)
-    if about is not None and about.equal is not None and about.equal.doubts_told:
-        print_labelled(out, UNLABELLED, f"not known: {about.equal.doubts_told}")
-    print_labelled(out, UNLABELLED, _question(recommendation.request), "dim")
-    if recommendation.request.engine.called is None:
-        print_labelled(out, UNLABELLED, UNNAMED, "dim")
-    _heading(out, TITLE)
-    _print_answers(recommendation, out)
-    if about is not None:
-        _print_best(about, out)
-        _print_equal(recommendation, about, out)
-        _print_pareto(recommendation, about, out)
-        _print_break_even(recommendation, about, out)
-        _print_gains(recommendation, about, out)
-        _print_swings(recommendation, about, out)
-    out.print()
-    out.print(
-        f"Searched {recommendation.evaluated} settings in closed form; "
-        "P and 95 % from errors of timings and doubts of tokens",
-        style="dim",
-    )
-    print_origins(out, recommendation.provenance, recommendation.runtime, inputs_text(recommendation.inputs))
-    print_warnings(recommendation.warnings, quiet)
+_ROWS = 5  # of a table on the first screen
+_WORDS = {"clear": "clear", "lean": "lean", "toss-up": "a toss-up", "measure first": "measure first"}
+_GAINS = 0.01  # of log speed by knowing an input: what is worth a word
+_APART = 1.05  # of the best's score, of what the engine cannot run
 
 
-def _first_lines(recommendation: Recommendation, about: BatchAnswer, plan: LaunchPlan) -> Iterator[tuple[str, str]]:
-    """The first lines: what runs where, K by batch, what that is worth, what stands apart, what it costs."""
-    best, request = plan.deployment, recommendation.request
-    settings = f", {best.settings}" if best.settings else ""
-    v, strategy = best.scenario.settings, strategies.ALL.named(best.shape.strategy)
-    models = f"{v['target']} drafted by {v['draft']}" if strategy.drafts else v["target"]
-    where = f"on {best.gpus} of {request.gpus} {v['hardware']}"
-    yield "Run", f"{best.name}{settings} {where} for {best.batch} in flight: {models}"
-    if any(k for _, k in plan.k_by_batch) and len(plan.k_by_batch) > 1:
-        yield "K", ", ".join(f"{k} at {span}" for k, span in _spans(plan.k_by_batch))
-    interval = about.interval
-    own = f"{best.per_user:.1f} tokens/s a user"
-    own += f" (95 %: {interval.low:.1f}-{interval.high:.1f})" if interval is not None else ""
-    if plan.worth is not None and plan.decisive_rival is not None:
-        yield "Worth", f"{_ratio_text(plan.worth)} {plan.decisive_rival.name}{_sure(plan.worth)}: {own}"
+def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None, every: bool, quiet: bool) -> None:
+    """The first screen; of ``every`` strategy at one batch, where that was asked for."""
+    answers = [answer for answer in recommendation.answers if answer.best is not None]
+    switched = _switched(recommendation.request, answers) if answers else []
+    more = "rivals"
+    if every and len(answers) == 1:
+        headline, table = _all_headline(recommendation, answers[0]), _all_rows(answers[0])
+        more = f"{max(0, len(answers[0].by_strategy) - _ROWS)} more"
+    elif switched:
+        headline, table = _switch_headline(recommendation.request, answers), switched
     else:
-        yield "Worth", own
-    for each in about.unsupported.values():
-        yield "Apart", f"{each.sentence} ({each.deployment.name}, {each.deployment.settings})"
-    if plan.cost is not None:
-        yield "Cost", _cost(plan, request)
+        headline, table = _headline(recommendation.request, answers), _rows(recommendation.request, answers)
+    sure = _how_sure(answers, not switched) if answers and not every else ""
+    lines = [("How sure", sure), *_lines(recommendation, answers), *_served(plan), *_no_room(recommendation)]
+    lines += _next(recommendation, more)
+    print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))
+    print_warnings(recommendation.request.warnings, quiet)
 
 
-def _ratio_text(versus: Versus) -> str:
-    return f"{versus.ratio:.2f}x"
+def _asked(request: SearchRequest) -> str:
+    """The models, and where they run."""
+    v = effective({**request.options, "strategies": request.strategies})
+    drafting = any(strategies.ALL.named(name).drafts for name in request.ranked)
+    draft = f" + {v['draft']}" if drafting and drafter_by_options(request.options) == "model" else ""
+    engine = f" with {request.engine.called}" if request.engine.called else ""
+    floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
+    return f"{v['target']}{draft} on up to {request.gpus} {v['hardware']}{engine}{floor}"
 
 
-def _sure(versus: Versus) -> str:
-    if versus.interval is None or versus.probability_faster is None:
-        return ""
-    return f" (95 %: {versus.interval.low:.2f}-{versus.interval.high:.2f}, P {versus.probability_faster:.2f})"
+def _headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
+    if not answers:
+        return f"{_asked(request)}: nothing fits."
+    ranked = {"user": "fastest for a user", "gpu": "most tokens a GPU", "cost": "cheapest a token"}[request.rank]
+    if len(answers) == 1:
+        return f"{_asked(request)}, {ranked}: run {_what(answers[0])}{_over_others(answers[0])}."
+    parts = [f"{what} at {span(batches)}" for what, batches in _together(answers, _what)]
+    return f"{_asked(request)}, {ranked}: run {', '.join(parts)} in flight."
 
 
-def _spans(rows: Sequence[tuple[int, int]]) -> Iterator[tuple[int, str]]:
-    """Spans of neighbouring batches that have one K."""
-    for k, group in groupby(rows, key=lambda row: row[1]):
-        batches = [batch for batch, _ in group]
-        many = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
-        yield k, f"batch {many}"
+def _together(answers: Sequence[BatchAnswer], what: Callable[[BatchAnswer], str]) -> Iterator[tuple[str, list[int]]]:
+    """Words with the neighbouring batches that have them."""
+    told: list[tuple[str, list[int]]] = []
+    for answer in answers:
+        words = what(answer)
+        if told and told[-1][0] == words:
+            told[-1][1].append(answer.batch)
+        else:
+            told.append((words, [answer.batch]))
+    yield from told
 
 
-def _rates(plan: LaunchPlan) -> Iterator[tuple[str, str]]:
-    """The rate from which on it stops paying, by the serving view; why that says nothing."""
-    paying = plan.paying
-    if paying is None:
-        if plan.not_served is not None:
-            yield "Pays", f"not known: {plan.not_served}"
+def _what(answer: BatchAnswer) -> str:
+    assert answer.best is not None
+    assert answer.decision is not None
+    if answer.decision.word == "toss-up" and answer.runner_up is not None:
+        return f"{answer.best.title} or {answer.runner_up.title}"
+    return answer.best.title
+
+
+def _over_others(answer: BatchAnswer) -> str:
+    """``; SSD is 1.22x SD, 2.09x no speculation``; empty without others."""
+    assert answer.best is not None
+    worth = {} if answer.choice is None else answer.choice.worth
+    first = answer.runner_up.shape.strategy if answer.runner_up is not None else ""
+    names = [name for name in dict.fromkeys((first, Autoregressive.name)) if name in worth]
+    titles = {name: "no speculation" if name == Autoregressive.name else title_of(name) for name in names}
+    told = ", ".join(f"{worth[name].median:.2f}x {titles[name]}" for name in names)
+    return f"; {answer.best.title} is {told}" if told else ""
+
+
+def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[str, ...]]:
+    ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",)}[request.rank]
+    rows: list[tuple[str, ...]] = [("in flight", "run", "tokens/s a user", "likely", *ranked, "GPUs", "how sure")]
+    for answer in _some(answers):
+        best = answer.best
+        assert best is not None
+        rate = answer.rate(best.shape.strategy)
+        scale = rate.median / best.per_user
+        per_gpu = {"user": (), "gpu": (number(scale * best.per_gpu),), "cost": (_price(best, request, scale),)}
+        sure = "" if answer.decision is None else how_sure(answer.decision)
+        told = number(rate.median), between(rate.likely), *per_gpu[request.rank], str(best.gpus)
+        rows.append((str(answer.batch), run(best), *told, sure))
+    return rows
+
+
+def _price(d: Deployment, request: SearchRequest, scale: float) -> str:
+    return "" if request.gpu_hour is None else f"{d.cost_per_million(request.gpu_hour) / scale:.2f}"
+
+
+def _some(answers: Sequence[BatchAnswer]) -> list[BatchAnswer]:
+    """As many as a first screen has room for, the first and the last among them."""
+    if len(answers) <= _ROWS:
+        return [*answers]
+    return [answers[round(i * (len(answers) - 1) / (_ROWS - 1))] for i in range(_ROWS)]
+
+
+def _switched(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[str, ...]]:
+    """An engine's table of K, where one placement is the best at every batch; else empty."""
+    drafting = {d.shape.strategy for a in answers if (d := a.best) is not None and d.lookahead}
+    alike = together(answers) == {answer.batch: answer.best for answer in answers}
+    if request.engine.called is None or len(drafting) > 1 or not alike or request.rank != "user":
+        return []
+    rows: list[tuple[str, ...]] = [("in flight", "K", "tokens/s a user", "likely", "off", "gain")]
+    for answer in _some(answers):
+        best = answer.best
+        assert best is not None
+        assert answer.choice is not None
+        rate, off = answer.rate(best.shape.strategy), answer.choice.rates.get(Autoregressive.name)
+        gain = answer.choice.worth.get(Autoregressive.name)
+        beside = "-" if off is None else number(off.median), "-" if gain is None else f"{gain.median:.2f}x"
+        told = number(rate.median), between(rate.likely), *beside
+        rows.append((str(answer.batch), str(best.lookahead or "off"), *told))
+    return rows
+
+
+def _switch_headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
+    v = effective({**request.options, "strategies": request.strategies})
+    first = next((a.best for a in answers if a.best is not None and a.best.lookahead), None)
+    best = first or answers[0].best
+    assert best is not None
+    copies = f" as {best.copies} copies of" if best.copies > 1 else ","
+    where = f"{v['target']} on {best.gpus} {v['hardware']} with {request.engine.called}{copies} TP {best.shape.tp}"
+    drafter = drafter_by_options(request.options)
+    what = drafters.ALL.named(drafter).title if drafter != "model" else f"drafting by {v['draft']}"
+    on = [answer.batch for answer in answers if answer.best is not None and answer.best.lookahead]
+    if not on:
+        return f"{where}: leave {what} off."
+    off = [answer.batch for answer in answers if answer.batch not in on]
+    gains = [a.choice.worth[Autoregressive.name].median for a in answers if a.batch in on and a.choice]
+    told = f"{min(gains):.1f}-{max(gains):.1f}x" if max(gains) - min(gains) > 0.05 else f"{gains[0]:.2f}x"
+    at = f" at {span(on)} in flight, off at {span(off)}" if off else ""
+    return f"{where}: turn {what} on{at}, {told} as fast."
+
+
+def _all_headline(recommendation: Recommendation, answer: BatchAnswer) -> str:
+    best, decision = answer.best, answer.decision
+    assert best is not None
+    assert decision is not None
+    asked = f"{len(answer.by_strategy)} strategies, {answer.batch} in flight: {_asked(recommendation.request)}."
+    lost = percents([decision.loss.mean])
+    said = {
+        "clear": f"Run {best.title}: it loses {lost} on average",
+        "lean": f"Run {best.title}: it is the best in {_cases(decision)} and loses {lost} on average",
+        "toss-up": f"{_what(answer)}: it hardly matters (each loses about {lost})",
+        "measure first": f"{best.title} is the safest (loses {lost} on average): measure {_first(decision)}",
+    }[decision.word]
+    return f"{asked}\n{said}."
+
+
+def _all_rows(answer: BatchAnswer) -> list[tuple[str, ...]]:
+    """Strategies from the one that loses least on."""
+    choice, decision = answer.choice, answer.decision
+    assert choice is not None
+    assert decision is not None
+    rows: list[tuple[str, ...]] = [("strategy", "where", "tokens/s", "loses", "best in", "rests on")]
+    lost = {name: decision.losses[d] for name, d in choice.by_strategy.items()}
+    for name in sorted(lost, key=lambda name: (name != decision.chosen.shape.strategy, lost[name]))[:_ROWS]:
+        d, best_in = choice.by_strategy[name], decision.best_in.get(name, 0.0)
+        inputs = [each for each in d.scenario.known.inputs if each.standing != "given"]
+        rests_on = " and ".join(dict.fromkeys(each.what for each in inputs)) or "timings"
+        where = d.name.replace(f"{d.title} ", "")
+        rate = number(choice.rates[name].median)
+        rows.append((d.title, where, rate, percents([lost[name]]), percents([best_in]), rests_on))
+    return rows
+
+
+def _first(decision: Decision[Deployment]) -> str:
+    """``acceptance first``."""
+    return f"{decision.worth_knowing} first"
+
+
+def _cases(decision: Decision[Deployment]) -> str:
+    return f"{100 * decision.best_in[decision.chosen.shape.strategy]:.0f} of 100 cases"
+
+
+def _how_sure(answers: Sequence[BatchAnswer], listed: bool) -> str:
+    """How sure it is, batch by batch where the table has not ``listed`` that."""
+    decisions = [answer.decision for answer in answers if answer.decision is not None]
+    known = f"{losses(decisions)} on average to the best that could be known"
+    if len(decisions) == 1:
+        return f"{_WORDS[decisions[0].word]}: best in {_cases(decisions[0])}; loses {known}"
+    if listed:
+        return f"these lose {known}"
+    sure = {id(answer): how_sure(answer.decision) for answer in answers if answer.decision is not None}
+    words = [*_together(answers, lambda answer: sure[id(answer)])]
+    told = f"{words[0][0]} at each" if len(words) == 1 else ", ".join(f"{word} at {span(at)}" for word, at in words)
+    return f"{told}; these lose {known}"
+
+
+def _lines(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> Iterator[tuple[str, str]]:
+    if not answers:
         return
-    prompt, answer = paying.lengths
-    counted = "target" if plan.deployment.shape.targets > 1 else "copy"
-    each = f"A {counted}: " if plan.deployment.targets > 1 else ""
-    settings = f", {plan.deployment.settings} at every batch" if plan.deployment.settings else ""
-    yield "Pays", f"{each}With prompts of {prompt} and answers of {answer} tokens{settings}: {paying.sentence}"
+    turning = max(answers, key=lambda a: (a.choice is not None and a.choice.turn is not None, _loss(a)))
+    if turning.choice is not None and turning.choice.turn is not None:
+        at = f"at {turning.batch} " if len(answers) > 1 else ""
+        yield "Turns", f"{at}{turn_text(turning.choice.turn)}"
+    yield "Assumed", _assumed(recommendation, answers)
+    for each in [each for each in answers[-1].unsupported.values() if each.worth > _APART]:
+        yield "Apart", each.sentence
+
+
+def _loss(answer: BatchAnswer) -> float:
+    return 0.0 if answer.decision is None else answer.decision.loss.mean
+
+
+def _assumed(recommendation: Recommendation, answers: Sequence[BatchAnswer]) -> str:
+    """What is drawn of acceptance and hits, and what it is worth to know it."""
+    ranges: dict[str, list[Interval]] = {}
+    for answer in answers:
+        for what, within in answer.choice.inputs.items() if answer.choice else ():
+            ranges.setdefault(what, []).append(within)
+    open_range = {each.what: each.within for each in recommendation.inputs if each.name == "alpha" and each.within}
+    ends = {what: (min(w.low for w in of), max(w.high for w in of)) for what, of in ranges.items()}
+    said = [f"{what} {low:.2g}-{high:.2g}" for what, (low, high) in {**ends, **open_range}.items()]
+    placeholders = any(each.standing == "placeholder" for each in recommendation.inputs)
+    exact = [each for each in recommendation.inputs if not each.is_open]
+    said += [f"{each.what} {each.standing}" for each in exact if each.what not in ranges][:1]
+    gains = [(a.decision.gain_of_knowing, a.batch) for a in answers if a.decision is not None]
+    worth = {what: [gain.get(what, 0.0) for gain, _ in gains] for what in (ACCEPTANCE, "hits")}
+    most = max(worth, key=lambda what: max(worth[what]))
+    knowing = f"; knowing {most} gains {percents(worth[most])}" if max(worth[most]) > _GAINS else ""
+    return f"{', '.join(said)}{': nobody measured yours' if placeholders else ''}{knowing}"
+
+
+def _served(plan: LaunchPlan | None) -> Iterator[tuple[str, str]]:
+    """What was asked about a rate of requests or an SLO."""
+    paying = None if plan is None else plan.paying
+    if plan is None or paying is None:
+        return
     if paying.rate is not None:
         times = (
             f"{title_of(name)} {f'{ms:.2f} ms' if ms is not None else 'saturated'}"
             for name, ms in paying.at_rate.items()
         )
-        yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)} at {paying.rate:g} requests/s"
+        yield f"{paying.rate:g}/s", f"a token takes {', '.join(times)}"
     if paying.within_slo:
+        counted = "target" if plan.deployment.shape.targets > 1 else "copy"
         rates = (f"{title_of(name)} {rate:.2f}" for name, rate in paying.within_slo.items())
-        told = f" by {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
-        yield "SLO", f"{Slo.parse(paying.slo).sentence if paying.slo else ''}: kept{told}"
+        slo = Slo.parse(paying.slo).sentence if paying.slo else ""
+        yield "SLO", f"{slo}: kept by {ATTAINMENT:.0%} of requests up to {', '.join(rates)} requests/s a {counted}"
 
 
-def _cost(plan: LaunchPlan, request: SearchRequest) -> str:
-    assert plan.cost is not None
-    needed, everything = plan.cost
-    used, idle = plan.deployment.gpus, request.gpus - plan.deployment.gpus
-    if request.use == "all" or not idle:
-        return f"${everything:.2f} a million tokens on all {request.gpus} GPUs, each ${request.gpu_hour:g} an hour"
-    on = f"on {used} GPU{'s' if used > 1 else ''}, each ${request.gpu_hour:g} an hour"
-    return f"${needed:.2f} a million tokens {on}; ${everything:.2f} if the {idle} idle ones are paid for (--use all)"
-
-
-def _print_command(plan: LaunchPlan, out: Console) -> None:
-    """Print the command unbroken, so that it can be pasted."""
-    if plan.command is None:
-        print_labelled(out, "Command  ", NO_ENGINE, "", "bold")
-        return
-    label = Text("Command  ", "bold")
-    text = plan.command.text.rstrip()
-    out.print(label + Text(text) if "\n" not in text else label + Text("\n" + text), soft_wrap=True)
-
-
-def _at_equal_count(recommendation: Recommendation, about: BatchAnswer | None) -> Iterator[str]:
-    """Sentences at the focus: the widest target with one draft GPU, and all GPUs."""
-    if about is None or about.equal is None:
-        return
-    plus_one = [
-        count
-        for count in recommendation.equal_counts
-        if count.subject.shape.devices.draft == 1 and count.subject.copies == 1
-    ]
-    for count in dict.fromkeys([*plus_one[-1:], about.equal]):
-        yield f"Batch {about.batch}: {count.sentence}"
-
-
-def _question(request: SearchRequest) -> str:
-    v = effective({**request.options, "strategies": request.strategies})
-    draft_hardware = v["draft_hardware"] or v["hardware"]
-    hardware = v["hardware"] if draft_hardware == v["hardware"] else f"{v['hardware']} + {draft_hardware}"
-    accepted = f"alpha {v['alpha']}" if v["acceptance"] is None else f"acceptance {v['acceptance']}"
-    accepted = f"acceptance {v['pair']}" if v["pair"] is not None and v.source("alpha") != GIVEN else accepted
-    hits = f"hit rate {v['p_hit']}" if v["p_hit"] is not None else f"h(F) = 1 - {v['hit_c']:g} F^-{v['hit_r']:g}"
-    hits = "measured hit curve" if v["hit_curve"] is not None else hits
-    caches = any(strategies.ALL.named(name).miss_state is not None for name in request.strategies)
-    hits = f", {hits}" if caches else ""
-    floor = f", at least {request.at_least:g} tokens/s a user" if request.at_least else ""
-    models = f"{v['target']} + {v['draft']} on up to {request.gpus} {hardware}"
-    return f"{models}, context {v['context']}, {accepted}{hits}, temperature {v['temperature']:g}{floor}"
-
-
-def _table(*columns: str) -> TextTable:
-    table = TextTable()
-    for column in columns:
-        words = column in ("best", "runner-up", "settings", "deployment", "what", "change")
-        table.add_column(column, words=words, joined=column in ("settings", "/user", "/GPU", "margin", "P"))
-    return table
-
-
-def _print_answers(recommendation: Recommendation, out: Console) -> None:
-    told = recommendation.display
-    table = _table(*told.header)
-    for row in told.rows:
-        table.add_row(*row)
-    out.print(table)
+def _no_room(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
     for answer in recommendation.answers:
-        for line in _impossible(answer):
-            out.print(line, style="yellow")
+        if answer.error is not None:
+            yield "No room", f"at {answer.batch}: {answer.error}"
 
 
-def _impossible(answer: BatchAnswer) -> Iterator[str]:
-    if answer.error is not None:
-        yield f"batch {answer.batch}: {answer.error}"
+def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]]:
+    request = recommendation.request
+    decisions = [answer.decision for answer in recommendation.answers if answer.decision is not None]
+    if not decisions:
         return
-    for strategy, reason in answer.impossible.items():
-        yield f"batch {answer.batch}: no {strategies.ALL.named(strategy).title}: {reason}"
+    gain = max((max(each.gain_of_knowing.values(), default=0.0) for each in decisions), default=0.0)
+    paste = "--paste: the command" if request.engine.called else "--paste vllm: its command"
+    measure = "\nssdsim bench http://HOST:8000 --prompts FILE: your own acceptance" if gain > WORTH_KNOWING / 2 else ""
+    yield "Next", f"{paste}; --explain: {more}, costs, break-even{measure}"
 
 
-def _heading(out: Console, text: str) -> None:
-    out.print()
-    out.print(text, style="bold")
+def run(d: Deployment) -> str:
+    """``SSD TP 4 + 2, K 7``."""
+    return f"{d.name}, K {d.lookahead}" if d.lookahead else d.name
 
 
-def _print_best(about: BatchAnswer, out: Console) -> None:
-    """Print what the round of the best deployment looks like."""
-    best = about.best
-    if best is None or about.interval is None:
-        return
-    low, high = about.interval.low, about.interval.high
-    rate = best.rate
-    hits = ""
-    if rate.p_hit is not None:
-        hits = f", hit rate over all rounds {rate.p_hit:.3f}, all hit in {rate.p_all_hit:.0%} of them"
-    each = f" in each of {best.copies} copies" if best.copies > 1 else ""
-    out.print(
-        f"batch {about.batch}, {best.name}: {best.per_user:.1f} tokens/s per user (95 %: {low:.1f}-{high:.1f}), "
-        f"{rate.tokens_per_round:.2f} tokens a round of {1e3 * rate.round_s:.1f} ms{each}{hits}",
-        style="dim",
-    )
+def number(rate: float) -> str:
+    """Whole from 20 on, else three digits."""
+    return f"{rate:,.0f}" if rate >= 20.0 else f"{rate:.3g}"
 
 
-def _print_equal(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
-    if not recommendation.equal_counts:
-        return
-    title = strategies.ALL.named(recommendation.request.subject).title
-    _heading(out, f"At equal GPU count, batch {about.batch}: {title} against all else that as many GPUs can do")
-    lead = f"{title} is"
-    table = TextTable((), ("GPUs",))
-    for header in (title, "settings", "/user", "best rival", "/user", lead, "95 %", f"P({title} faster)"):
-        words = header in (title, "settings", "best rival")
-        table.add_column(header, words=words, joined=header not in (title, "best rival"))
-    for count in recommendation.equal_counts:
-        closest = count.closest
-        table.add_row(
-            str(count.gpus),
-            count.subject.name,
-            count.subject.settings,
-            f"{count.subject.per_user:.1f}",
-            closest.deployment.name,
-            f"{closest.deployment.per_user:.1f}",
-            f"{closest.ratio:.2f}x",
-            f"{closest.low:.2f}-{closest.high:.2f}",
-            f"{closest.probability_faster:.2f}",
-        )
-    out.print(table)
-    last = recommendation.equal_counts[-1] if about.equal is None else about.equal
-    out.print(_all_rivals(last), style="dim")
-
-
-def _all_rivals(count: EqualCount) -> str:
-    each = (f"{v.what}: {v.ratio:.2f}x ({v.deployment.name})" for v in count.over)
-    return f"{count.subject.name} over each rival on {count.gpus}: {'; '.join(each)}"
-
-
-def _print_pareto(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
-    _heading(out, f"Pareto frontier, batch {about.batch}: tokens/s per user against tokens/s per GPU")
-    price = recommendation.request.gpu_hour
-    table = _table("deployment", "settings", "GPUs", "/user", "/GPU", *(["$/Mtoken"] if price is not None else []))
-    for d in about.pareto:
-        table.add_row(
-            d.name,
-            d.settings,
-            str(d.gpus),
-            f"{d.per_user:.1f}",
-            f"{d.per_gpu:.1f}",
-            *([f"{d.cost_per_million(price):.2f}"] if price is not None else []),
-        )
-    out.print(table)
-
-
-def _print_break_even(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
-    if not recommendation.break_evens or about.equal is None:
-        return
-    subject, gpus = about.equal.subject, recommendation.request.gpus
-    _heading(out, f"Break-even, batch {about.batch}: {subject.name} ({_HELD}) is the fastest on up to {gpus} GPUs")
-    for bound in recommendation.break_evens:
-        print_labelled(out, "  ", _bound(bound))
-    if subject.rate.p_hit is not None:
-        hits = "p_hit is the hit rate after a speculation by the primary;"
-        out.print(f"{hits} {subject.name} has {subject.rate.p_hit:.3f} over all rounds", style="dim")
-
-
-def _bound(bound: BreakEven) -> str:
-    counted = bound.what == "batch"
-    unit = f" {bound.unit}" if bound.unit and not counted else ""
-    now = f" (here {bound.present:.4g}{unit})" if bound.present is not None else ""
-    note = f", {bound.note}" if bound.note else ""
-    if bound.value is None:
-        said = {"always": "at any", "never": "at no", "unknown": "not known for"}[bound.bound]
-        return f"{said} {bound.what}{now}{note}"
-    value = f"{bound.value:.0f}" if counted else f"{bound.value:.3f}"
-    return f"{bound.bound} {bound.what} {value}{unit}{now}{note}"
-
-
-def _print_gains(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
-    best: Deployment | None = about.best
-    if best is None:
-        return
-    _heading(out, f"What to improve first, batch {about.batch}, {best.name} ({_HELD})")
-    table = _table("what", "change", "tokens/s", "elasticity")
-    shown = [e for e in recommendation.elasticities if e.gain >= _NO_GAIN][:_SHOWN_GAINS]
-    for e in shown:
-        table.add_row(e.what, e.better, f"{e.gain:+.1%}", f"{e.elasticity:+.2f}")
-    out.print(table)
-    idle = [e.what for e in recommendation.elasticities if e.gain < _NO_GAIN]
-    if idle:
-        out.print(f"no gain from: {', '.join(idle)}", style="dim")
-
-
-def _print_swings(recommendation: Recommendation, about: BatchAnswer, out: Console) -> None:
-    """Print what nobody has measured, or not well enough."""
-    if not recommendation.swings or about.equal is None:
-        return
-    subject, closest = about.equal.subject, about.equal.closest
-    text = f"{subject.name} over {closest.deployment.name} is {closest.ratio:.2f}x"
-    _heading(out, f"What to measure first, batch {about.batch}: {text} by acceptance and hits that are not sure")
-    table = TextTable(("what", "is a", "over", "lowest", "highest"), names=2)
-    for each in recommendation.swings:
-        standing = "measured rate" if each.standing == "measured" else each.standing
-        table.add_row(each.what, standing, each.over, f"{each.lowest:.2f}x", f"{each.highest:.2f}x")
-    out.print(table)
+def between(ends: Interval) -> str:
+    """``107-255``."""
+    return f"{number(ends.low)}-{number(ends.high)}"

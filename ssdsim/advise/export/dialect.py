@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 from os.path import exists, expanduser, isdir  # they take any text for a path, pathlib's raise at some
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ssdsim import strategies
-from ssdsim.advise.candidates import Candidates
+from ssdsim.advise.candidates import Candidates, Chosen
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.hardware.catalog import find_transformer
@@ -23,21 +23,15 @@ from ssdsim.question.drafting import draft_by_options, drafter_by_options
 from ssdsim.question.engines import Engine, titles
 from ssdsim.question.options import DEFAULTS
 from ssdsim.serving.schedule_file import Cell
-from ssdsim.strategies.ar import Autoregressive
 from ssdsim.strategies.drafters.model import ModelDrafter
-from ssdsim.strategies.sd import Speculative
-from ssdsim.strategies.tree import TreeSpeculative
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.forward import DATA_PARALLEL
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 LITTLE = 0.02  # of tokens/s: what a table must bring on average to be worth its trouble
 
-Write = Callable[["Dialect", Candidates, Sequence[str], list[str], int], str]
-"""The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to, a seed."""
+Write = Callable[["Dialect", Candidates, Sequence[str], list[str]], str]
+"""The text of an engine: in its dialect, from candidates, names of strategies that it runs, notes to add to."""
 
 
 class Dialect(Record):
@@ -95,18 +89,19 @@ class Dialect(Record):
         except InputError as error:
             raise InputError(f"--format {self.name}: {error}") from None
 
-    def note_missing(self, candidates: Candidates, best: pd.DataFrame, notes: list[str]) -> None:
+    def note_missing(self, candidates: Candidates, best: Sequence[Chosen], notes: list[str]) -> None:
         """Note what each strategy that the engine lacks would have brought over ``best``, which is exported."""
-        all_of_them = candidates.best()
+        all_of_them, exported = candidates.best(), {(each.b, each.context): each for each in best}
         own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
         for name in (name for name in candidates.strategies if name not in own):
-            cells = all_of_them[all_of_them["strategy"] == name]
-            if cells.empty:
+            cells = [each for each in all_of_them if each.strategy == name]
+            both = [(each, at) for each in cells if (at := exported.get((each.b, each.context))) is not None]
+            if not both:
                 continue
             title = strategies.ALL.named(name).title
-            both = cells.merge(best, on=["b", "context"], suffixes=("", "_without"))
-            gain = (both["tokens_per_second"] / both["tokens_per_second_without"]).max()
-            more = ", with the draft's devices more" if (both["gpus"] > both["gpus_without"]).all() else ""
+            gain = max(each.rate.median / at.rate.median for each, at in both)
+            dearer = all(each.deployment.gpus > at.deployment.gpus for each, at in both)
+            more = ", with the draft's devices more" if dearer else ""
             notes.append(
                 f"{self.title} has no {title}: at {len(cells)} of {len(all_of_them)} cells {title} is best "
                 f"(up to {gain:.2f}x what is exported here{more}); "
@@ -117,7 +112,7 @@ class Dialect(Record):
         """Say whether K follows the batch size: not where devices have own sequences, which may choose others."""
         return self.runs.k_by_batch and not is_data_parallel(candidates)
 
-    def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> pd.DataFrame:
+    def exported(self, candidates: Candidates, names: Sequence[str], notes: list[str]) -> list[Chosen]:
         """The best candidate of each cell, with notes on what they share and what the engine lacks.
 
         K follows the batch size where it can. No engine's table has an axis for the context: a batch size gets the K
@@ -129,49 +124,43 @@ class Dialect(Record):
         self.note_missing(candidates, best, notes)
         return best
 
-    def note_table(self, candidates: Candidates, names: Sequence[str], best: pd.DataFrame, notes: list[str]) -> None:
+    def note_table(
+        self, candidates: Candidates, names: Sequence[str], best: Sequence[Chosen], notes: list[str]
+    ) -> None:
         """Note what a K of its own for each batch size brings over the best K that all share."""
-        one = candidates.best(names, by=())
-        both = best.merge(one, on=["b", "context"], suffixes=("", "_fixed"))
-        gains = np.log(both["tokens_per_second"] / both["tokens_per_second_fixed"])
-        most = both["b"].to_list()[int(np.argmax(gains))]
-        fixed = one.to_dict("records")[0]
-        alone = f"K {lookahead(fixed)}" if lookahead(fixed) else "no speculation"
-        mean = float(np.expm1(gains.mean()))
+        one = {(each.b, each.context): each for each in candidates.best(names, by=())}
+        both = [(each, one[each.b, each.context]) for each in best if (each.b, each.context) in one]
+        if not both:
+            return
+        gains = [math.log(each.rate.median / shared.rate.median) for each, shared in both]
+        most = both[int(np.argmax(gains))][0].b
+        fixed = both[0][1]
+        alone = f"K {fixed.lookahead}" if fixed.lookahead else "no speculation"
+        mean = float(np.expm1(np.mean(gains)))
         little = f": little, so that {alone} alone does nearly as well" if mean < LITTLE else ""
         notes.append(
             f"the table over batch sizes is worth {mean:.1%} over {alone} at all of them "
-            f"(at most {float(np.expm1(gains.max())):.1%}, at batch {most}){little}"
+            f"(at most {math.expm1(max(gains)):.1%}, at batch {most}){little}"
         )
 
-    def note_shared(self, best: pd.DataFrame, axes: str, notes: list[str]) -> None:
+    def note_shared(self, best: Sequence[Chosen], axes: str, notes: list[str]) -> None:
         """Note what it costs that cells share one choice."""
-        worst = best.sort_values("loss").to_dict("records")[-1]
-        if worst["loss"] > 0.0:
+        worst = max(best, key=lambda each: each.loss)
+        if worst.loss > 0.0:
             notes.append(
-                f"{self.title} takes one K over {axes}: at most {worst['loss']:.1%} of tokens/s lost "
-                f"(batch {worst['b']}, context {worst['context']})"
+                f"{self.title} takes one K over {axes}: at most {worst.loss:.1%} of tokens/s lost "
+                f"(batch {worst.b}, context {worst.context})"
             )
 
 
-LOOKAHEADS: Mapping[str, str | None] = {Autoregressive.name: None, Speculative.name: "k", TreeSpeculative.name: "k"}
-"""The option, of each strategy that engines serve, which is its number of speculative tokens."""
-
-
-def lookahead(row: Mapping[Any, Any]) -> int:
-    """Tokens drafted by a row of candidates; 0 where none are."""
-    option = LOOKAHEADS[row["strategy"]]
-    return 0 if option is None else int(row[option])
-
-
-def by_batch(best: pd.DataFrame, engines: int, notes: list[str]) -> dict[int, int]:
+def by_batch(best: Sequence[Chosen], engines: int, notes: list[str]) -> dict[int, int]:
     """The K of each batch size of ``best``, in their order.
 
     Where devices have sequences of their own, each is an engine with its own batch size, a part of ours.
     """
-    rows = best.drop_duplicates("b").sort_values("b").to_dict("records")
-    lookahead_by_batch = {-(-int(row["b"]) // engines): lookahead(row) for row in rows}
-    if len(lookahead_by_batch) < len(rows):
+    of_batch = {each.b: each.lookahead for each in sorted(best, key=lambda each: each.b)}
+    lookahead_by_batch = {-(-b // engines): k for b, k in of_batch.items()}
+    if len(lookahead_by_batch) < len(of_batch):
         notes.append(f"batches that {engines} engines share alike have one row of the table: the largest one's")
     return lookahead_by_batch
 

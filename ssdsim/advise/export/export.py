@@ -9,8 +9,7 @@ from ssdsim import strategies
 from ssdsim.advise.candidates import Candidates, candidates
 from ssdsim.advise.export import sglang, ssd_engine, trtllm, vllm
 from ssdsim.advise.export.dialect import Dialect
-from ssdsim.advise.schedule import DRAWS, PolicyOfK, inputs_behind, of_candidates, policy_of_k, scenario_of
-from ssdsim.answers.contest import contest
+from ssdsim.advise.schedule import PolicyOfK, inputs_behind, of_candidates, policy_of_k
 from ssdsim.answers.evidence import RatioEvidence
 from ssdsim.base.display import Display, Displayable
 from ssdsim.base.errors import InputError, nearest
@@ -18,10 +17,8 @@ from ssdsim.base.option import spelled
 from ssdsim.base.record import Record
 from ssdsim.hardware.catalog import find_hardware
 from ssdsim.hardware.runtime_catalog import BY_DEFAULT, find_runtime, runtime_of
-from ssdsim.pricing.cost import TimingErrors
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.engines import titles
-from ssdsim.question.many import RateDraws
 from ssdsim.question.options import ALL, DEFAULTS
 from ssdsim.question.spellings import any_spelling
 from ssdsim.question.standing import TokenInput
@@ -115,21 +112,21 @@ def export(
         own = engine.among(names, drafter_by_options(given))
         if engine.check is not None:
             engine.check(given)
-    possible = candidates(**given)
+    possible = candidates(seed=seed, **given)
     inputs = inputs_behind(possible)
-    if not possible.table.empty:
-        notes += standing_notes(possible, names if engine is None else own, inputs, seed)
+    if possible.cells:
+        notes += standing_notes(possible, names if engine is None else own, inputs)
     if engine is not None:
         notes += _formats(given)
     for (b, context), reason in possible.impossible.items():
         notes.append(f"nothing for batch {b}, context {context}: {reason}")
-    refusal = f"nothing fits: {next(iter(possible.impossible.values()))}" if possible.table.empty else None
+    refusal = f"nothing fits: {next(iter(possible.impossible.values()))}" if not possible.cells else None
     if engine is None:
-        text = _FILES[format](of_candidates(possible, seed))
+        text = _FILES[format](of_candidates(possible))
     else:
-        if not refusal and not possible.table["strategy"].isin(own).any():
+        if not refusal and not any(d.shape.strategy in own for each in possible.cells.values() for d in each):
             refusal = f"nothing fits that {engine.title} has: {titles(own, 'or')} finds no room"
-        text = "" if refusal else engine.write(engine, possible, own, notes, seed)
+        text = "" if refusal else engine.write(engine, possible, own, notes)
     return Exported(text, tuple(notes), tuple(possible.warnings), inputs, refusal)
 
 
@@ -177,35 +174,16 @@ def _fixed(engine: Dialect, options: Mapping[str, Any], notes: list[str]) -> dic
     return fixed
 
 
-def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput], seed: int) -> list[str]:
-    """Notes on what ``names`` assume of tokens, and in how many cells the one rule leaves open which is best."""
+def standing_notes(candidates: Candidates, names: Sequence[str], inputs: Sequence[TokenInput]) -> list[str]:
+    """Notes on what ``names`` assume of tokens, and on cells where the choice is not clear."""
     condition = RatioEvidence(tuple(each for each in inputs if not set(names).isdisjoint(each.read_by))).condition
     notes = [f"{condition}this is best: measure it and give --pair"] if condition else []
-    cells = candidates.best(names).to_dict("records")
-    said = [sentence for cell in cells if (sentence := _undecided(candidates, cell, names, seed))]
-    if said:
-        notes.append(f"at {len(said)} of {len(cells)} cells another strategy may be as good. {said[0]}")
+    cells = candidates.best(names)
+    doubtful = [each for each in cells if each.decision.word != "clear"]
+    if doubtful:
+        worst = max(doubtful, key=lambda each: each.decision.loss.mean)
+        notes.append(
+            f"at {len(doubtful)} of {len(cells)} cells another choice may be better: at batch {worst.b}, context "
+            f"{worst.context} this loses {worst.decision.loss.mean:.0%} on average to the best that could be known"
+        )
     return notes
-
-
-def _undecided(candidates: Candidates, best: Mapping[Any, Any], names: Sequence[str], seed: int) -> str:
-    """The sentence on the cell's best of another strategy; empty where that is decided, or nothing else fits."""
-    others = [name for name in names if name != best["strategy"]]
-    rivals = candidates.best(others).to_dict("records") if others else []
-    same = [row for row in rivals if (row["b"], row["context"]) == (best["b"], best["context"])]
-    if not same:
-        return ""
-    sides = {row["strategy"]: scenario_of(candidates.points[row["point"]]) for row in (best, *same)}
-    errors = TimingErrors(DRAWS, seed)
-    rates = {name: float(each.estimate.tokens_per_second) for name, each in sides.items()}
-    drawn = {name: RateDraws.of(each, errors) for name, each in sides.items()}
-    first, (other,) = best["strategy"], [row["strategy"] for row in same]
-    held = contest(first, [other], rates, drawn)
-    if held.decided:
-        return ""
-    versus = held.over[other]
-    evidence = RatioEvidence.of(sides[first], sides[other], versus.timings)
-    titles = {name: each.strategy.title for name, each in sides.items()}
-    clause = f"{titles[first]} is {versus.ratio:.2f}x {titles[other]} (95 %: {versus.low:.2f}-{versus.high:.2f})"
-    where = f" at batch {best['b']}, context {best['context']}"
-    return evidence.sentence(held, [other], (titles[first], ""), clause, where)

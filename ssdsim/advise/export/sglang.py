@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel, lookahead
+from ssdsim.advise.export.dialect import Dialect, checkpoint, drafter_of, is_data_parallel
 from ssdsim.base.record import Record
-from ssdsim.question.configuration import configure
 from ssdsim.question.options import DEFAULTS
+from ssdsim.question.scenario import Scenario
 from ssdsim.strategies.tree import TreeSpeculative
 
 ALGORITHMS: Mapping[str, str] = {
@@ -24,14 +23,14 @@ ALGORITHMS: Mapping[str, str] = {
 """SGLang's names of ssdsim's drafters (its documentation at 067ad4d; DFLASH in newer ones)."""
 
 
-def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
     """The command line of a server: one K, that of the best geometric mean over batches and contexts."""
     best = candidates.best(names, by=())
     engine.note_shared(best, "batch sizes and contexts", notes)
     engine.note_missing(candidates, best, notes)
-    chosen = best.to_dict("records")[0]
-    tree = _tree(candidates.points[chosen["point"]], notes) if chosen["strategy"] == TreeSpeculative.name else None
-    k = tree.passes if tree else lookahead(chosen)
+    chosen = best[0]
+    tree = _tree(chosen.deployment.scenario, notes) if chosen.strategy == TreeSpeculative.name else None
+    k = tree.passes if tree else chosen.lookahead
     words = ["python", "-m", "sglang.launch_server", "--model-path", checkpoint(candidates, "target", notes)]
     words += ["--tp-size", str(candidates.options.get("tp", DEFAULTS["tp"]))]
     if is_data_parallel(candidates):
@@ -79,12 +78,11 @@ class _Tree(Record):
     nodes: int
 
 
-def _tree(point: Mapping[str, Any], notes: list[str]) -> _Tree:
-    """The tree that is priced at a point, in SGLang's words: it makes one for each round, as EAGLE-2 does.
+def _tree(scenario: Scenario, notes: list[str]) -> _Tree:
+    """The tree that is priced, in SGLang's words: it makes one for each round, as EAGLE-2 does.
 
     Its beam is the widest of the passes where the priced tree is the same in every round.
     """
-    (scenario,) = configure(**point).scenarios.values()
     settings = scenario.settings
     rows: list[int] = settings["tree_rows"]
     beam = settings["tree_beam"] or max(rows)

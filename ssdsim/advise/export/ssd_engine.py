@@ -25,14 +25,14 @@ _OUTPUT_TOKENS = 1024  # of room beside the prompt; bench.py makes 512 unless to
 SIZES = {"llama": ("1", "3", "8", "70"), "qwen": ("0.6", "1.7", "4", "8", "14", "32")}
 
 
-def commands(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def commands(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
     """A command line for each batch and context.
 
     Fan-outs go as lists (``--flh`` after a hit, ``--flm`` after a miss), a common one as ``--f``.
     """
     engine.note_missing(candidates, candidates.best(names), notes)
     lines = []
-    for cell in of_candidates(candidates, seed, names).cells:
+    for cell in of_candidates(candidates, names).cells:
         if cell.strategy is not None:
             rate = f"{cell.tokens_per_second:.0f} tokens/s ({cell.low:.0f}-{cell.high:.0f})"
             title = strategies.ALL.named(cell.strategy).title

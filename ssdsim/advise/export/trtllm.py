@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
+from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges
 from ssdsim.question.options import DEFAULTS
 from ssdsim.strategies.drafters.model import ModelDrafter
 
@@ -29,7 +29,7 @@ _NGRAM = 5  # tokens of a match, as vLLM's look-up is told
 _TWO_MODELS = ("model", "ngram")  # whose overlap scheduler the documentation switches off
 
 
-def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
     """A file by ``cat``, and the server that reads it; the server alone where nothing is drafted."""
     tp, ep = (candidates.options.get(name, DEFAULTS[name]) for name in ("tp", "ep"))
     words = ["trtllm-serve", checkpoint(candidates, "target", notes), "--tp_size", str(tp)]
@@ -38,7 +38,7 @@ def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes
     best = engine.exported(candidates, names, notes)
     lookaheads = by_batch(best, 1, notes)
     lines = ["enable_attention_dp: true"] if is_data_parallel(candidates) else []
-    if any(lookahead(row) for row in best.to_dict("records")):
+    if any(each.lookahead for each in best):
         lines += _speculative(candidates, lookaheads, notes)
         if len(set(lookaheads.values())) > 1:
             engine.note_table(candidates, names, best, notes)

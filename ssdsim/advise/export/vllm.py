@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ssdsim.advise.candidates import Candidates
-from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, lookahead, ranges
+from ssdsim.advise.export.dialect import Dialect, by_batch, checkpoint, drafter_of, is_data_parallel, ranges
 from ssdsim.base.record import Record, field, replace
-from ssdsim.question.configuration import configure
 from ssdsim.question.options import DEFAULTS
+from ssdsim.question.scenario import Scenario
 
 
 class Method(Record):
@@ -48,7 +48,7 @@ METHODS: Mapping[str, Method] = {
 """VLLM's methods by ssdsim's drafters."""
 
 
-def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
     """The JSON object of ``--speculative-config``; ``null`` where nothing is drafted anywhere."""
     made = speculative(engine, candidates, names, notes)
     _note_experts(candidates, notes)
@@ -57,7 +57,7 @@ def config(engine: Dialect, candidates: Candidates, names: Sequence[str], notes:
     return json.dumps(made) + "\n"
 
 
-def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str], seed: int) -> str:
+def command(engine: Dialect, candidates: Candidates, names: Sequence[str], notes: list[str]) -> str:
     """The whole command line of a server."""
     tp, ep = _degrees(candidates)
     words = ["vllm", "serve", checkpoint(candidates, "target", notes)]
@@ -83,14 +83,14 @@ def speculative(
     degree = candidates.options.get("tp", DEFAULTS["tp"])
     engines, tp = (degree, 1) if is_data_parallel(candidates) else (1, degree)
     lookaheads = by_batch(best, engines, notes)
-    drafting = [row for row in best.to_dict("records") if lookahead(row)]
+    drafting = [each for each in best if each.lookahead]
     if not drafting:
         return None
     method = METHODS[drafter_of(candidates)]
     draft = checkpoint(candidates, "draft", notes) if method.names_model else None
     made = speculative_config(method, draft, max(lookaheads.values()), tp)
     if method.has_layers:
-        _note_draft_devices(candidates.points[drafting[0]["point"]], notes)
+        _note_draft_devices(drafting[0].deployment.scenario, notes)
     if method.note:
         notes.append(method.note)
     if method.has_layers and candidates.options.get("temperature", 0.0) > 0.0:
@@ -143,11 +143,9 @@ def _degrees(candidates: Candidates) -> tuple[int, int]:
     return tp, ep
 
 
-def _note_draft_devices(point: Mapping[str, Any], notes: list[str]) -> None:
+def _note_draft_devices(scenario: Scenario, notes: list[str]) -> None:
     """Note on the draft's devices: vLLM shards the draft as it does the target."""
-    configuration = configure(**point)
-    tp = configuration.settings["tp"]
-    (scenario,) = configuration.scenarios.values()
+    tp = scenario.settings["tp"]
     passes = [each for step in scenario.steps.values() for each in step.passes if each.model == "draft"]
     if any(each.tp != tp for each in passes):
         notes.append(f"vLLM runs the draft on all {tp} devices; SD is priced with it on one, which is faster")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import strategies
-from ssdsim.advise.recommend.deployment import Deployment, Shape, best
+from ssdsim.advise.recommend.deployment import Deployment, Shape
 from ssdsim.advise.recommend.search import (
     STEPS,
     Search,
@@ -180,17 +180,16 @@ class _Contenders(Record):
         return errors[int(np.argmax(before[own] > 0))]
 
 
-def break_evens(search: Search, batch: int) -> list[Callable[[], BreakEven]]:
-    """Each bound at ``batch`` that means something for the subject, as far as it and a rival fit there, to be found.
+def break_evens(search: Search, batch: int, by_strategy: Mapping[str, Deployment]) -> list[Callable[[], BreakEven]]:
+    """Each bound at ``batch`` that means something for the subject, if it and a rival fit there, to be found.
 
-    The last one takes as long as all others.
+    ``by_strategy`` are the best of each. The last bound takes as long as all others.
     """
     deployments = search.deployments(batch)
-    tops = {name: best((d for d in deployments if d.shape.strategy == name), "user") for name in _order(search)}
-    subject = tops.pop(search.request.subject)
-    if subject is None or not any(tops.values()):
+    subject = by_strategy.get(search.request.subject)
+    if subject is None or len(by_strategy) < 2:
         return []
-    shapes = [top.shape for top in (subject, *tops.values()) if top is not None]
+    shapes = [by_strategy[name].shape for name in _order(search) if name in by_strategy]
     contest = _contest(search, batch, deployments, subject, shapes)
     point = subject.shape.point(search.request.options, subject.copy_batch)
     strategy = strategies.ALL.named(subject.shape.strategy)

@@ -142,6 +142,12 @@ class Deployment(Record):
         return gpu_hour / 3600.0 / self.per_gpu * 1e6
 
     @property
+    def lookahead(self) -> int:
+        """Tokens that are drafted a round; 0 where none are."""
+        strategy = strategies.ALL.named(self.shape.strategy)
+        return strategy.lookahead(self.scenario.settings) if strategy.drafts else 0
+
+    @property
     def title(self) -> str:
         """The strategy's title."""
         return strategies.ALL.named(self.shape.strategy).title
@@ -170,18 +176,9 @@ def score(deployment: Deployment, rank: Rank) -> float:
 
 
 def best(deployments: Iterable[Deployment], rank: Rank, at_least: float = 0.0) -> Deployment | None:
-    """The deployment with the highest score among those of at least ``at_least`` tokens/s per user; None without any.
-
-    Of equals (within a thousandth) it is the one with the fewest GPUs, then of the strategy that is listed first, then
-    with the fewest cached outcomes and draft steps.
-    """
+    """The one of the highest score at the values of its inputs, of those that give a user ``at_least`` so much."""
     allowed = [d for d in deployments if d.per_user >= at_least]
-    if not allowed:
-        return None
-    top = max(score(d, rank) for d in allowed)
-    equals = [d for d in allowed if score(d, rank) >= (1.0 - INDIFFERENT) * top]
-    listed = strategies.ALL.names
-    return min(equals, key=lambda d: (d.gpus, listed.index(d.shape.strategy), d.shape.work, -score(d, rank)))
+    return max(allowed, key=lambda d: (score(d, rank), -d.gpus), default=None)
 
 
 def pareto(deployments: Sequence[Deployment]) -> list[Deployment]:

@@ -8,21 +8,24 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ssdsim.advise.recommend.break_even import BreakEven, break_evens
+from ssdsim.advise.recommend.choice import Choice, DeploymentDraws, RateRange, choose
 from ssdsim.advise.recommend.deployment import INDIFFERENT, Deployment, best, pareto, score
 from ssdsim.advise.recommend.elasticity import Elasticity, elasticities
-from ssdsim.advise.recommend.equal_count import DeploymentDraws, EqualCount, equal_count, held_against
 from ssdsim.advise.recommend.request import SearchRequest, make_request
 from ssdsim.advise.recommend.search import Search
-from ssdsim.answers.contest import Contest
-from ssdsim.answers.evidence import RatioEvidence
+from ssdsim.advise.recommend.words import how_sure, span
+from ssdsim.answers.decision import Decision
 from ssdsim.answers.swings import Swing, inputs_of, swings
 from ssdsim.answers.workers import Workers
 from ssdsim.base.display import Display, Displayable
-from ssdsim.base.intervals import Interval
+from ssdsim.base.errors import InputError
+from ssdsim.base.kinds_of_lists import EVERY
+from ssdsim.base.option import spelled
 from ssdsim.base.plain import picked
 from ssdsim.base.record import Record, field
 from ssdsim.hardware.catalog import find_hardware, find_transformer
 from ssdsim.hardware.profile import provenance_summary
+from ssdsim.pricing.occupancy import DoesNotFit
 from ssdsim.question.drafting import draft_by_options
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import DEFAULTS
@@ -55,45 +58,65 @@ class UnsupportedByEngine(Record):
 
 
 class BatchAnswer(Record):
-    """The answer at one batch: the best deployment, the best of another strategy, and how the best stands against all.
+    """The answer at one batch: what is chosen, and the best of each strategy; ``error`` says why nothing is.
 
-    ``error`` says why there is no best. ``interval`` bounds its tokens/s per user at 95 %; ``margin`` is its score over
-    the runner-up's, less 1. ``by_strategy`` has the best of each strategy that fits, ``impossible`` the reason of each
-    that does not; ``unsupported`` are those that the engine cannot run.
+    ``impossible`` has the reason of each strategy that does not fit, ``unsupported`` those that the engine cannot run.
     """
 
     batch: int
-    by_strategy: Mapping[str, Deployment]
     impossible: Mapping[str, str]
     pareto: tuple[Deployment, ...] = ()
-    equal: EqualCount | None = None
-    best: Deployment | None = None
-    interval: Interval | None = None
-    runner_up: Deployment | None = None
-    margin: float | None = None
-    contest: Contest[Deployment] | None = None
+    choice: Choice | None = None
     error: str | None = None
     unsupported: Mapping[str, UnsupportedByEngine] = field(default_factory=dict)
 
     @property
-    def probability(self) -> float | None:
-        """Probability that no other strategy is better."""
-        return None if self.contest is None else self.contest.probability
+    def by_strategy(self) -> Mapping[str, Deployment]:
+        """The best of each strategy that fits."""
+        return {} if self.choice is None else self.choice.by_strategy
+
+    @property
+    def decision(self) -> Decision[Deployment] | None:
+        """How the best was chosen."""
+        return None if self.choice is None else self.choice.decision
+
+    @property
+    def best(self) -> Deployment | None:
+        """What to run."""
+        return None if self.choice is None else self.choice.decision.chosen
+
+    @property
+    def runner_up(self) -> Deployment | None:
+        """The best of another strategy."""
+        return None if self.choice is None else self.choice.decision.runner_up
+
+    def rate(self, strategy: str) -> RateRange:
+        """Tokens/s per user of a strategy's best."""
+        assert self.choice is not None  # it fits
+        return self.choice.rates[strategy]
+
+
+class WithFewer(Record):
+    """What is chosen where no more than so many ``gpus`` may be used, with its tokens/s per user."""
+
+    gpus: int
+    deployment: Deployment
+    rate: RateRange
 
 
 class Recommendation(Displayable, Record):
     """The answers by batch. All other fields are about ``focus_answer``.
 
     That is the answer at the largest batch where the subject is best; if it is best at none, at the smallest batch that
-    fits; None if nothing fits. ``equal_counts`` are the verdicts on every number of GPUs that the subject can use, up
-    to ``--gpus``.
+    fits; None if nothing fits. ``fewer`` has what each smaller number of GPUs would be used for. The last four fields
+    but one are empty where they were not asked for.
     """
 
     request: SearchRequest
     answers: tuple[BatchAnswer, ...]
     sentence: str
     focus_answer: BatchAnswer | None
-    equal_counts: tuple[EqualCount, ...]
+    fewer: tuple[WithFewer, ...]
     break_evens: tuple[BreakEven, ...]
     elasticities: tuple[Elasticity, ...]
     swings: tuple[Swing, ...]
@@ -124,6 +147,7 @@ def recommend(
     use: str = "needed",
     at_least: float | None = None,
     seed: int = 0,
+    rule: str = "mean-log",
     progress: Progress | None = None,
     **options: Unpack[Searched],
 ) -> Recommendation:
@@ -137,7 +161,9 @@ def recommend(
     gpu_hour : price of a GPU for an hour.
     use : a token is counted to the GPUs ``needed``, or to ``all`` of the budget.
     at_least : tokens/s that a user must get.
-    seed : of the draws of what is not known, behind intervals and probabilities.
+    seed : of the draws of what is not known, by which is chosen.
+    rule : ``mean-log``, the highest mean log speed over these draws; ``point``, the highest at the inputs' values;
+        ``expected``, the highest mean; ``fastest``, the most draws won.
     progress : hears how many of its steps are done: the search, each batch, what the answer would break even at.
     options : the workload, as :func:`ssdsim.configure` takes it (target, draft, hardware, context, alpha, ...);
         ``strategies`` to choose from and the ``subject`` that is held against the others. An option that is searched
@@ -158,47 +184,91 @@ def recommend(
     >>> [answer.best.name for answer in found.answers], found.answers[0].unsupported["ssd"].sentence
     (['SD TP 8', 'SD TP 8'], 'with SSD, which vLLM does not have: 1.04x')
     """
-    asked = {"gpus": gpus, "b": b, "rank": rank, "gpu_hour": gpu_hour, "use": use, "at_least": at_least, "seed": seed}
-    return recommended(progress, None, **asked, **options)[0]
+    asked: dict[str, Any] = {
+        "gpus": gpus,
+        "b": b,
+        "rank": rank,
+        "gpu_hour": gpu_hour,
+        "use": use,
+        "at_least": at_least,
+        "seed": seed,
+    }
+    return recommended(progress, None, rule=rule, **asked, **options)[0]
+
+
+@any_spelling
+def compare(*, gpus: int | str, b: int = 1, seed: int = 0, **options: Unpack[Searched]) -> Recommendation:
+    """Compare strategies: :func:`recommend` among all of them, or among ``strategies``.
+
+    The answer's ``choice`` has each one at its best, by how much it loses, and in which share of draws it is the best.
+
+    Raises
+    ------
+    InputError : an unknown option or value, or one without effect here; nothing fits.
+    """
+    if options.get("strategies") is None:
+        options["strategies"] = EVERY
+    asked = {"gpus": gpus, "b": b, "rank": "user", "gpu_hour": None, "at_least": None, "seed": seed}
+    found, _ = recommended(None, None, explained=False, **asked, **options)
+    (answer,) = found.answers
+    if answer.best is None:
+        raise DoesNotFit(str(answer.error))
+    return found
 
 
 def recommended(
-    progress: Progress | None, beside: Callable[[SearchRequest, BatchAnswer], T] | None, **asked: Any
+    progress: Progress | None,
+    beside: Callable[[SearchRequest, BatchAnswer], T] | None,
+    explained: bool = True,
+    **asked: Any,
 ) -> tuple[Recommendation, T | None]:
-    """:func:`recommend`, and what the answer at focus says of another question, which is worked out ``beside``."""
+    """:func:`recommend`, and what the answer at focus says of another question, which is worked out ``beside``.
+
+    If it is not ``explained``, there are no break-even points, no elasticities, and nothing beside.
+    """
     workers = Workers()
     request = make_request(**asked)
     search, steps = Search(request), len(request.batches) + 2
     progress = progress or (lambda done, steps: None)
     search.run(workers)
     progress(1, steps)
-    errors, evaluated = DeploymentDraws(request), search.evaluated
+    drawn, evaluated = DeploymentDraws(request.options, request.seed, search.evaluator), search.evaluated
     answers = []
     for batch in request.batches:
-        answers.append(_answer(search, errors, batch))
+        answers.append(_answer(search, drawn, batch))
         progress(1 + len(answers), steps)
     about = _focus_answer(answers, request.subject)
-    deployments = search.deployments(about.batch) if about else []
-    bounds, moves, other = _at_changes(search, about, workers, beside)
-    counts = (equal_count(deployments, n, errors) for n in range(1, request.gpus + 1))
+    inputs = _inputs(answers)
+    check_ranges(request.options, answers)
+    bounds, moves, other = _at_changes(search, about if explained else None, workers, beside)
     recommendation = Recommendation(
         request=request,
         answers=tuple(answers),
-        sentence=_sentence(request, answers),
+        sentence=sentence(request, answers),
         focus_answer=about,
-        equal_counts=tuple(count for count in counts if count is not None and count.subject.gpus == count.gpus),
+        fewer=_fewer(search, drawn, about) if explained else (),
         break_evens=bounds,
-        swings=_swings(about),
+        swings=_swings(about) if explained else (),
         elasticities=moves,
         provenance=_provenance(request),
         runtime=runtime_for(request.options).summary,
         pair=pair_of(request.options),
-        inputs=_inputs(answers),
+        inputs=inputs,
         warnings=(*request.warnings, *sorted(search.warnings)),
         evaluated=evaluated,
     )
     progress(steps, steps)
     return recommendation, other
+
+
+def check_ranges(options: Mapping[str, Any], answers: Sequence[BatchAnswer]) -> None:
+    """Raise :class:`InputError` for a range of an input that no strategy reads, if any fits."""
+    deployments = [d for each in answers for d in each.by_strategy.values()]
+    deployments += [each.deployment for answer in answers for each in answer.unsupported.values()]
+    read = {each.name for d in deployments for each in d.scenario.known.inputs}
+    for name, _, _ in options.get("ranges", ()) if deployments else ():
+        if name not in read:
+            raise InputError(f"--ranges {name} has no effect: no strategy that is compared reads {spelled(name)}")
 
 
 def _at_changes(
@@ -211,7 +281,7 @@ def _at_changes(
     if about is None or about.best is None:
         return (), (), None
     questions: list[Callable[[], Any]] = [
-        *break_evens(search, about.batch)[::-1],  # which begin with the longest
+        *break_evens(search, about.batch, about.by_strategy)[::-1],  # which begin with the longest
         partial(elasticities, about.best, search),
         (lambda: None) if beside is None else partial(beside, search.request, about),
     ]
@@ -219,40 +289,33 @@ def _at_changes(
     return tuple(bounds[::-1]), tuple(moves), other
 
 
-def _answer(search: Search, errors: DeploymentDraws, batch: int) -> BatchAnswer:
+def _answer(search: Search, drawn: DeploymentDraws, batch: int) -> BatchAnswer:
     request = search.request
     deployments = search.deployments(batch)
     impossible = search.why_not(batch)
     if not deployments:
-        reason = impossible[request.ranked[0]]
-        return BatchAnswer(batch, {}, impossible, error=reason)
-    by_strategy = {}
-    for strategy in request.strategies:
-        quickest = best((d for d in deployments if d.shape.strategy == strategy), request.rank, request.at_least)
-        if quickest is not None:
-            by_strategy[strategy] = quickest
+        return BatchAnswer(batch, impossible, error=impossible[request.ranked[0]])
     frontier = tuple(pareto(deployments))
-    equal = equal_count(deployments, request.gpus, errors)
-    top = best(by_strategy.values(), request.rank)
-    if top is None:
+    choice = choose(deployments, drawn, request.rank, request.at_least, request.rule)
+    if choice is None:
         fastest = max(d.per_user for d in deployments)
         error = f"nothing gives a user {request.at_least:g} tokens/s; the fastest gives {fastest:.1f}"
-        return BatchAnswer(batch, {}, impossible, frontier, equal, error=error)
-    others = [d for d in by_strategy.values() if d is not top]
-    runner_up = best(others, request.rank)
-    return BatchAnswer(
-        batch=batch,
-        best=top,
-        interval=Interval.of(errors.per_user(top).joint),
-        runner_up=runner_up,
-        margin=score(top, request.rank) / score(runner_up, request.rank) - 1.0 if runner_up else None,
-        contest=held_against(top, others, errors, request.rank),
-        by_strategy=by_strategy,
-        impossible=impossible,
-        pareto=frontier,
-        equal=equal,
-        unsupported=unsupported_beside(search, batch, top),
-    )
+        return BatchAnswer(batch, impossible, frontier, error=error)
+    beside = unsupported_beside(search, batch, choice.decision.chosen)
+    return BatchAnswer(batch, impossible, frontier, choice, unsupported=beside)
+
+
+def _fewer(search: Search, drawn: DeploymentDraws, about: BatchAnswer | None) -> tuple[WithFewer, ...]:
+    """What each number of GPUs below that of the best would be used for."""
+    if about is None or about.best is None:
+        return ()
+    request, found = search.request, dict[Deployment, WithFewer]()
+    for gpus in range(1, about.best.gpus):
+        within = [d for d in search.deployments(about.batch) if d.gpus <= gpus]
+        if choice := choose(within, drawn, request.rank, request.at_least, request.rule):
+            chosen = choice.decision.chosen
+            found.setdefault(chosen, WithFewer(gpus, chosen, choice.rates[chosen.shape.strategy]))
+    return tuple(found.values())
 
 
 def unsupported_beside(search: Search, batch: int, top: Deployment) -> dict[str, UnsupportedByEngine]:
@@ -276,10 +339,10 @@ def unsupported_json(unsupported: Mapping[str, UnsupportedByEngine]) -> dict[str
 
 
 def _swings(about: BatchAnswer | None) -> tuple[Swing, ...]:
-    """Swings of the subject over its closest rival, on all GPUs."""
-    if about is None or about.equal is None:
+    """Swings of the best over the best of another strategy."""
+    if about is None or about.best is None or about.runner_up is None:
         return ()
-    return tuple(swings(about.equal.subject.scenario, about.equal.closest.deployment.scenario))
+    return tuple(swings(about.best.scenario, about.runner_up.scenario))
 
 
 def _focus_answer(answers: Sequence[BatchAnswer], subject: str) -> BatchAnswer | None:
@@ -289,29 +352,19 @@ def _focus_answer(answers: Sequence[BatchAnswer], subject: str) -> BatchAnswer |
     return winning[-1] if winning else next(iter(fitting), None)
 
 
-def _sentence(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
-    """Sentence of which strategy at which batches, and where what is not known leaves it open or another is as good."""
+def sentence(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
+    """What to run at which batches, and how sure that is."""
     counted = {"user": "tokens/s per user", "gpu": "tokens/s per GPU", "cost": "cost of a token"}[request.rank]
-    evidence = RatioEvidence(_inputs(answers))
-    condition = evidence.condition.removesuffix(", ")
 
     def said(answer: BatchAnswer) -> str:
-        if answer.best is None or answer.contest is None:
-            return "nothing fits" if not answer.by_strategy and not answer.pareto else "nothing is fast enough"
-        if answer.contest.outcome == "wins":
-            return f"{answer.best.title}{evidence.robustness_clause}"
-        rival = answer.contest.decisive_rival
-        alike = f"{rival.title} is as good" if answer.contest.over[rival].is_tie else "undecided"
-        return f"{answer.best.title} ({alike})"
+        if answer.decision is None or answer.best is None:
+            return "nothing is fast enough" if answer.pareto else "nothing fits"
+        return f"{answer.best.title} ({how_sure(answer.decision)})"
 
     engine = f", of what {request.engine.called} runs" if request.engine.called else ""
-    parts = []
-    for what, group in groupby(answers, said):
-        batches = [answer.batch for answer in group]
-        span = f"{batches[0]}" if len(batches) == 1 else f"{batches[0]}-{batches[-1]}"
-        parts.append(f"{what} at batch {span}")
-    lead = f"By {counted} on up to {request.gpus} GPUs{engine}"
-    return f"{lead}{', ' if condition else ''}{condition}: {', '.join(parts)}."
+    grouped = groupby(answers, said)
+    parts = [f"{what} at batch {span([answer.batch for answer in group])}" for what, group in grouped]
+    return f"By {counted} on up to {request.gpus} GPUs{engine}: {', '.join(parts)}."
 
 
 def _inputs(answers: Sequence[BatchAnswer]) -> tuple[TokenInput, ...]:
@@ -337,32 +390,29 @@ def _provenance(request: SearchRequest) -> list[dict[str, str]]:
     return [{"profile": name, "summary": provenance_summary(p, dtypes, most, *read)} for name, p in profiles.items()]
 
 
-TITLE = "Tokens/s per user and per GPU by batch; P that no other strategy is better"
-
-
-def _table(request: SearchRequest, answers: tuple[BatchAnswer, ...], sentence: str) -> Display:
-    """A row a batch: the best deployment, the runner-up, and how far they are apart."""
+def _table(request: SearchRequest, answers: tuple[BatchAnswer, ...], said: str) -> Display:
+    """A row a batch: what to run, and how sure that is."""
     costs = ["$/Mtoken"] if request.gpu_hour is not None else []
-    best = ("best", "settings", "/user", "/GPU", *costs, "idle")
-    header = ("batch", *best, "runner-up", "/user", "/GPU", "margin", "P")
+    header = ("batch", "run", "settings", "per user", "80 %", "per GPU", *costs, "GPUs", "loses", "how sure")
     rows = [_row(request, answer) for answer in answers]
-    return Display(TITLE, header, [row + ("",) * (len(header) - len(row)) for row in rows], sentence)
+    padded = [row + ("",) * (len(header) - len(row)) for row in rows]
+    return Display("What to run by batch", header, padded, said)
 
 
 def _row(request: SearchRequest, answer: BatchAnswer) -> tuple[str, ...]:
-    best, second, price = answer.best, answer.runner_up, request.gpu_hour
-    if best is None:
+    best, decision, price = answer.best, answer.decision, request.gpu_hour
+    if best is None or decision is None:
         return str(answer.batch), "-"
-    rival = [second.name, f"{second.per_user:.1f}", f"{second.per_gpu:.1f}"] if second else ["-", "", ""]
+    rate = answer.rate(best.shape.strategy)
     return (
         str(answer.batch),
         best.name,
         best.settings,
-        f"{best.per_user:.1f}",
-        f"{best.per_gpu:.1f}",
-        *([f"{best.cost_per_million(price):.2f}"] if price is not None else []),
-        str(request.gpus - best.gpus),
-        *rival,
-        f"{answer.margin:+.1%}" if answer.margin is not None else "",
-        f"{answer.probability:.2f}" if answer.probability is not None and second else "",
+        f"{rate.median:.1f}",
+        f"{rate.likely.low:.1f}-{rate.likely.high:.1f}",
+        f"{best.per_gpu * rate.median / best.per_user:.1f}",
+        *([f"{best.cost_per_million(price) * best.per_user / rate.median:.2f}"] if price is not None else []),
+        str(best.gpus),
+        f"{decision.loss.mean:.1%}",
+        how_sure(decision),
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ssdsim import strategies
+from ssdsim.answers.decision import RULES, Rule
 from ssdsim.base.checks import few_enough, listed, whole
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import Group, spelled
@@ -48,6 +49,7 @@ class SearchRequest(Record):
     use: Use
     at_least: float
     seed: int
+    rule: Rule
     strategies: tuple[str, ...]
     subject: str
     engine: Engine
@@ -102,6 +104,7 @@ def make_request(
     use: str = "needed",
     at_least: float | None,
     seed: int,
+    rule: str = "mean-log",
     **given: Any,
 ) -> SearchRequest:
     """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
@@ -115,6 +118,7 @@ def make_request(
     narrowed = {name: options.pop(name) for name in tuple(options) if name in turned}
     _check_names(options, names)
     _check_counted(rank, gpu_hour, at_least, use)
+    one_of("--rule", rule, RULES)
     whole("--seed", seed, 0)
     narrowed = {name: _several(name, value) for name, value in narrowed.items()}
     checked({**options, **{name: values[0] for name, values in narrowed.items() if len(values) == 1}})
@@ -136,6 +140,7 @@ def make_request(
         use=use,  # type: ignore[arg-type]  # likewise
         at_least=at_least or 0.0,
         seed=seed,
+        rule=rule,  # type: ignore[arg-type]  # likewise
         strategies=names,
         subject=subject,
         engine=engine,
@@ -178,15 +183,19 @@ def _counted(gpus: int | str, options: Mapping[str, Any]) -> tuple[Any, dict[str
 
 
 def _check_counted(rank: str, gpu_hour: float | None, at_least: float | None, use: str) -> None:
-    if use not in USES:
-        raise InputError(f"--use must be one of {', '.join(USES)}, got '{use}'")
-    if not isinstance(rank, str) or rank not in RANKS:
-        raise InputError(f"--rank must be one of {', '.join(RANKS)}, got '{rank}'{nearest(rank, RANKS)}")
+    one_of("--use", use, USES)
+    one_of("--rank", rank, RANKS)
     if rank == "cost" and gpu_hour is None:
         raise InputError("--rank cost needs --gpu-hour, the price of a GPU for an hour")
     for name, number in (("--gpu-hour", gpu_hour), ("--at-least", at_least)):
         if number is not None and not (isinstance(number, int | float) and 0.0 < number < float("inf")):
             raise InputError(f"{name} must be above 0 and finite, got {number!r}")
+
+
+def one_of(flag: str, word: Any, words: Sequence[str]) -> None:
+    """Raise :class:`InputError` for another word."""
+    if not isinstance(word, str) or word not in words:
+        raise InputError(f"{flag} must be one of {', '.join(words)}, got '{word}'{nearest(str(word), words)}")
 
 
 def _check_degrees(target: Transformer, searched: Mapping[str, Mapping[SearchAxis, Values]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from ssdsim import configure, recommend
+from ssdsim.advise.recommend.command import launch
 from ssdsim.advise.recommend.launch_plan import launch_plan
 from ssdsim.cli.main import cli
 from ssdsim.hardware.catalog import full_hardware_name, hardware_names
@@ -28,21 +30,70 @@ def shown(*arguments: str) -> list[str]:
     return done.output.splitlines()
 
 
-def test_the_first_ten_lines_hold_what_to_deploy() -> None:
+def labels(lines: list[str]) -> dict[str, str]:
+    """Labelled lines, each whole."""
+    told: dict[str, str] = {}
+    for line in lines:
+        if found := re.match(r"(\S+(?: \S+)?)  +(\S.*)", line):
+            told[found[1]] = found[2]
+        elif told and line.startswith("  "):
+            told[[*told][-1]] += f" {line.strip()}"
+    return told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "--gpus 5xh100 --b 4,16",
+        "--gpus 5xh100 --b 4,16 --engine vllm",
+        "--gpus 5 --b 4 --all",
+        "--gpus 5 --b 1,2,...,9",
+    ],
+)
+def test_the_first_screen_has_fifteen_lines_of_eighty_columns(arguments: str) -> None:
+    lines = shown(*arguments.split())
+    assert len(lines) <= 15, lines
+    assert max(map(len, lines)) <= 80
+    assert labels(lines).keys() >= {"Assumed", "Next"}
+    assert "tokens/s" in " ".join(lines)
+
+
+def test_what_is_asked_of_requests_is_told_at_once_and_the_rest_is_explained() -> None:
     arguments = "--gpus 5xh100 --b 4,16 --engine vllm --gpu-hour 2.5 --rate 2".split()
-    everything = shown(*arguments)
-    lines = everything[:10]
-    labels = {line.split()[0]: line for line in lines if not line.startswith(" ")}
-    assert labels.keys() >= {"Verdict", "Run", "Worth", "Apart", "Pays", "Cost", "Command"}
-    assert "on 4 of 5 h100-sxm for 16 in flight: llama-3.1-70b drafted by llama-3.2-1b" in labels["Run"]
-    assert "x AR TP 4 (95 %:" in labels["Worth"]
-    assert "with SSD, which vLLM does not have: 1." in labels["Apart"]
-    assert "SD takes less time per output token than AR below" in " ".join(" ".join(everything[:12]).split())
-    assert "if the 1 idle ones are paid for (--use all)" in labels["Cost"]
-    command = served(labels["Command"].removeprefix("Command  "))
+    assert "a token takes SD" in labels(shown(*arguments))["2/s"]
+    everything = shown(*arguments, "--explain")
+    text = " ".join(" ".join(everything).split())
+    assert "SD takes less time per output token than AR below" in text
+    assert "if the 1 idle ones are paid for (--use all)" in text
+    assert "apart: with SSD, which vLLM does not have: 1." in text
+    for heading in ("Strategies at 4", "Frontier", "Break-even", "What to improve first", "What to measure first"):
+        assert any(line.startswith(heading) for line in everything)
+
+
+def test_what_is_pasted_is_the_command_and_nothing_else(tmp_path: Path) -> None:
+    (line,) = shown("--gpus", "5xh100", "--b", "4,16", "--paste", "vllm")
+    command = served(line)
     assert (command.model, command.tensor_parallel_size) == ("meta-llama/Llama-3.1-70B-Instruct", 4)
     check_vllm(command.speculative_config, tp=4)
-    assert any("requests/s" in line and line.startswith("2/s") for line in everything)
+    file = tmp_path / "serve.sh"
+    assert shown("--gpus", "5xh100", "--b", "4,16", "--engine", "vllm", "--paste", "-o", str(file)) == []
+    assert file.read_text() == f"{line}\n"
+    (config,) = shown("--gpus", "5xh100", "--b", "4,16", "--engine", "vllm", "--paste", "speculative-config")
+    check_vllm(json.loads(config), tp=4)
+    with refused("--paste", "--engine"):
+        shown("--gpus", "5", "--paste")
+
+
+def test_what_is_pasted_has_every_batch_those_without_a_draft_too() -> None:
+    """The table ended at the largest batch at which the strategy won: 32 of 128."""
+    asked: dict[str, Any] = {"gpus": 1, "b": [1, 256], "target": "llama-3.1-8b", "alpha": 0.4, "engine": "vllm"}
+    found = recommend(**asked)
+    started = launch(found.answers, found.request)
+    assert started is not None
+    assert started.command is not None
+    assert {batch: d.shape.strategy for batch, d in started.by_batch.items()} == {1: "sd", 256: "ar"}
+    config = served(started.command.text.strip()).speculative_config
+    assert config["num_speculative_tokens_per_batch_size"][-1][1:] == [256, 0]
 
 
 @pytest.mark.parametrize(
@@ -69,12 +120,11 @@ def test_the_ssd_engines_command_is_exactly_the_deployment() -> None:
     assert command.flh == list(settings["fan_outs"])
 
 
-def test_without_an_engine_the_line_says_which_there_are() -> None:
+def test_without_an_engine_the_line_says_how_to_name_one() -> None:
     plan = launch_plan(recommend(gpus=5, **SMALL))
     assert plan is not None
     assert plan.command is None
-    lines = shown("--gpus", "5")
-    assert any(line.startswith("Command  add --engine vllm|sglang") for line in lines[:10])
+    assert "--paste vllm" in labels(shown("--gpus", "5"))["Next"]
 
 
 def test_all_gpus_are_paid_for_where_that_is_asked() -> None:

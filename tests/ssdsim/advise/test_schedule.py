@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ssdsim import InputError, configure, export, predict, schedule, serve
 from ssdsim.advise.candidates import candidates
+from ssdsim.answers.decision import TIED
 from ssdsim.answers.grid import evaluate
 from ssdsim.serving.schedule_file import Cell, Schedule
 from tests.refusals import refused
@@ -116,22 +118,23 @@ def test_what_is_no_schedule_is_refused(text: str, message: str) -> None:
 
 
 @pytest.mark.long
-def test_each_cell_is_within_1_percent_of_an_exhaustive_search() -> None:
-    """Every K, every second budget up to 40 outcomes and doublings beyond, both fallbacks."""
+def test_each_cell_is_within_2_percent_of_an_exhaustive_search() -> None:
+    """Every K, every second budget up to 40 outcomes and doublings beyond, both fallbacks; 1 % is tied."""
     budgets = [*range(1, 41, 2), *(40 * 2**i for i in range(1, 6))]
     for b in (1, 64):
-        options: dict[str, Any] = {"b": b, "alpha": 0.75, "hit_c": 0.5}
+        options: dict[str, Any] = {"b": b, "alpha": 0.75, "hit_c": 0.5, "hit_r": 0.7}
         (cell,) = schedule(**options).cells
         points = [{**options, "k": k, "budget": budget} for k in range(1, 13) for budget in budgets]
         frame = evaluate(points)
         best = frame[["ar_tokens_per_second", "sd_tokens_per_second", "ssd_tokens_per_second"]].max().max()
         assert cell.tokens_per_second is not None
-        assert cell.tokens_per_second >= 0.99 * best
+        assert cell.tokens_per_second >= 0.98 * best
 
 
 def test_a_cells_numbers_are_predicts() -> None:
-    for cell in schedule(b=[1, 32], k=[3, 6], f=[2, 8]).cells:
-        own = {name: cell.settings[name] for name in ("k", "backup", "budget")}
+    sure = {"alpha": 0.8, "hit_c": 0.4, "hit_r": 0.7}
+    for cell in schedule(b=[1, 32], k=[3, 6], f=[2, 8], **sure).cells:
+        own = {**sure, **{name: cell.settings[name] for name in ("k", "backup", "budget")}}
         options: dict[str, Any] = {"b": cell.b, "context": cell.context, **own}
         estimate = predict(**options, sd_draft="separate").estimates[cell.strategy or ""]
         assert cell.tokens_per_second == pytest.approx(float(estimate.tokens_per_second))
@@ -160,7 +163,7 @@ def test_ar_stays_where_the_draft_beside_the_target_does_not_fit() -> None:
     """Each strategy is held against its own memory: SD's draft beside the target, SSD's on its own device."""
     pair = {"target": "llama-3.1-8b", "draft": "llama-2-7b", "any_vocabulary": True}
     found = candidates(**pair, tp=1, context=4000, b=[4, 75], k=2, f=1, dtype="bfloat16")
-    possible = found.table.groupby("b")["strategy"].agg(set).to_dict()
+    possible = {b: {d.shape.strategy for d in fitting} for (b, _), fitting in found.cells.items()}
     assert possible[4] == {"ar", "sd", "ssd"}
     assert found.impossible.keys() == {(75, 4000)} or "sd" not in possible[75]
 
@@ -171,17 +174,21 @@ def test_what_fits_nowhere_keeps_its_reason() -> None:
     assert "the largest batch that fits is 62" in (made.cells[1].reason or "")
 
 
-def test_one_choice_for_several_cells_is_the_best_on_geometric_average() -> None:
+def test_one_choice_for_several_cells_has_the_highest_mean_log_speed_over_them() -> None:
     possible = candidates(b=[1, 8, 64], k=[1, 3, 6], f=3)
     shared = possible.best(("sd",), by=())
-    assert shared["k"].nunique() == 1
-    table = possible.table[possible.table["strategy"] == "sd"]
-    products = table.groupby("k")["tokens_per_second"].prod()
-    assert shared["k"].iloc[0] == products.idxmax()
+    assert len({each.lookahead for each in shared}) == 1
+    means: dict[int, float] = {}
+    for (_, context), deployments in possible.cells.items():
+        drawn = possible.drawn[context].joint(d for d in deployments if d.shape.strategy == "sd")
+        for each, speeds in drawn.items():
+            means[each.lookahead] = means.get(each.lookahead, 0.0) + float(np.log(speeds).mean()) / 3
+    assert means[shared[0].lookahead] >= max(means.values()) - TIED
     own = possible.best(("sd",))
-    losses = 1 - shared["tokens_per_second"] / own["tokens_per_second"]
-    assert shared["loss"].to_list() == pytest.approx(losses.to_list())
-    assert own["loss"].to_list() == [0.0] * 3
+    assert all(each.loss >= 0.0 for each in shared)
+    assert [each.loss for each in own] == [0.0] * 3
+    for one, alone in zip(shared, own, strict=True):
+        assert (one.loss == 0.0) or (one.lookahead != alone.lookahead)
 
 
 def test_assumptions_are_the_options_that_mattered() -> None:

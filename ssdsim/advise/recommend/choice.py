@@ -1,0 +1,219 @@
+"""The choice at a batch: the one rule, over the joint draws of every deployment that may be the best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ssdsim import strategies
+from ssdsim.advise.recommend.deployment import Deployment, Shape, score
+from ssdsim.advise.recommend.request import Rank
+from ssdsim.answers.decision import Candidate, Decision, Rule, decide, knowable, simplicity
+from ssdsim.answers.grid import Evaluator
+from ssdsim.answers.predict import DRAWS
+from ssdsim.base.checks import Array
+from ssdsim.base.intervals import Draws, Interval, median, quantiles
+from ssdsim.base.record import MutableRecord, Record, field, replace
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.many import DrawnRates, RateDraws
+from ssdsim.question.standing import ACCEPTANCE, HITS
+from ssdsim.question.token_errors import ENDS, LOOKS, looks
+
+WORTH_DRAWING = 0.7  # of the best at the values: what is slower there is the best in hardly a draw
+_OF_ITS_OWN = 0.9  # of its strategy's best, where that is slower yet
+_ROWS_AT_ONCE = 256
+_RARELY = 0.05  # of the draws in which another strategy is the best: its bounds may miss these
+_TELLS = 0.15  # of all draws, that a bound must leave out
+
+
+class RateRange(Record):
+    """A rate under all that is not known: the middle of its draws, 80 of 100 of them, and 95."""
+
+    median: float
+    likely: Interval
+    interval: Interval
+
+    @classmethod
+    def of(cls, rate: float, drawn: RateDraws) -> RateRange:
+        """That of a rate which is exact where tokens are sure; timings alone leave it in the middle."""
+        low, likely_low, likely_high, high = map(float, quantiles(drawn.joint, 0.025, 0.1, 0.9, 0.975))
+        middle = rate * float(median(drawn.joint / drawn.timings))
+        return cls(middle, Interval(likely_low, likely_high), Interval(low, high))
+
+    def scaled(self, by: float) -> RateRange:
+        """The same of a rate that is so many times as high."""
+        ends = (Interval(by * each.low, by * each.high) for each in (self.likely, self.interval))
+        return RateRange(by * self.median, *ends)
+
+
+class Turn(Record):
+    """Where another strategy is the best: in a ``share`` of the draws, with its inputs in these ``bounds``.
+
+    A bound is ``(lowest, highest)``, None where the input may be anything at that side; 95 of 100 of these draws keep
+    each.
+    """
+
+    strategy: str
+    share: float
+    bounds: Mapping[str, tuple[float | None, float | None]]
+
+
+class Choice(Record):
+    """What is chosen at a batch, and the best of each strategy by the same rule.
+
+    ``rates`` are their tokens/s per user, ``worth`` is what is ranked of the chosen one over theirs. ``inputs`` are the
+    acceptance and the hit rate that nobody knows, as they were drawn.
+    """
+
+    decision: Decision[Deployment]
+    by_strategy: Mapping[str, Deployment]
+    rates: Mapping[str, RateRange]
+    worth: Mapping[str, RateRange]
+    inputs: Mapping[str, Interval]
+    turn: Turn | None
+
+
+class DeploymentDraws(MutableRecord):
+    """Draws of tokens/s per user under all that is not known: a timing's error, an input's place is shared by all.
+
+    They are made in columns: deployments of one placement differ in few numbers.
+    """
+
+    options: Mapping[str, Any]
+    seed: int = 0
+    evaluator: Evaluator = field(default_factory=Evaluator)
+    _joint: dict[tuple[Shape, int], Draws] = field(default_factory=dict)
+
+    @cached_property
+    def errors(self) -> TimingErrors:
+        return TimingErrors(DRAWS, self.seed)
+
+    @cached_property
+    def _rates(self) -> DrawnRates:
+        return DrawnRates(self.errors)
+
+    def joint(self, deployments: Iterable[Deployment]) -> dict[Deployment, Draws]:
+        """Shape ``(DRAWS,)`` each."""
+        cases = {deployment: (deployment.shape, deployment.copy_batch) for deployment in deployments}
+        new = [case for case in dict.fromkeys(cases.values()) if case not in self._joint]
+        for numbers, drawn in self._drawn(new):
+            self._joint |= {new[number]: row for number, row in zip(numbers.tolist(), drawn, strict=True)}
+        return {deployment: self._joint[case] for deployment, case in cases.items()}
+
+    def _drawn(self, cases: Sequence[tuple[Shape, int]]) -> Iterator[tuple[NDArray[np.intp], Draws]]:
+        found = self.evaluator.fastest([shape.point(self.options, batch) for shape, batch in cases])
+        for name in dict.fromkeys(shape.strategy for shape, _ in cases):
+            scenarios = found.side_by_side(name)
+            for start in range(0, 0 if scenarios is None else len(scenarios), _ROWS_AT_ONCE):
+                assert scenarios is not None
+                at = np.arange(start, min(start + _ROWS_AT_ONCE, len(scenarios)))
+                rows = scenarios.side_by_side.select(at)
+                yield scenarios.rows[at], self._rates(rows) / rows.batch[:, None]
+
+    def per_user(self, deployment: Deployment) -> RateDraws:
+        """Draws of timings and tokens together, and of timings alone."""
+        drawn = RateDraws.of(deployment.scenario, self.errors, self._rates)
+        return drawn.scaled(1.0 / deployment.copy_batch)
+
+    def inputs(self, deployments: Iterable[Deployment]) -> dict[str, Array]:
+        """What may be measured, by its name in words, as it is in each draw: acceptance, and the rate of hits."""
+        values: dict[str, Array] = {}
+        look_of = ENDS + np.arange(self.errors.draws) % LOOKS
+        for deployment in deployments:
+            scenario = deployment.scenario
+            for each in scenario.known.open:
+                if each.name == "alpha":
+                    values[ACCEPTANCE] = np.array(looks([each], self.errors)[each.name])[look_of]
+            if scenario.strategy.miss_state is not None and any(each.what == HITS for each in scenario.known.open):
+                averages = scenario.known.over_ranges(self.errors)
+                found = scenario.strategy.closed_form(replace(scenario.round, averages=averages)).p_hit
+                values[HITS] = np.broadcast_to(np.asarray(found), self.errors.draws)
+        return values
+
+
+def choose(
+    deployments: Sequence[Deployment],
+    drawn: DeploymentDraws,
+    rank: Rank = "user",
+    at_least: float = 0.0,
+    rule: Rule = "mean-log",
+) -> Choice | None:
+    """The choice among those that give a user ``at_least`` so many tokens/s; None without any."""
+    allowed = _worth_drawing([d for d in deployments if d.per_user >= at_least], rank)
+    if not allowed:
+        return None
+    factor = {d: score(d, rank) / d.per_user for d in allowed}
+    speeds = {d: draws * factor[d] for d, draws in drawn.joint(allowed).items()}
+    points = {d: score(d, rank) for d in allowed}
+    of_each = {
+        name: [d for d in allowed if d.shape.strategy == name]
+        for name in dict.fromkeys(d.shape.strategy for d in allowed)
+    }
+    tops = [max(each, key=points.__getitem__) for each in of_each.values() if each]
+    known = knowable((d.scenario.known for d in tops), drawn.errors)
+    decision = decide(map(_candidate, allowed), speeds, known, rule, points)
+    second = decision.runner_up if rule == "mean-log" else None  # which is by that rule
+    named = {d.shape.strategy: d for d in (second, decision.chosen) if d is not None}
+    for name, own in of_each.items():
+        if name not in named:
+            named[name] = decide(map(_candidate, own), speeds, {}, rule, points).chosen
+    by_strategy = {name: named[name] for name in strategies.ALL.names if name in named}
+    rates = {name: drawn.per_user(d) for name, d in by_strategy.items()}
+    first = decision.chosen
+    inputs = drawn.inputs(d for d in (decision.runner_up, decision.chosen) if d is not None)
+    own_rate = rates[first.shape.strategy].scaled(factor[first])
+    return Choice(
+        decision,
+        by_strategy,
+        {name: RateRange.of(d.per_user, rates[name]) for name, d in by_strategy.items()},
+        {
+            name: RateRange.of(points[first] / points[d], _over(own_rate, rates[name].scaled(factor[d])))
+            for name, d in by_strategy.items()
+            if d != first
+        },
+        {what: Interval.of(values) for what, values in inputs.items()},
+        _turn(decision, speeds, inputs),
+    )
+
+
+def _candidate(d: Deployment) -> Candidate[Deployment]:
+    strategy = d.shape.strategy
+    return Candidate(d, strategy, d.gpus, simplicity(strategy, d.gpus, *d.shape.work))
+
+
+def _worth_drawing(deployments: Sequence[Deployment], rank: Rank) -> list[Deployment]:
+    """Those that may be the best of all, or of their strategy."""
+    tops: dict[str, float] = {}
+    for d in deployments:
+        tops[d.shape.strategy] = max(tops.get(d.shape.strategy, 0.0), score(d, rank))
+    bar = WORTH_DRAWING * max(tops.values(), default=0.0)
+    bars = {name: min(bar, _OF_ITS_OWN * top) for name, top in tops.items()}
+    return [d for d in deployments if score(d, rank) >= bars[d.shape.strategy]]
+
+
+def _over(first: RateDraws, other: RateDraws) -> RateDraws:
+    return RateDraws(first.joint / other.joint, first.timings / other.timings)
+
+
+def _turn(
+    decision: Decision[Deployment], speeds: Mapping[Deployment, Draws], inputs: Mapping[str, Array]
+) -> Turn | None:
+    """Where the strategy of the runner-up is the best; None where it hardly ever is, or no bound tells."""
+    rival = decision.runner_up
+    if rival is None:
+        return None
+    best = np.max([*speeds.values()], axis=0)
+    wins = np.any([each == best for d, each in speeds.items() if d.shape.strategy == rival.shape.strategy], axis=0)
+    if wins.mean() < _RARELY:
+        return None
+    bounds: dict[str, tuple[float | None, float | None]] = {}
+    for what, values in inputs.items():
+        low, high = map(float, quantiles(values[wins], _RARELY, 1.0 - _RARELY))
+        below, above = float(np.mean(values < low)), float(np.mean(values > high))
+        if max(below, above) >= _TELLS:
+            bounds[what] = (low if below >= _TELLS else None, high if above >= _TELLS else None)
+    return Turn(rival.shape.strategy, float(wins.mean()), bounds) if bounds else None

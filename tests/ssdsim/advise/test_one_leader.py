@@ -1,0 +1,69 @@
+"""One leader: recommend and compare choose alike, and what they choose has the highest mean log speed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ssdsim import compare, recommend
+from ssdsim.advise.recommend.choice import DeploymentDraws, choose
+from ssdsim.advise.recommend.deployment import score
+from ssdsim.advise.recommend.request import make_request
+from ssdsim.advise.recommend.search import Search
+from ssdsim.answers.decision import TIED
+from ssdsim.answers.workers import Workers
+from ssdsim.pricing.cost import TimingErrors
+from ssdsim.question.many import RateDraws
+
+SCENARIOS = st.fixed_dictionaries(
+    {"gpus": st.sampled_from([1, 2, 4]), "b": st.sampled_from([1, 8, 64, 200])},
+    optional={
+        "alpha": st.sampled_from([0.3, 0.8, "0.4:0.6", "0.75:0.85"]),
+        "p_hit": st.sampled_from([0.5, 0.9, "0.2:0.9"]),
+        "engine": st.sampled_from(["vllm", "ssd-engine"]),
+        "k": st.sampled_from([3, [1, 4, 8]]),
+    },
+).map(lambda asked: {"target": "llama-3.1-8b", "strategies": ("ar", "sd", "ssd"), **asked})
+
+
+@pytest.mark.long
+@given(SCENARIOS)
+@settings(derandomize=True, deadline=None, max_examples=25)
+def test_recommend_and_compare_have_one_leader(asked: dict[str, Any]) -> None:
+    (one,), (other,) = recommend(**asked).answers, compare(**asked).answers
+    assert one.decision == other.decision
+    assert one.by_strategy == other.by_strategy
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", ["user", "gpu"])
+def test_nothing_that_was_priced_has_a_higher_mean_log_speed(rank: Any) -> None:
+    """Draws made one by one, of all that were priced: neither columns nor the bar for drawing hide a better one."""
+    request = make_request(gpus=4, b=16, rank=rank, gpu_hour=None, at_least=None, seed=0, target="llama-3.1-8b")
+    search = Search(request)
+    search.run(Workers())
+    deployments = search.deployments(16)
+    choice = choose(deployments, DeploymentDraws(request.options, 0, search.evaluator), rank)
+    assert choice is not None
+    errors = TimingErrors(1000, 0)
+    joint = {
+        d: score(d, rank) / d.scenario.estimate.tokens_per_second * RateDraws.of(d.scenario, errors).joint
+        for d in deployments
+    }
+    means = {d: float(np.log(each).mean()) for d, each in joint.items()}
+    assert means[choice.decision.chosen] >= max(means.values()) - TIED
+    best = np.max([*joint.values()], axis=0)
+    lost = float(np.mean(1.0 - joint[choice.decision.chosen] / best))
+    assert choice.decision.loss.mean == pytest.approx(lost, abs=2e-3)
+    for name, own in choice.by_strategy.items():
+        assert means[own] >= max(mean for d, mean in means.items() if d.shape.strategy == name) - TIED
+
+
+def test_what_is_paid_for_is_ranked_by_the_same_rule() -> None:
+    asked: dict[str, Any] = {"gpus": 2, "b": 8, "target": "llama-3.1-8b", "k": [2, 4], "gpu_hour": 2.0}
+    (by_gpu,), (by_cost,) = recommend(**asked, rank="gpu").answers, recommend(**asked, rank="cost").answers
+    assert by_gpu.decision == by_cost.decision
