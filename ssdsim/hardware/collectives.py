@@ -77,7 +77,7 @@ class CollectiveModel(TimingModel):
     def wander(self, message_bytes: float) -> dict[str, float]:
         """Shifts of the logarithm of the time by each direction of uncertainty of the regime that serves."""
         served = sum(message_bytes >= regime.from_bytes for regime in self.regimes[1:])
-        return {f"{served}.{way}": moved for way, moved in enumerate(self.regimes[served].moved(message_bytes))}
+        return {f"{served}.{way}": moved for way, moved in self.regimes[served].wander(message_bytes).items()}
 
     def over_ring(self, kind: CollectiveKind, ranks: int, rate: float) -> "CollectiveModel":
         """The model with the bandwidth of a ring in which each device sends ``rate`` bytes/s on."""

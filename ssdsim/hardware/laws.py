@@ -360,10 +360,11 @@ class LatencyBandwidth(_OfCard):
         fixed_s: float = getattr(self, self.fixed)
         return fixed_s + size / self.bandwidth
 
-    def moved(self, size: float) -> list[float]:
+    def wander(self, size: float) -> dict[str, float]:
         """Tell how much each direction of the uncertainty moves the logarithm of the time."""
         seconds = self.seconds(size)
-        return [(fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty]
+        moves = ((fixed_s + size * byte_s) / seconds for fixed_s, byte_s in self.uncertainty)
+        return {str(way): moved for way, moved in enumerate(moves)}
 
 
 class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
@@ -371,10 +372,6 @@ class LatencyBandwidthModel(LatencyBandwidth, TimingModel):
 
     bandwidth: Positive
     uncertainty: DirectionsOfLine = ()
-
-    def wander(self, size: float) -> dict[str, float]:
-        """Tell how much each direction of the uncertainty moves the logarithm of the time."""
-        return {str(way): moved for way, moved in enumerate(self.moved(size))}
 
 
 class FixedCosts(Card):

@@ -64,8 +64,8 @@ def _head_of(options: Mapping[str, Any], named: bool) -> tuple[str, str]:
         runs = find_runtime(engine).runs if isinstance(engine, str) else None  # a grid may have several
         if target.mtp_layers and (runs is None or MTP.name in runs.drafters):
             return MTP.name, f"the MTP layers of {target.name}"
-        made = any(card.target == plain_name(target.name) for card in drafters_of(Eagle3.name))
-        if made and (runs is None or Eagle3.name in runs.drafters) and draft_in_family(target) is None:
+        headless = draft_in_family(target) is not None or (runs is not None and Eagle3.name not in runs.drafters)
+        if not headless and any(card.target == plain_name(target.name) for card in drafters_of(Eagle3.name)):
             return Eagle3.name, f"no smaller model of the family of {target.name} is known"
     return DEFAULTS["drafter"], ""
 

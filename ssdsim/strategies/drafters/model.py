@@ -25,7 +25,7 @@ _MOST_STAGES = 2
 _DRAFTED = 4
 
 PassOver = Callable[[int], Pass]
-"""A model's pass over so many tokens a chain."""
+"""A model's pass over so many tokens a sequence."""
 
 OPTIONS = (
     choice(
@@ -101,7 +101,8 @@ def staged(
     ``rounds`` are those of the models above.
     """
     drafted = min(stages[0].k, tokens - 1) if stages else 0
-    own, below = site.piece(passes[0](drafted + 1), 1 if drafted else tokens), tuple[Piece, ...]()
+    over = (drafted + 1) * (chains // site.batch)  # tokens of a sequence, in all its chains
+    own, below = site.piece(passes[0](over), 1 if drafted else tokens), tuple[Piece, ...]()
     if drafted:
         rounds = (*rounds, rounds_until(tokens, drafted, stages[0].alpha, chains))
         below = staged(site, passes[1:], stages[1:], drafted, chains, rounds) if stages[0].card is not None else ()
@@ -147,16 +148,10 @@ class ModelDrafter(Drafter):
         With stages all branches of a batch wait for the one whose tokens take the most rounds.
         """
         stages = stages_of(site.options, site.draft)
-
-        def steps(of: Site) -> PassOver:
-            return lambda queries: of.draft_pass(
-                "branch step", branches * queries, extra_context=tokens + 1, masked=True
-            )
-
         models = _models(site, stages)
         glues = [each.piece(each.draft_pass("glue", tokens + 1)) for each in models]
-        chains = site.batch * branches
-        return *glues[::-1], *staged(site, [steps(each) for each in models], stages, tokens, chains)
+        steps = [partial(each.draft_pass, "branch step", extra_context=tokens + 1, masked=True) for each in models]
+        return *glues[::-1], *staged(site, steps, stages, tokens, site.batch * branches)
 
     def expand(self, site: Site, rows: Sequence[int], beside: bool) -> tuple[Piece, ...]:
         """Passes over a tree: over one row as for a chain, over several as branches that share the cache."""
