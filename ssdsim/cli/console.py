@@ -94,16 +94,19 @@ def print_origins(
             print_labelled(out, label, text, "dim")
 
 
-def print_warnings(warnings: Iterable[str], quiet: bool, share: float | None = None) -> None:
+def print_warnings(
+    warnings: Iterable[str], quiet: bool, share: float | None = None, telling: Iterable[str] | None = None
+) -> None:
     """Print warnings on stderr, a line for those that differ in numbers only; ``--verbose``, ``--json`` have all.
 
-    ``share`` is how much of the passes' time is of operations that were timed at no such shape.
+    ``share`` is how much of the passes' time is of operations that were timed at no such shape. ``telling`` are those
+    that can move the answer; all where it is None.
     """
     if quiet:
         return
     context = click.get_current_context(silent=True)
     verbose = context is not None and context.meta.get(VERBOSE)
-    print_each("warning: ", warnings if verbose else _lines(warnings, share), "yellow")
+    print_each("warning: ", warnings if verbose else _lines(warnings if telling is None else telling, share), "yellow")
 
 
 def _lines(warnings: Iterable[str], share: float | None) -> list[str]:

@@ -44,7 +44,9 @@ def print_prediction(prediction: Prediction, quiet: bool) -> None:
     if prediction.other_k:
         print_labelled(out, UNLABELLED, prediction.other_k)
     _print_notes(prediction, out)
-    print_warnings(prediction.configuration.warnings, quiet, prediction.configuration.share_beyond_timings)
+    configuration = prediction.configuration
+    told = configuration.telling_warnings
+    print_warnings(configuration.warnings, quiet, configuration.share_beyond_timings, told)
 
 
 def _not_there(prediction: Prediction) -> str:

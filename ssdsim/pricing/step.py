@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import prod
@@ -17,6 +18,9 @@ from ssdsim.pricing.cost import Cost, TimingErrors
 from ssdsim.pricing.passes import Model, Units, cost_of_pass, units
 from ssdsim.tokens.acceptance import accepted_length_pmf
 from ssdsim.transformer.forward import ForwardPass
+
+Z_95 = 1.96
+"""Of a normal distribution, in standard deviations."""
 
 _ROUNDING = 1e-6  # of rows
 
@@ -132,6 +136,20 @@ class Piece(Record):
     def units(self) -> Units:
         """Count how often one time pays the numbers of the runtime's host."""
         return units(self.work.forward, self.work.model) if isinstance(self.work, Pass) else self.paid
+
+
+def moved_by_warnings(pieces: Iterable[Piece]) -> dict[str, float]:
+    """By how many seconds that which each timing's warning is about may move these pieces, at 95 %."""
+    moved: dict[str, float] = defaultdict(float)
+    for piece in pieces:
+        if isinstance(piece.work, Pass) and piece.cost.warnings:
+            timings = [(piece.work.profile.seconds(op), times) for op, times in piece.work.forward.counted]
+            alone_s = sum(times * timing.seconds for timing, times in timings)
+            for timing, times in timings:
+                if timing.warning:
+                    share = times * timing.seconds / alone_s
+                    moved[timing.warning] += share * piece.times * piece.cost.seconds * Z_95 * timing.log_sd
+    return moved
 
 
 class RowTable(Record, eq=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
@@ -17,7 +18,7 @@ from ssdsim.hardware.timing import EXTRAPOLATED
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import DoesNotFit, format_count
 from ssdsim.pricing.site import Site
-from ssdsim.pricing.step import PassKey
+from ssdsim.pricing.step import PassKey, moved_by_warnings
 from ssdsim.question.engines import engine_warnings
 from ssdsim.question.measured_pair import pair_of
 from ssdsim.question.options import ALL, effective_options, members
@@ -28,6 +29,10 @@ from ssdsim.question.standing import TokenInput, of_all
 
 if TYPE_CHECKING:
     from ssdsim.question.typed_options import Options
+
+
+MOVES = 0.05
+"""The share of an answer that a warning must be able to move to be told on a first screen."""
 
 
 class Configuration(Displayable, Record):
@@ -100,6 +105,18 @@ class Configuration(Displayable, Record):
         of_rounds = (scenario.warnings for scenario in self.scenarios.values())
         return sorted(frozenset(self.of_tokens).union(*of_rounds))
 
+    @cached_property
+    def telling_warnings(self) -> list[str]:
+        """Of :attr:`warnings` those that can move a strategy's tokens/s by more than :data:`MOVES`.
+
+        Extrapolations of one profile count together: each is of one shape. What is not about a timing is always told.
+        """
+        most: dict[str, float] = {}
+        for scenario in self.scenarios.values():
+            for kind, share in _moved(scenario).items():
+                most[kind] = max(share, most.get(kind, 0.0))
+        return [each for each in self.warnings if most.get(_kind(each), 1.0) > MOVES]
+
     @property
     def share_beyond_timings(self) -> float:
         """The share of a strategy's time in passes of operations beyond what was timed: the largest over them."""
@@ -149,6 +166,29 @@ class Configuration(Displayable, Record):
 
 
 @any_spelling
+def _moved(scenario: Scenario) -> dict[str, float]:
+    """The share of its tokens/s that a scenario loses where what timings' warnings are about is slower, by kind."""
+    later: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for name, step in scenario.priced.expected.items():
+        for warning, moved_s in moved_by_warnings(step.pieces).items():
+            later[_kind(warning)][name] += moved_s
+    seconds, round_ = scenario.seconds, scenario.round
+    slower = {
+        kind: replace(round_, seconds={name: took + more.get(name, 0.0) for name, took in seconds.items()})
+        for kind, more in later.items()
+    }
+    rate = float(scenario.estimate.tokens_per_second)
+    return {
+        kind: 1.0 - float(scenario.strategy.closed_form(each).tokens_per_second) / rate for kind, each in slower.items()
+    }
+
+
+def _kind(warning: str) -> str:
+    """What a warning counts together with: all extrapolations of a profile, else itself."""
+    beyond = EXTRAPOLATED.fullmatch(warning)
+    return warning if beyond is None else f"beyond {beyond['profile']}"
+
+
 def configure(**given: Unpack[Options]) -> Configuration:
     """Build the scenarios that options describe.
 

@@ -16,7 +16,7 @@ BUDGETS = {
     "ssdsim/cli": (3_800, 26),  # first screens are printed in one place; former names of options and verbs say the new
     "ssdsim/hardware": (3_800, 19),  # an engine by its version, and a roofline with the efficiency of a fitted law
     "ssdsim/pricing": (1_740, 8),
-    "ssdsim/question": (3_620, 21),  # formats that names say, spellings in Python, defaults of the engine, prompts
+    "ssdsim/question": (3_680, 21),  # formats that names say, spellings in Python, defaults of the engine, prompts
     "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
     "ssdsim/reports": (5_500, 28),
     "ssdsim/rounds": (1_220, 7),
