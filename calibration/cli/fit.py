@@ -255,7 +255,7 @@ def print_decision(rows: Sequence[Row], card: Path) -> None:
         "target": row.model,
         "hardware": row.hardware,
         "tp": row.tp,
-        "runtime": str(card),
+        "engine": str(card),
         "dtype": row.dtype,
         "kv_dtype": row.kv_dtype,
         "drafter": row.drafter or ("model" if row.draft else None),

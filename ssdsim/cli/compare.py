@@ -19,7 +19,7 @@ _BESIDE: dict[str, Any] = {
 }
 
 
-@click.command("compare", cls=Verb, example="ssdsim recommend --all --gpus 5 --model llama-3.1-70b -b 16")
+@click.command("compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16")
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @searched_options
@@ -28,6 +28,7 @@ _BESIDE: dict[str, Any] = {
 @common_options
 def command(quiet: bool, **options: Any) -> int:
     """Hold every strategy at its best against the others on as many GPUs: ssdsim recommend --all."""
+    failed = answered(quiet=quiet, **_BESIDE, **options)
     if not quiet:
         echo("note: compare is now ssdsim recommend --all", stderr=True)
-    return answered(quiet=quiet, **_BESIDE, **options)
+    return failed

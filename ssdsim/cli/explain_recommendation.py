@@ -13,7 +13,7 @@ from ssdsim.advise.recommend.recommendation import BatchAnswer, Recommendation
 from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.advise.recommend.words import percents, title_of
 from ssdsim.answers.evidence import inputs_text
-from ssdsim.cli.console import print_labelled, print_origins, print_warnings
+from ssdsim.cli.console import print_labelled, print_origins
 from ssdsim.cli.render_recommendation import between, number, run
 from ssdsim.cli.screen import screen
 from ssdsim.cli.tables import TextTable
@@ -23,7 +23,7 @@ _NO_GAIN = 5e-4
 _HELD = "its GPUs held, its settings follow"
 
 
-def print_explained(recommendation: Recommendation, plan: LaunchPlan | None, quiet: bool) -> None:
+def print_explained(recommendation: Recommendation, plan: LaunchPlan | None) -> None:
     """Print each strategy at every batch, then, at one batch, how the best stands and what would change it."""
     out, about = screen(), recommendation.focus_answer
     for answer in recommendation.answers:
@@ -40,7 +40,6 @@ def print_explained(recommendation: Recommendation, plan: LaunchPlan | None, qui
     out.print()
     out.print(f"Searched {recommendation.evaluated} settings in closed form", style="dim")
     print_origins(out, recommendation.provenance, recommendation.runtime, inputs_text(recommendation.inputs))
-    print_warnings(recommendation.warnings, quiet)
 
 
 def _print_strategies(answer: BatchAnswer, out: Console) -> None:

@@ -63,6 +63,8 @@ def command(format_: str, output: Path | None, as_json: bool, seed: int, quiet: 
     if not quiet and not as_json:
         print_each("note: ", exported.notes, "cyan")
         print_warnings(exported.warnings, quiet)
+    if not quiet:
+        echo("note: export is now ssdsim recommend --paste ENGINE", stderr=True)
     if exported.refusal is not None and not as_json:
         echo(exported.refusal, stderr=True)
     return int(exported.refusal is not None)

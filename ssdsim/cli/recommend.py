@@ -20,7 +20,7 @@ from ssdsim.base.files import write_whole
 from ssdsim.base.kinds import Kind, Number, Whole
 from ssdsim.base.kinds_of_lists import EVERY, MOST_VALUES, Several
 from ssdsim.base.option import Option
-from ssdsim.cli.console import print_each
+from ssdsim.cli.console import print_each, print_warnings
 from ssdsim.cli.options import (
     Verb,
     chosen_options,
@@ -172,9 +172,10 @@ def answered(
     from ssdsim.cli.explain_recommendation import print_explained
     from ssdsim.cli.render_recommendation import print_recommendation
 
-    print_recommendation(recommendation, plan, every, quiet)
+    print_recommendation(recommendation, plan, every)
     if explain:
-        print_explained(recommendation, plan, quiet)
+        print_explained(recommendation, plan)
+    print_warnings(recommendation.warnings if explain else recommendation.request.warnings, quiet)
     if output is not None and plan is not None:
         written = [output / REPORT, *([output / COMMAND] if plan.command else [])]
         click.echo(", ".join(map(str, written)))

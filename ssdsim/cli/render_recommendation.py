@@ -13,7 +13,6 @@ from ssdsim.advise.recommend.request import SearchRequest
 from ssdsim.advise.recommend.words import how_sure, losses, percents, span, title_of, turn_text
 from ssdsim.answers.decision import WORTH_KNOWING, Decision
 from ssdsim.base.intervals import Interval
-from ssdsim.cli.console import print_warnings
 from ssdsim.cli.screen import print_screen
 from ssdsim.question.drafting import drafter_by_options
 from ssdsim.question.question import effective
@@ -28,7 +27,7 @@ _GAINS = 0.01  # of log speed by knowing an input: what is worth a word
 _APART = 1.05  # of the best's score, of what the engine cannot run
 
 
-def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None, every: bool, quiet: bool) -> None:
+def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None, every: bool) -> None:
     """The first screen; of ``every`` strategy at one batch, where that was asked for."""
     answers = [answer for answer in recommendation.answers if answer.best is not None]
     switched = _switched(recommendation.request, answers) if answers else []
@@ -44,7 +43,6 @@ def print_recommendation(recommendation: Recommendation, plan: LaunchPlan | None
     lines = [("How sure", sure), *_lines(recommendation, answers), *_served(plan), *_no_room(recommendation)]
     lines += _next(recommendation, more)
     print_screen(headline, table, lines, words=("strategy", "run", "where", "how sure", "rests on"))
-    print_warnings(recommendation.request.warnings, quiet)
 
 
 def _asked(request: SearchRequest) -> str:

@@ -38,7 +38,7 @@ def test_it_is_searched_over_its_own_options(capsys: pytest.CaptureFixture[str])
         e.what for e in recommendation.elasticities if e.gain > 0
     }
     assert json.loads(json.dumps(as_json(recommendation)))["answers"][0]["by_strategy"]["wary"]["settings"] == settings
-    print_recommendation(recommendation, None, every=True, quiet=True)
+    print_recommendation(recommendation, None, every=True)
     shown = capsys.readouterr().out
     assert "Wary SD " in shown
     assert "SSD TP" not in shown

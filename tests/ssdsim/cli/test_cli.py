@@ -185,7 +185,9 @@ def test_what_is_no_text_is_refused(arguments: list[str], tmp_path: Path, monkey
 def test_warnings_of_a_kind_are_one_line_with_their_number() -> None:
     command = "recommend --gpus 2 --k 4 --tp 1,3 --draft-gpus 1 --target llama-3.1-8b --hardware v100-sxm2-32gb"
     arguments = [*command.split(), "--dtype", "float16"]
-    shown = " ".join(CliRunner().invoke(cli, arguments).stderr.split()).split("warning: ")[1:]
+    first = CliRunner().invoke(cli, arguments).stderr
+    assert first.count("warning: ") == 1, "what a user asked for and does not get"
+    shown = " ".join(CliRunner().invoke(cli, [*arguments, "--explain"]).stderr.split()).split("warning: ")[1:]
     every = json.loads(CliRunner().invoke(cli, [*arguments, "--json"]).stdout)["warnings"]
     assert shown[0].startswith("--tp 3 cannot be used")
     assert len(shown) < 8 < len(every)

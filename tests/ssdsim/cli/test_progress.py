@@ -113,7 +113,7 @@ def test_short_work_shows_nothing(terminal: bool, monkeypatch: pytest.MonkeyPatc
     [
         ("sweep --t-sd 0.2 --k 2,3", "ssdsim.cli.sweep.swept", "-o FOLDER would keep each point that is done"),
         ("sweep --t-sd 0.2 --k 2,3 -o run", "ssdsim.cli.sweep.swept", "run keeps each point that is done"),
-        ("compare --gpus 2", "ssdsim.cli.compare.compare", "nothing is kept"),
+        ("compare --gpus 2", "ssdsim.cli.recommend.recommended_with_launch_plan", "nothing is kept"),
         ("export", "ssdsim.cli.export.export", "nothing is kept"),
     ],
 )
