@@ -19,6 +19,7 @@ from ssdsim.base.record import Record
 from ssdsim.question.options import ALL
 from ssdsim.question.scenario import Scenario
 from ssdsim.question.standing import ACCEPTANCE, TokenInput
+from ssdsim.question.supposed import PRIOR
 
 TIMINGS, SIMULATION = "timings", "the simulation"
 _OF_TIMES = (TIMINGS, SIMULATION)
@@ -206,7 +207,7 @@ def listed(inputs: Iterable[TokenInput]) -> str:
     if {"hit_c", "hit_r"} <= by_name.keys():
         c, r = by_name.pop("hit_c"), by_name.pop("hit_r")
         said.append(f"hits follow 1 - {c.value:g} F^-{r.value:g}")
-    return " and ".join([*(f"{_called(each)} is near {each.value:g}" for each in by_name.values()), *said])
+    return " and ".join([*(f"{_called(each)} is near {each.middle:g}" for each in by_name.values()), *said])
 
 
 def _called(each: TokenInput) -> str:
@@ -232,10 +233,13 @@ def range_text(each: TokenInput) -> str:
     return "its own 95 %" if each.standing == "measured" else "exact"
 
 
+NOBODY = "a placeholder, nobody measured it"
+
+
 def standing_text(each: TokenInput) -> str:
     """The source of the value, in words."""
     if each.standing == "placeholder":
-        return "a placeholder, nobody measured it"
+        return f"a placeholder ({each.rests_on})" if each.rests_on.startswith(PRIOR) else NOBODY
     return "given" if each.standing == "given" else f"{each.standing}, {each.rests_on}"
 
 

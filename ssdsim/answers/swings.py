@@ -89,9 +89,9 @@ def _ranges(inputs: Sequence[TokenInput]) -> Iterator[_Sweep]:
     for each in inputs:
         if each.within is not None and each.is_open:
             low, high = each.within
-            values = (low, *_from_to(low, each.value)[::-1], *_from_to(high, each.value), high)
+            values = (low, *_from_to(low, each.middle)[::-1], *_from_to(high, each.middle), high)
             label = ALL[each.name].axis, each.what, each.standing, f"{low:g} to {high:g}"
-            yield label, {each.name: each.value}, [{each.name: value} for value in values]
+            yield label, {each.name: each.value}, [{each.name: each.at(value)} for value in values]
 
 
 def inputs_of(*scenarios: Scenario) -> tuple[TokenInput, ...]:

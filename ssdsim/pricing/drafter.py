@@ -23,14 +23,16 @@ MOST_OUTCOMES = 4096  # a sequence; the search for the budget ends there
 class Draft(Record):
     """Drafter of a target: its shape (the target's own where it has no model), and what was published of it.
 
-    ``published_for`` is the model that was published of, where it is another one of the target's family.
-    ``ranks[d]`` are P(its guess of rank r of the token d + 1 is right), where those of several guesses are known.
+    ``published`` is the chosen one of its card's ``sets``. ``published_for`` is the model that it was published of,
+    where it is another one of the target's family. ``ranks[d]`` are P(its guess of rank r of the token d + 1 is right),
+    where those of several guesses are known.
     """
 
     card: Transformer
     published: PublishedAcceptance | None = None
     ranks: tuple[tuple[float, ...], ...] = ()
     published_for: str = ""
+    sets: tuple[PublishedAcceptance, ...] = ()
 
 
 class Proposed(Record):

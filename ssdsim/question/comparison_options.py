@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from ssdsim import strategies
-from ssdsim.base.kinds import SHARE, Flag, Member, Name, Number, OneOrByPosition, Whole
+from ssdsim.base.kinds import SHARE, Flag, Member, Name, Number, OneOf, OneOrByPosition, Whole
 from ssdsim.base.kinds_of_lists import Names, Ranges
 from ssdsim.base.option import Excludes, Group, Needs, Option, Section, searched_choice
 from ssdsim.strategies import drafters
+from ssdsim.tokens.priors import TEXTS
 
 WHOM = (
     Option(
@@ -79,6 +80,14 @@ ACCEPTANCE = (
         axis="acceptance rate α",
         plausible=(0.41, 0.91),
         groups=(Group.ACCEPTANCE,),
+    ),
+    _acceptance(
+        name="text",
+        prominence=2,
+        default="mixed",
+        kind=OneOf(TEXTS),
+        about="the kind of text that is decoded, by which acceptance is supposed where nobody gives it",
+        axis="kind of text",
     ),
     _acceptance(
         name="alpha_concentration",

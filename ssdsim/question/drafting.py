@@ -14,21 +14,18 @@ from ssdsim.hardware.catalog import (
     one_vocabulary,
     other_vocabulary,
     plain_name,
-    siblings,
 )
 from ssdsim.hardware.runtime_catalog import find_runtime
 from ssdsim.pricing.drafter import Draft, Drafter
 from ssdsim.pricing.site import Site
 from ssdsim.question.options import DEFAULTS
+from ssdsim.question.supposed import PRIOR, PUBLISHED, supposed
 from ssdsim.strategies import drafters
 from ssdsim.strategies.drafters.eagle import Eagle3
 from ssdsim.strategies.drafters.model import ModelDrafter
 from ssdsim.strategies.drafters.mtp import MTP
 from ssdsim.tokens.drafter_card import drafters_of
 from ssdsim.transformer.card import Transformer
-
-PUBLISHED = "published: "
-"""The words with which the source of a published acceptance begins."""
 
 
 def draft_of(options: Mapping[str, Any]) -> Draft:
@@ -79,6 +76,7 @@ def draft_by_options(given: Mapping[str, Any]) -> Transformer:
 def settle_draft(settings: Settings) -> None:
     """Derive the draft that nobody named, and its published acceptance where nothing else says what is accepted."""
     if settings["t_sd"] is not None:
+        _settle_acceptance(settings, None)
         return
     named = settings.source("draft") == GIVEN
     draft = _draft(settings, settings["draft"] if named else None)
@@ -87,13 +85,21 @@ def settle_draft(settings: Settings) -> None:
     known = draft.published
     if known is not None and known.found < 1.0 and settings["found"] is None:
         settings.settle("found", known.found, f"{PUBLISHED}{draft.card.name}")
-    if known is None or settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
+    _settle_acceptance(settings, draft)
+    positions = None if known is None or not settings.source("alpha").startswith(PUBLISHED) else len(known.by_position)
+    if positions is not None and settings.source("k") == DEFAULT and positions < settings["k"]:
+        settings.settle("k", positions, f"as far as acceptance of {draft.card.name} was published")
+
+
+def _settle_acceptance(settings: Settings, draft: Draft | None) -> None:
+    """Suppose acceptance, and where it may lie, where nothing else says what is accepted."""
+    if settings["acceptance"] is not None or settings.source("alpha") != DEFAULT:
         return
-    rates = known.by_position
-    of = f"for another model, {draft.published_for}:" if draft.published_for else draft.card.name
-    settings.settle("alpha", rates, f"{PUBLISHED}{of} on {known.about}")
-    if settings.source("k") == DEFAULT and len(rates) < settings["k"]:
-        settings.settle("k", len(rates), f"as far as acceptance of {draft.card.name} was published")
+    found = supposed(settings, draft)
+    if found is not None:
+        others = [each for each in settings["ranges"] or () if each[0] != "alpha"]
+        settings.settle("alpha", found.value, found.source)
+        settings.settle("ranges", (("alpha", *found.within), *others), found.source)
 
 
 def check_vocabularies(settings: Settings, names: Iterable[str], site: Site | None) -> None:
@@ -157,17 +163,14 @@ def published_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _unpublished(settings: Settings) -> Iterator[str]:
-    """A warning that acceptance is a default, since nothing was published of the drafter; and of what it was."""
-    drafter = drafters.ALL.named(settings["drafter"])
-    guessed = settings.source("alpha") == DEFAULT and settings["acceptance"] is None
-    if (
-        not (guessed and any(_drafting(settings["strategies"])))
-        or settings["t_sd"] is not None
-        or drafter.name == ModelDrafter.name
-    ):
+    """A warning that acceptance is supposed, since nothing was published of the drafter; and what of."""
+    source = settings.source("alpha")
+    if settings["t_sd"] is not None or settings["acceptance"] is not None or not any(_drafting(settings["strategies"])):
         return
-    target = find_transformer(settings["target"])
-    kin = [card for card in drafters_of(drafter.name) if card.acceptance and siblings(card.target, target)]
-    known = f"; known of {', '.join(f'{card.target} (--draft {card.name})' for card in kin)}" if kin else ""
-    said = f"no acceptance of {drafter.title} for {target.name} was published here"
-    yield f"{said}: alpha {settings['alpha']:g} is a placeholder{known}"
+    if not source.startswith((DEFAULT, PRIOR)) or (settings["drafter"] == ModelDrafter.name and ";" not in source):
+        return
+    ends = next((f" ({low:g}-{high:g})" for name, low, high in settings["ranges"] or () if name == "alpha"), "")
+    rests_on = f", {source}" if source.startswith(PRIOR) else ""
+    title = drafters.ALL.named(settings["drafter"]).title
+    said = f"no acceptance of {title} for {find_transformer(settings['target']).name} was published here"
+    yield f"{said}: alpha {settings['alpha']:g}{ends} is a placeholder{rests_on}"

@@ -14,6 +14,7 @@ from ssdsim.base.errors import InputError, nearest
 from ssdsim.base.option import spelled
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
+from ssdsim.question.supposed import PRIOR
 from ssdsim.tokens.acceptance import rate_of
 from ssdsim.tokens.pair_choice import ChosenFindings, chosen_by
 from ssdsim.transformer.card import Transformer
@@ -243,7 +244,7 @@ def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
 def is_placeholder(settings: Settings, name: str) -> bool:
     """Say whether ``alpha``, ``hit_c`` or ``hit_r`` is a default, and in use."""
     if name == "alpha":
-        return settings["acceptance"] is None and settings.source(name) == DEFAULT
+        return settings["acceptance"] is None and settings.source(name).startswith((DEFAULT, PRIOR))
     return _guesses_hits(settings)
 
 

@@ -51,7 +51,7 @@ SITE = (
         kind=Name(files=False),
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
-        default_note="its first",
+        default_note="the one in the middle of those on --text",
     ),
     Option(
         name="hardware",

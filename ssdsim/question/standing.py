@@ -12,10 +12,12 @@ from typing import Any, Literal, get_args
 from ssdsim.base.option import Group
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import DEFAULT, GIVEN, Settings
-from ssdsim.question.drafting import PUBLISHED
 from ssdsim.question.measured_pair import chosen_in
 from ssdsim.question.options import ALL, members
+from ssdsim.question.supposed import PRIOR, PUBLISHED, moved
+from ssdsim.tokens.acceptance import one_rate
 from ssdsim.tokens.accepted import is_forced
+from ssdsim.tokens.priors import logit
 
 Standing = Literal["measured", "published", "given", "placeholder"]
 Range = tuple[float, float]
@@ -28,9 +30,10 @@ class TokenInput(Record):
     """An option's value with its standing.
 
     ``measured``: of a pair or a trace; ``published``: of a card, somebody's text; ``given``: a user's word;
-    ``placeholder``: nobody's, a default. ``rests_on`` names the pair with its set, temperature and positions, or the
-    text. ``within`` is where it may lie, uniformly: None is exactly there, or, of what was measured, where the
-    measurement's own interval says. ``read_by`` are the strategies whose speed rests on it.
+    ``placeholder``: nobody's, a default or the prior of its kind. ``rests_on`` names the pair with its set, temperature
+    and positions, the text, or what the prior was fitted to. ``within`` is where it may lie, half of its draws on each
+    side of the value: None is exactly there, or, of what was measured, where the measurement's own interval says.
+    ``read_by`` are the strategies whose speed rests on it.
     """
 
     name: str
@@ -44,6 +47,15 @@ class TokenInput(Record):
     def what(self) -> str:
         """The thing to measure in order to know it: acceptance, or hits."""
         return HITS if Group.HITS in ALL[self.name].groups else ACCEPTANCE
+
+    @property
+    def middle(self) -> float:
+        """The value, as one rate where it is one a position: that which a range is of."""
+        return one_rate(self.value)
+
+    def at(self, rate: float) -> Any:
+        """The value where it is ``rate``: rates by position move together, in logits."""
+        return rate if isinstance(self.value, int | float) else moved(self.value, logit(rate) - logit(self.middle))
 
     @property
     def is_open(self) -> bool:
@@ -73,7 +85,9 @@ def _input(name: str, settings: Settings, ranges: Mapping[str, Range]) -> TokenI
     if source == GIVEN:
         return TokenInput(name, value, "given", "given", ranges.get(name))
     if source.startswith(PUBLISHED):
-        return TokenInput(name, value, "published", source.removeprefix(PUBLISHED))
+        return TokenInput(name, value, "published", source.removeprefix(PUBLISHED), ranges.get(name))
+    if source.startswith(PRIOR):
+        return TokenInput(name, value, "placeholder", source, ranges.get(name))
     if name in _RATES:
         return None
     return TokenInput(name, value, "measured", _measured(name, settings))

@@ -21,11 +21,13 @@ from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.drafter import Drafter
 from ssdsim.question.measured_pair import CURVES, chosen_in, curve_of, is_given
 from ssdsim.question.standing import ACCEPTANCE, HITS, TokenInput, token_inputs
+from ssdsim.question.supposed import moved
 from ssdsim.rounds.kernel import Averages, Kernel, select, stack, tile
 from ssdsim.strategies.protocols.hits import RATES
 from ssdsim.strategies.protocols.strategy import Strategy
 from ssdsim.tokens.caching import forget_derived_hits
 from ssdsim.tokens.pair_choice import ChosenFindings
+from ssdsim.tokens.priors import logit
 
 LOOKS = 64
 """Looks over the ranges, a stratum each: a Latin hypercube. Each meets as many draws of the timings' errors."""
@@ -47,8 +49,8 @@ def between(each: TokenInput, places: Array) -> Array:
 
     Half of the draws lie below it, half above, however far each end is; they are denser about it than at a far end.
     """
-    low, high = each.within or (each.value, each.value)
-    middle = min(max(each.value, low), high)
+    low, high = each.within or (each.middle, each.middle)
+    middle = min(max(each.middle, low), high)
     below, above = middle - low, high - middle
     slope = 4.0 * below * above / (below + above) if high > low else 0.0  # where both halves meet: none kinks there
     way = places - 0.5
@@ -132,7 +134,8 @@ class KnownTokens:
     def at_looks(self, errors: TimingErrors) -> Cases:
         """Looks at the ends of all ranges, then over them."""
         if errors not in self._at_looks:
-            self._at_looks[errors] = self._computed(looks(self.open, errors))
+            rates = looks(self.open, errors)
+            self._at_looks[errors] = self._computed({e.name: [e.at(rate) for rate in rates[e.name]] for e in self.open})
         return self._at_looks[errors]
 
     def over(self, changes: Changes) -> Cases:
@@ -149,9 +152,7 @@ class KnownTokens:
         """Averages of all cases from one kernel; None where it does not take what changes in columns."""
         if not (self.strategy.in_columns and isinstance(self.tokens, Kernel) and RATES.issuperset(changes)):
             return None
-        if not all(isinstance(values[0], float) for values in changes.values()):  # not rates by position
-            return None
-        columns = {name: np.array(values)[:, None] for name, values in changes.items()}
+        columns = {name: np.array(values).reshape(len(values), -1) for name, values in changes.items()}
         made = averages_under(*self._of, columns)
         return tile(made if self.strategy.free_running else replace(made, accepted=None), cases(changes))
 
@@ -259,25 +260,14 @@ def _of_acceptance(settings: Settings, chosen: ChosenFindings, sds: float) -> It
     sd = _logit_sd(chosen.findings.alpha)
     if is_given(settings, "alpha") or sd <= _SURE:
         return
-    up, down = (_shifted(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
+    up, down = (moved(settings["alpha"], sign * sds * sd) for sign in (1.0, -1.0))
     yield Direction("acceptance", f"acceptance of {chosen.name}", {"alpha": up}, {"alpha": down})
 
 
 def _logit_sd(alpha: Mean) -> float:
     if alpha.low is None or alpha.high is None:
         return 0.0
-    return (_logit(alpha.high) - _logit(alpha.low)) / _BOUNDS_SDS
-
-
-def _logit(rate: float) -> float:
-    rate = min(1.0 - _SURE, max(_SURE, rate))
-    return math.log(rate / (1.0 - rate))
-
-
-def _shifted(alpha: Any, by: float) -> Any:
-    if isinstance(alpha, int | float):
-        return alpha if alpha in (0.0, 1.0) else 1.0 / (1.0 + math.exp(-_logit(alpha) - by))
-    return tuple(_shifted(rate, by) for rate in alpha)
+    return (logit(alpha.high) - logit(alpha.low)) / _BOUNDS_SDS
 
 
 def _log_sd_of_misses(law: HitLaw) -> float:

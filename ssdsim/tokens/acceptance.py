@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,13 +37,26 @@ def expected_tokens(alpha: ArrayLike, k: ArrayLike) -> FloatOrArray:
 def rate_of(tokens: float, k: float) -> float:
     """Acceptance rate whose rounds yield ``tokens`` on average, as nearly as one rate can.
 
-    The inverse of :func:`expected_tokens`.
+    The inverse of :func:`expected_tokens`, by bisection.
     """
-    from scipy.optimize import brentq  # here, because predict must start fast
-
     if not 1.0 < tokens < k + 1.0:
         return 0.0 if tokens <= 1.0 else 1.0
-    return float(brentq(lambda alpha: float(expected_tokens(alpha, k)) - tokens, 0.0, 1.0))
+    low, high = 0.0, 1.0
+    while low < (middle := (low + high) / 2.0) < high:
+        low, high = (middle, high) if _tokens(middle, k) < tokens else (low, middle)
+    return high
+
+
+def _tokens(alpha: float, k: float) -> float:
+    """:func:`expected_tokens` of numbers, strictly between 0 and 1."""
+    return 1.0 - alpha * math.expm1(k * math.log(alpha)) / (1.0 - alpha)
+
+
+def one_rate(rates: float | Sequence[float]) -> float:
+    """The one rate that yields as many tokens as rates by position."""
+    if isinstance(rates, int | float):
+        return float(rates)
+    return rate_of(1.0 + math.fsum(accumulate(rates, mul)), len(rates))
 
 
 def accepted_length_pmf(alpha: ArrayLike, k: int) -> Array:

@@ -56,7 +56,9 @@ def accepted_by_options(
     if options["acceptance"] is not None:
         return Accepted.of_kinds(load_acceptance(Path(options["acceptance"]), tokens), options["output_tokens"])
     rates: Any = options["alpha"]
-    if not isinstance(rates, int | float | np.ndarray):  # an array is a column of single rates
+    if isinstance(rates, np.ndarray):  # a row a case, of one rate or of rates by position
+        rates = _columns(rates, first, tokens)
+    elif not isinstance(rates, int | float):
         if _continues(options, rates, tokens, last_continues) and len(rates) < first + tokens:
             rates = (*rates, *(rates[-1:] * (first + tokens - len(rates))))
         rates = _by_position(options, rates, first, tokens)
@@ -68,6 +70,13 @@ def accepted_by_options(
     else:
         kinds = beta_kinds_by_position(rates, concentration)
     return Accepted.of_kinds(kinds, options["output_tokens"])
+
+
+def _columns(rates: Array, first: int, tokens: int) -> Array:
+    """The rates from the ``first`` position on, of each case; the last goes on."""
+    if rates.shape[-1] == 1:
+        return rates
+    return rates[:, np.minimum(np.arange(first, first + tokens), rates.shape[-1] - 1)]
 
 
 def _continues(options: Mapping[str, Any], rates: Sequence[float], tokens: int, last_continues: bool) -> bool:

@@ -1,10 +1,12 @@
 """Cards of drafters: what a published drafter is, for which target, and how much of it was seen to be accepted."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
+from operator import mul
 from os.path import isfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, field
 
@@ -14,6 +16,7 @@ from ssdsim.base.documents import as_record, read_toml
 from ssdsim.base.files import while_unchanged
 from ssdsim.tokens.acceptance import rate_of
 
+Text = Literal["chat", "code", "maths", "mixed"]
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
 _KIND = "drafter card"
 
@@ -27,6 +30,7 @@ class PublishedAcceptance(Card):
     """
 
     data: str
+    text: Text = "mixed"
     engine: str = ""
     temperature: Annotated[float, Meta(ge=0.0, le=10.0)] | None = 0.0
     k: Annotated[int, Meta(ge=1, le=1000)]
@@ -50,11 +54,26 @@ class PublishedAcceptance(Card):
         return self.rates or (rate_of(1.0 + ((self.tokens or 1.0) - 1.0) / self.found, self.k),) * self.k
 
     @property
+    def one_rate(self) -> float:
+        """The one rate that yields the mean tokens of all rounds."""
+        if not self.rates:
+            return rate_of(self.tokens or 1.0, self.k)
+        return rate_of(1.0 + self.found * sum(accumulate(self.rates, mul)), len(self.rates))
+
+    @property
     def about(self) -> str:
         """The data that the numbers were measured on, and whose they are."""
         temperature = "" if self.temperature is None else f", temperature {self.temperature:g}"
         means = " (a mean length, as one rate)" if not self.rates else ""
         return f"{self.data}{temperature}, {self.source}{means}"
+
+
+def middle_set(sets: Sequence[PublishedAcceptance], text: Text, temperature: float) -> PublishedAcceptance:
+    """The set in the middle by its rate (the lower one of two), of those on the text, at the nearest temperature."""
+    nearest = min(abs((each.temperature or 0.0) - temperature) for each in sets)
+    near = [each for each in sets if abs((each.temperature or 0.0) - temperature) == nearest]
+    own = near if text == "mixed" else [each for each in near if each.text == text] or near
+    return sorted(own, key=lambda each: each.one_rate)[(len(own) - 1) // 2]
 
 
 class DrafterCard(Card):

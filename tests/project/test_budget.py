@@ -16,14 +16,14 @@ BUDGETS = {
     "ssdsim/cli": (3_800, 26),  # first screens are printed in one place; former names of options and verbs say the new
     "ssdsim/hardware": (3_800, 19),  # an engine by its version, and a roofline with the efficiency of a fitted law
     "ssdsim/pricing": (1_740, 8),
-    "ssdsim/question": (3_680, 21),  # formats that names say, spellings in Python, defaults of the engine, prompts
+    "ssdsim/question": (3_900, 22),  # formats that names say, defaults of the engine, supposed acceptance
     "ssdsim/readers": (3_580, 18),  # logs by OpenAI's names, and the unit of a log's timestamps
     "ssdsim/reports": (5_500, 28),
     "ssdsim/rounds": (1_220, 7),
     "ssdsim/runs": (990, 6),
     "ssdsim/serving": (5_860, 23),  # logs without arrivals have a pace, and a doubtful unit is told
     "ssdsim/strategies": (5_240, 36),
-    "ssdsim/tokens": (3_040, 19),
+    "ssdsim/tokens": (3_190, 20),  # priors of acceptance
     "ssdsim/transformer": (3_440, 16),  # names of checkpoints: their card, their format
     "calibration/bench": (1_300, 8),
     "calibration/cli": (2_200, 12),

@@ -11,6 +11,7 @@ from site_generator.shown import PROJECT
 from ssdsim.cli.main import VERBS
 from ssdsim.question.options import ALL
 from ssdsim.readers.row import Row
+from ssdsim.tokens.priors import priors
 
 PAGE = (PROJECT / "docs/how-to/python.md").read_text()
 WITHOUT = re.search(r"The other verbs have no function:\n\n((?:- .*\n)+)", PAGE)
@@ -23,6 +24,16 @@ def test_placeholders_are_drawn_from_the_ranges_that_the_page_gives() -> None:
     plausible = {name: option.plausible for name, option in ALL.items() if option.plausible}
     ranges = [f"{name.removeprefix('hit_')} {low:g} to {high:g}" for name, (low, high) in plausible.items()]
     assert said.group(1) == ", ".join(ranges)
+
+
+def test_the_page_has_the_priors_of_all_drafters_that_have_cards() -> None:
+    page = (PROJECT / "docs/how-to/acceptance.md").read_text()
+    for each in (kind for kind in priors().kinds if not kind.like):
+        on_texts = (each.on(text) for text in ("mixed", "chat", "code", "maths"))
+        cells = " | ".join(f"{low:g}, **{middle:g}**, {high:g}" for low, middle, high in on_texts)
+        assert re.search(
+            rf"^\| {each.drafter} \| {each.sets} sets? of .*{each.cards} .*? \| {re.escape(cells)} \|$", page, re.M
+        )
 
 
 def test_each_verb_is_a_function_or_is_said_to_have_none() -> None:

@@ -13,7 +13,14 @@ from ssdsim.pricing.occupancy import Demand, draft_on
 from ssdsim.pricing.site import Site
 from ssdsim.pricing.step import Pass, Piece
 from ssdsim.tokens.accepted import Accepted, accepted_by_options
-from ssdsim.tokens.drafter_card import DRAFTERS, DrafterCard, PublishedAcceptance, drafters_for, find_drafter
+from ssdsim.tokens.drafter_card import (
+    DRAFTERS,
+    DrafterCard,
+    PublishedAcceptance,
+    drafters_for,
+    find_drafter,
+    middle_set,
+)
 from ssdsim.transformer.card import Transformer
 from ssdsim.transformer.operations import WEIGHT_BYTES
 
@@ -40,7 +47,8 @@ def as_published(recipe: Transformer, target: Transformer, card: DrafterCard, op
 
 def published(shape: Transformer, target: Transformer, card: DrafterCard, options: Mapping[str, Any]) -> Draft:
     """A draft of this shape, with the acceptance of its card, which may be a sibling's."""
-    return Draft(shape, chosen(card, options), card.ranks, card.target if of_sibling(card, target) else "")
+    of = card.target if of_sibling(card, target) else ""
+    return Draft(shape, chosen(card, options), card.ranks, of, card.acceptance)
 
 
 def of_sibling(card: DrafterCard, target: Transformer) -> bool:
@@ -75,10 +83,10 @@ def _shaped(
 
 
 def chosen(card: DrafterCard, options: Mapping[str, Any]) -> PublishedAcceptance | None:
-    """The acceptance of the set that ``--draft-set`` names, or the card's first."""
+    """The acceptance of the set that ``--draft-set`` names, or of the one in the middle of those on ``--text``."""
     asked = options["draft_set"]
     if asked is None:
-        return card.acceptance[0] if card.acceptance else None
+        return middle_set(card.acceptance, options["text"], options["temperature"]) if card.acceptance else None
     for published in card.acceptance:
         if published.data.lower() == asked.lower():
             return published

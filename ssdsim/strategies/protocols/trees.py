@@ -15,7 +15,7 @@ from ssdsim.base.errors import InputError
 from ssdsim.base.kinds import SHARE, Number, NumberOrWord, Whole
 from ssdsim.base.kinds_of_lists import ListOf
 from ssdsim.base.option import Excludes, Needs, Option, choice, searched_choice
-from ssdsim.base.settings import Settings
+from ssdsim.base.settings import GIVEN, Settings
 from ssdsim.hardware.catalog import find_transformer
 from ssdsim.pricing.drafter import Drafter, TreeDrafter
 from ssdsim.pricing.occupancy import DoesNotFit
@@ -272,9 +272,17 @@ def _model(settings: Mapping[str, Any], drafter: Drafter, first: Array) -> RankM
 
 
 def _published_ranks(settings: Mapping[str, Any], drafter: Drafter) -> tuple[tuple[float, ...], ...]:
-    """Ranks of the drafter's card; none where the acceptance is not the card's."""
+    """Ranks of the drafter's card, moved with its acceptance; none where that is not the card's."""
     if settings["t_sd"] is not None:
         return ()
     draft = drafter.draft(find_transformer(settings["target"]), settings["draft"], settings)
-    rates = None if draft.published is None else draft.published.by_position
-    return draft.ranks if rates is not None and settings["alpha"] == rates else ()
+    rates, alpha = () if draft.published is None else draft.published.by_position, settings["alpha"]
+    if alpha == rates:
+        return draft.ranks
+    given = isinstance(settings, Settings) and settings.source("alpha") == GIVEN
+    if given or not isinstance(alpha, tuple) or len(alpha) != len(rates):
+        return ()
+    others = ((1.0 - now) / (1.0 - then) for now, then in zip(alpha, rates, strict=True))
+    return tuple(
+        (now, *(by * rank for rank in ranks[1:])) for ranks, now, by in zip(draft.ranks, alpha, others, strict=False)
+    )

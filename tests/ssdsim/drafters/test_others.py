@@ -53,7 +53,7 @@ def test_n_grams_yield_what_was_measured_of_an_edit_workload() -> None:
     known = card.acceptance[0]
     drafted = expected_tokens_of_pmf(accepted_length_pmf(known.by_position, 5))
     assert drafted == pytest.approx(4.59, abs=0.01)
-    scenario = _sd("ngram", k=5)
+    scenario = _sd("ngram", k=5, draft_set="code edits")
     assert scenario.settings["found"] == known.found
     assert _tokens(scenario) == pytest.approx(2.96, abs=0.005)
     assert _tokens(scenario) == pytest.approx(1.0 + known.found * (drafted - 1.0))

@@ -79,11 +79,12 @@ def test_a_config_is_held_to_the_size_of_its_vocabulary(tmp_path: Path) -> None:
 def test_a_siblings_acceptance_is_taken_when_asked_for_and_said() -> None:
     eagle = {**QWEN, "drafter": "eagle3", "k": 3, "strategies": ("ar", "sd")}
     by_default = configure(**eagle)
-    assert by_default.settings["alpha"] == 0.77
+    assert by_default.settings["alpha"] == 0.624
     (said,) = (w for w in by_default.warnings if "was published here" in w)
-    assert "alpha 0.77 is a placeholder; known of qwen3-8b (--draft eagle3-qwen3-8b)" in said
+    assert "alpha 0.624 (0.39-0.872) is a placeholder, prior: eagle3-qwen3-8b, of qwen3-8b, on MT-Bench" in said
     sibling = configure(**eagle, draft="eagle3-qwen3-8b")
     assert sibling.settings["alpha"] == (0.6541, 0.6105, 0.5059)
+    assert by_default.inputs[0].within[1] - by_default.inputs[0].within[0] > 0.4  # type: ignore[index]
     assert sibling.settings.source("alpha").startswith("published: for another model, qwen3-8b")
     assert any(
         "published for another model: eagle3-qwen3-8b, of qwen3-8b and not of qwen3-32b" in w for w in sibling.warnings
