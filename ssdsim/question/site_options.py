@@ -17,6 +17,9 @@ from ssdsim.transformer.recurrences import KEEPINGS
 _hardware = partial(Option, groups=(Group.HARDWARE,))
 _of_models = partial(choice, section=Section.MODELS, groups=(Group.HARDWARE, Group.CHOICE))
 
+_SPELLINGS = tuple(SPELLINGS.items())
+"""Of formats; an option refuses those of formats that it does not take."""
+
 SITE = (
     _hardware(
         name="target",
@@ -164,21 +167,21 @@ SITE = (
     _of_models(
         name="dtype",
         prominence=2,
-        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        kind=OneOf(FORMATS, _SPELLINGS),
         about="weight format; an unquantised one also sets activations and KV cache",
         axis="dtype",
         default_note="the card's",
     ),
     _of_models(
         name="kv_dtype",
-        kind=OneOf(KV_DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in KV_DTYPES)),
+        kind=OneOf(KV_DTYPES, _SPELLINGS),
         about="of the models' caches",
         axis="dtype of the cache",
         default_note="the card's, or that of the activations",
     ),
     _of_models(
         name="state_dtype",
-        kind=OneOf(DTYPES, tuple((also, word) for also, word in SPELLINGS.items() if word in DTYPES)),
+        kind=OneOf(DTYPES, _SPELLINGS),
         about="of the states of recurrent layers",
         axis="dtype of recurrent states",
         default_note="the card's",
@@ -192,7 +195,7 @@ SITE = (
     ),
     _of_models(
         name="draft_dtype",
-        kind=OneOf(FORMATS, tuple(SPELLINGS.items())),
+        kind=OneOf(FORMATS, _SPELLINGS),
         about="of the draft's weights",
         axis="dtype of the draft",
         default_note="--dtype",

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -124,3 +126,16 @@ class Browser:
     def print_to_pdf(self, path: Path) -> None:
         answer = self.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)
         path.write_bytes(base64.b64decode(answer["data"]))
+
+
+@contextmanager
+def loaded(browser: Browser, page: Path, width: int, height: int) -> Iterator[None]:
+    """A page of a file, loaded anew; afterwards nothing may have gone wrong or been asked of a network."""
+    browser.send("Page.navigate", url="about:blank")
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.screen(width, height)
+    browser.open(page)
+    yield
+    assert browser.problems == []
+    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob", "about"}

@@ -14,7 +14,7 @@ from ssdsim.answers.predict import predict
 from ssdsim.reports.build import report
 from ssdsim.reports.explorer.build import Explorer, explore
 from tests.ssdsim.cli.in_process import asked
-from tests.ssdsim.reports.browser import CHROMIUM, Browser
+from tests.ssdsim.reports.browser import CHROMIUM, Browser, loaded
 from tests.ssdsim.reports.contrast import FAINT_TEXTS
 from tests.ssdsim.reports.run_folders import write_run
 
@@ -42,14 +42,8 @@ def page(made: Explorer, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     """The page, freshly loaded; afterwards nothing may have gone wrong or been asked of a network."""
-    browser.problems.clear()
-    browser.requests.clear()
-    browser.screen(1400, 1000)
-    browser.send("Page.navigate", url="about:blank")
-    browser.open(page)
-    yield browser
-    assert browser.problems == []
-    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob", "about"}
+    with loaded(browser, page, 1400, 1000):
+        yield browser
 
 
 def text(browser: Browser, selector: str) -> str:

@@ -13,7 +13,7 @@ from ssdsim import strategies
 from ssdsim.answers.predict import predict
 from ssdsim.reports.build import Report, report
 from ssdsim.reports.theme import LIGHT
-from tests.ssdsim.reports.browser import CHROMIUM, Browser
+from tests.ssdsim.reports.browser import CHROMIUM, Browser, loaded
 from tests.ssdsim.reports.contrast import FAINT_TEXTS
 from tests.ssdsim.reports.run_folders import write_measurements, write_run
 from tests.ssdsim.reports.sleepy import Sleepy
@@ -47,13 +47,8 @@ def page(made: Report, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Browser, page: Path) -> Iterator[Browser]:
     """The page, freshly loaded on a light desktop; afterwards nothing may have gone wrong or been fetched."""
-    browser.problems.clear()
-    browser.requests.clear()
-    browser.screen(1200, 900)
-    browser.open(page)
-    yield browser
-    assert browser.problems == []
-    assert {address.split(":")[0] for address in browser.requests} <= {"file", "data", "blob"}
+    with loaded(browser, page, 1200, 900):
+        yield browser
     assert browser.requests.count(page.as_uri()) == len([a for a in browser.requests if a.startswith("file")])
 
 
