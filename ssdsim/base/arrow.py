@@ -15,7 +15,7 @@ from ssdsim.base.checks import Array
 
 
 def floats(values: Array) -> pa.Array:
-    """Numbers, of which NaN are none."""
+    """An Arrow column of numbers; NaN becomes null."""
     return _column(pa.float64(), ~np.isnan(values), np.ascontiguousarray(values, dtype=np.float64))
 
 
@@ -24,7 +24,7 @@ def integers(values: NDArray[np.integer]) -> pa.Array:
 
 
 def words(values: Sequence[str | None]) -> pa.Array:
-    """Words, of which None are none."""
+    """An Arrow column of strings; None becomes null."""
     encoded = [(value or "").encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     present = np.array([value is not None for value in values], dtype=bool)
@@ -37,7 +37,7 @@ def _column(kind: pa.DataType, present: NDArray[np.bool_], *buffers: NDArray[np.
 
 
 def numbers(column: pa.ChunkedArray) -> Array:
-    """A column of numbers, NaN where there is none."""
+    """An Arrow column as numbers; null becomes NaN."""
     return np.concatenate([np.zeros(0), *map(_numbers, column.chunks)], dtype=np.float64)
 
 

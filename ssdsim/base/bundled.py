@@ -65,7 +65,7 @@ class Shelf(Record, Generic[T]):
         raise self.unknown(name, called)
 
     def unknown(self, name: object, called: str) -> InputError:
-        """The complaint of a name that no card has: it names the card that is ``called`` nearly so."""
+        """The error about a name that no card has, with the nearest card's."""
         names = self.names()
         if len(several := may_mean(called, names)) > 1:
             return InputError(f"{self.what} '{name}' may mean {' or '.join(map(self._told_apart, several))}: name one")
@@ -88,6 +88,6 @@ def may_mean(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _are_among(parts: Iterable[str], of: Iterable[str]) -> bool:
-    """Tell whether ``parts`` are there in this order, others between them or not."""
+    """Whether ``parts`` occur in this order, perhaps with others between them."""
     left = iter(of)
     return all(part in left for part in parts)

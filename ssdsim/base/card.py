@@ -26,7 +26,7 @@ LogSd = Annotated[float, Meta(ge=0.0, le=MOST_LOG_SD)]
 
 
 class _Checked(StructMeta):
-    """The kind of a card's class: its fields are keywords, and a call checks their values."""
+    """Metaclass of cards: fields are keywords, and making a card checks their values."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Any:
         return super().__new__(cls, name, bases, namespace, kw_only=True, **config)
@@ -47,7 +47,7 @@ class _Checked(StructMeta):
 
 
 def _map_values(change: Callable[[Any], Any], value: Any) -> Any:
-    """``value`` with a change of all that is no container in it."""
+    """``value`` with every leaf of its lists and mappings changed."""
     match value:
         case Mapping():
             return {key: _map_values(change, each) for key, each in value.items()}
@@ -57,7 +57,7 @@ def _map_values(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A float of numpy as Python's."""
+    """A float of NumPy as one of Python."""
     return float(value) if isinstance(value, float) else value
 
 
@@ -88,7 +88,7 @@ class Card(Struct, metaclass=_Checked, frozen=True, dict=True, forbid_unknown_fi
         return copied
 
     def as_dict(self, without_none: bool = False) -> dict[str, Any]:
-        """The tag, where the class has one, and the fields by their keys in files, and so for cards in them."""
+        """The card with the keys of its file, its tag included; so are the cards in it."""
         config = self.__struct_config__
         values = {config.tag_field: config.tag} if config.tag_field else {}
         for name, key in zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True):
@@ -113,7 +113,7 @@ def in_order(kind: type[AnyCard], values: Iterable[Any]) -> AnyCard:
 
 
 class Excerpt(Card, forbid_unknown_fields=False):
-    """A card of some keys of a file, which has more that are not read."""
+    """A card that reads some keys of a file and ignores the others."""
 
 
 def of_one_length(card: Any, *names: str) -> None:

@@ -61,7 +61,7 @@ def few_enough(what: str, axes: Iterable[Collection[Any]], most: int) -> None:
 
 
 def text(name: str, value: Any) -> str:
-    """``value`` as text that is not empty, which a path is too; InputError otherwise."""
+    """``value``, text or a path, as text that is not empty; InputError otherwise."""
     given = str(value) if isinstance(value, str | PurePath) else ""
     if not given or not is_text(given):
         raise InputError(f"{name} must be a name or a path, got {short_repr(value)}")
@@ -69,7 +69,7 @@ def text(name: str, value: Any) -> str:
 
 
 def is_text(given: str) -> bool:
-    """Tell whether text can be written: bytes of a path that are no characters, which Python smuggles in, cannot."""
+    """Whether text is valid Unicode: a path may hold bytes that are no characters."""
     return given == given.encode(errors="ignore").decode()
 
 

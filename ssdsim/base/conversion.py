@@ -19,7 +19,7 @@ Read = TypeVar("Read")
 
 
 class FieldError(ValueError):
-    """A complaint of ``__post_init__`` about one field, by its key."""
+    """An error of ``__post_init__`` about one field."""
 
     def __init__(self, key: str, said: str) -> None:
         super().__init__(f"{key}: {said}")
@@ -27,7 +27,7 @@ class FieldError(ValueError):
 
 
 class EitherCard(type):
-    """The kind of a class that stands for several cards in a field: ``card`` chooses by the keys in the data."""
+    """Metaclass of a field's type that stands for several cards: ``card`` chooses one by the keys in the data."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return type(instance) is cls.card(instance)  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def _failure(kind: Any, data: Any, written: bool) -> ValidationError | None:
 
 
 def _main_type(kind: Any, data: Any) -> tuple[Any, list[Meta]]:
-    """A type without its bounds, of several the one that ``data`` is most likely meant for; and the bounds."""
+    """A type without its bounds, and the bounds. Of a union, the member that ``data`` fits best."""
     bounds: list[Meta] = []
     while get_origin(kind) in (Annotated, Union, UnionType):
         if get_origin(kind) is Annotated:
@@ -161,7 +161,7 @@ def _parts(kind: Any, data: Any) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def _unknown(kind: Any, data: Any) -> str:
-    """A complaint of a key that a card does not know; nothing where there is none."""
+    """An error about an unknown key; empty if there is none."""
     if not (_is_card(kind, data) and kind.__struct_config__.forbid_unknown_fields):
         return ""
     tag = kind.__struct_config__.tag_field
@@ -171,7 +171,7 @@ def _unknown(kind: Any, data: Any) -> str:
 
 
 def _wrong_value(kind: Any, data: Any, written: bool) -> str:
-    """What a value should be that is no card."""
+    """What a value should be, where no card is expected."""
     kind, bounds = _main_type(kind, data)
     value = _read(kind, data) if written else data
     said = _wrong_type(kind, value, written) or next(filter(None, (_beyond(each, kind, value) for each in bounds)), "")
@@ -179,7 +179,7 @@ def _wrong_value(kind: Any, data: Any, written: bool) -> str:
 
 
 def _with_value(said: str, data: Any) -> str:
-    """A sentence on what should be, with what there is."""
+    """A sentence on the expected value, followed by the value given."""
     return f"{said}, got {short_repr(data)}" if said.startswith("Input should") else said
 
 

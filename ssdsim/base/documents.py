@@ -41,7 +41,7 @@ def parse_json(text: str, where: object) -> Any:
 
 
 def surviving_records(path: Path) -> list[Any]:
-    """The values of a file of JSON lines, those that a kill tore left out; none where there is no file."""
+    """The values of a file of JSON lines, without lines that a kill cut short; none if there is no file."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     records = []
     for line in text.splitlines():
@@ -121,7 +121,7 @@ def as_records(
 
 
 def within(record: object, *keys: str) -> Any:
-    """The value under ``keys``, one in the other; None where there is no such object."""
+    """The value under nested ``keys``; None if one of them is missing."""
     for key in keys:
         record = record.get(key) if isinstance(record, Mapping) else None
     return record

@@ -19,7 +19,7 @@ def free_memory_bytes() -> int:
 
 
 def _left_to_cgroups() -> Iterator[int]:
-    """What each limit leaves, counting as free what the kernel would drop first: files that nobody used of late."""
+    """Bytes left under each limit. Cached files that are not in use count as free: they go first."""
     own = _CGROUP.read_text().rpartition("0::/")[2].strip() if _CGROUP.exists() else ""
     for group in (_CGROUPS / own, *(_CGROUPS / own).parents):
         limit = group / "memory.max"

@@ -77,7 +77,7 @@ class Measured(Record):
 
     @property
     def of_a_share(self) -> Measured:
-        """Copy it with bounds that a probability may have."""
+        """The interval with its bounds clipped to [0, 1]."""
         return Measured(self.value, float(np.clip(self.low, 0.0, 1.0)), float(np.clip(self.high, 0.0, 1.0)))
 
     def as_mean(self, scale: float = 1.0) -> dict[str, float]:

@@ -39,7 +39,7 @@ class Kind:
         return ""
 
     def parse(self, text: str) -> Any:
-        """The value that a text says; ValueError where it says none. Whether it is in range :meth:`checked` tells."""
+        """The value of a text; ValueError if it has none. :meth:`checked` checks its range."""
         return text
 
     def checked(self, said: str, value: Any) -> Any:
@@ -300,7 +300,7 @@ def _number(text: str) -> float:
 
 
 def _range(text: str) -> str:
-    """The text itself, which the option reads; ValueError where it has not two numbers."""
+    """A range as text, normalised; ValueError unless it has two numbers."""
     low, high = ends(text)
     return f"{low!r}:{high!r}"
 

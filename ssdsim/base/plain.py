@@ -48,7 +48,7 @@ def plain(value: Any, shown: Shown = MappingProxyType({})) -> Any:
 
 
 def document(parts: Mapping[str, Any], shown: Shown = MappingProxyType({})) -> dict[str, Any]:
-    """A whole answer of these parts."""
+    """An answer's JSON document of these parts."""
     return {name: plain(part, shown) for name, part in parts.items()}
 
 

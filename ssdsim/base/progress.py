@@ -1,4 +1,4 @@
-"""Listeners that hear how far long work is."""
+"""Progress of long work: who reports it, and who listens."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _hears_share: ContextVar[Callable[[float], None] | None] = ContextVar("hears_sha
 
 
 def tell_share(done: float) -> None:
-    """Tell whoever listens what share is done of the piece that this process works at."""
+    """Report the share done of this process's piece of work."""
     heard = _hears_share.get()
     if heard is not None:
         heard(done)
 
 
 def unheard(_share: float) -> None:
-    """Hear nothing of the share that is done."""
+    """The default listener: ignore the share done."""
 
 
 @contextmanager
 def hearing_shares(heard: Callable[[float], None]) -> Iterator[None]:
-    """``heard`` hears what is told of one piece of work."""
+    """Call ``heard`` with the share done of one piece of work."""
     token = _hears_share.set(heard)
     try:
         yield

@@ -20,7 +20,7 @@ __all__ = ["MutableRecord", "Record", "field", "replace"]
 
 
 class _Signed(StructMeta):
-    """The kind of a record's class, whose signature has types as they are written.
+    """Metaclass of records: their signature shows types as the source writes them.
 
     msgspec evaluates them, and fails where one is imported for type checkers alone. ``help`` would end in a traceback.
     """

@@ -50,7 +50,7 @@ class GridPart(Record):
 
     @property
     def means_what_it_says(self) -> bool:
-        """Say whether each value is of its own option alone: not where one is not given, or a range of another."""
+        """Whether each value sets its own option only: None sets none, and a range sets ``ranges``, too."""
         values = [(name, value) for name, of in self._lists() for value in of]
         return not any(
             value is None or name == "ranges" or (isinstance(value, str) and name in ranged()) for name, value in values
@@ -81,7 +81,7 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given, by names that are options; a range in the place of a rate is two options."""
+    """The given options, names checked. A rate given as a range becomes the rate and an entry of ``ranges``."""
     check_names(given)
     return with_ranges({name: as_python(value) for name, value in given.items() if value is not None})
 
@@ -93,7 +93,7 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def checked_table(points: PointsLike) -> tuple[PointTable, list[InputError | None]]:
-    """The options given at many points, as :func:`checked` has them, of those that have no mistake; and the mistakes.
+    """The checked options of the points without a mistake, and the mistakes of all points.
 
     Each value is checked once, and so is each combination of options.
     """

@@ -65,7 +65,7 @@ def chosen_in(settings: Settings) -> ChosenFindings | None:
 
 
 def routed(card: Transformer, settings: Settings, role: Literal["target", "draft"]) -> Transformer:
-    """The card with the overlap and the skew of its experts that were counted of the pair; else as it is."""
+    """The card with the pair's measured overlap and skew of experts; unchanged if there are none."""
     if card.experts is None:
         return card
     chosen = chosen_in(settings)
@@ -77,13 +77,13 @@ def routed(card: Transformer, settings: Settings, role: Literal["target", "draft
 
 
 def pair_of(options: Mapping[str, Any]) -> str | None:
-    """The source of what was measured of the models as a pair, and on what; None where nothing was."""
+    """The source of the pair's measurements; None without a pair."""
     chosen = chosen_by(options, options.get("temperature"))
     return None if chosen is None else chosen.source
 
 
 def is_given(settings: Settings, name: str) -> bool:
-    """Say whether a person said it, so that no pair does."""
+    """Whether the option was given: a pair does not replace it."""
     return settings.source(name) == GIVEN
 
 
@@ -119,7 +119,7 @@ def _as_far_as_known(rate: float | None, positions: int | None) -> Any:
 
 
 def curve_of(chosen: ChosenFindings, whose: str, backup: str | None) -> HitLaw | None:
-    """The measured curve behind the options of a name's ending; of a backup, by default random tokens."""
+    """The measured hit curve for an ending of option names; after a backup, of random tokens by default."""
     hits = chosen.findings.hits
     own = {"": hits.rejected, "_all": hits.all_accepted}
     return own[whose] if whose in own else hits.after_backup.get(backup or RANDOM)
@@ -141,7 +141,7 @@ def _settle_hits(settings: Settings, whose: str, law: HitLaw | None, chosen: Cho
 
 
 def _settle_batch(settings: Settings, chosen: ChosenFindings) -> None:
-    """Settle how the misses of a batch go together, as was seen in the measured batches nearest in size."""
+    """Settle the correlation of misses within a batch from the measured batch nearest in size."""
     batches = [each for each in chosen.findings.correlation.batch if each.p_all_hit is not None]
     if settings["b"] == 1 or not batches:
         return
@@ -201,7 +201,7 @@ def token_warnings(settings: Settings) -> Iterator[str]:
 
 
 def _extrapolated(settings: Settings, chosen: ChosenFindings) -> Iterator[str]:
-    """Warnings where the pair is used beyond what it knows, and where it does not say what it knows."""
+    """Warnings about extrapolation beyond the pair's measurements, and about unknown limits."""
     if chosen.positions is None and not is_given(settings, "alpha"):
         yield f"{chosen.name}: does not say how many tokens were drafted, so that its rate stands for any K"
     if not settings["extrapolate"]:
@@ -226,7 +226,7 @@ _OVERRIDING = (
 
 
 def _placeholders(settings: Settings, drafting: list[str]) -> Iterator[str]:
-    """Warnings of placeholders, which are of a good draft at temperature 0: at a higher one both its rates fall."""
+    """Warnings that placeholders are of a good draft at temperature 0: acceptance and hits fall at a higher one."""
     if settings["temperature"] == 0.0 or settings["t_sd"] is not None:
         return
     guessed = []
@@ -249,7 +249,7 @@ def is_placeholder(settings: Settings, name: str) -> bool:
 
 
 def _guesses_hits(settings: Settings) -> bool:
-    """Say whether the hit curve is the default one."""
+    """Whether the hit curve is the default."""
     names = ("hit_c", "hit_r")
     return (
         not is_given(settings, "p_hit")

@@ -29,7 +29,7 @@ _needs: list[tuple[str, Needs]] = []
 
 
 def _read_records() -> None:
-    """Make the tables anew: a strategy or a drafter came or went."""
+    """Rebuild the tables after a strategy or a drafter was registered or forgotten."""
     own = [option for owner in (*strategies.ALL, *drafters.ALL) for option in owner.options]
     options = by_name(_FIRST, [option for option in own if option.section is not None], _THEN, own)
     ALL.clear()
@@ -56,7 +56,7 @@ def ranged() -> tuple[str, ...]:
 
 @cache
 def decisive() -> tuple[str, ...]:
-    """The names of what excludes others by its value, not only where it is given."""
+    """Options that exclude others by their value, not by being given."""
     return tuple(dict.fromkeys(name for name, exclusion, _ in _exclusions if exclusion.when is not None))
 
 
@@ -68,7 +68,7 @@ def spellings() -> Mapping[str, str]:
 
 @cache
 def _owners() -> Mapping[str, list[Any]]:
-    """The strategies and drafters that have an option as their own, by its name."""
+    """The strategies and drafters that own an option, by the option's name."""
     found: dict[str, list[Any]] = {}
     for owner in (*strategies.ALL, *drafters.ALL):
         for option in owner.options:
@@ -77,7 +77,7 @@ def _owners() -> Mapping[str, list[Any]]:
 
 
 def varied_by(searcher: Searcher) -> tuple[str, ...]:
-    """The names of what an answer varies by itself."""
+    """Options that an answer varies by itself."""
     return tuple(name for name, option in ALL.items() if searcher in option.varied_by)
 
 
@@ -98,7 +98,7 @@ def files() -> tuple[str, ...]:
 
 
 def owners(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """The option that chooses whose help lists an option of that name, and their names; None in a section of all."""
+    """Who owns an option: ``strategies`` or ``drafter``, and their names; None of a shared option."""
     if ALL[name].section is not None:
         return None
     for chooser, registry in (("strategies", strategies.ALL), ("drafter", drafters.ALL)):
@@ -129,7 +129,7 @@ def check_names(given: Iterable[str]) -> None:
 
 
 def unknown(said: str, name: object, allowed: Collection[str]) -> InputError:
-    """The complaint of an option that is not among those ``allowed``; it knows the command line's other spellings.
+    """The error about an option that is not ``allowed``; other spellings of the command line are known.
 
     >>> unknown("no option 'batch_size'", "batch_size", ("b", "k"))
     InputError('batch_size is spelled b here')
@@ -194,7 +194,7 @@ def _ends(name: str, text: str) -> tuple[float, float]:
 
 
 def effective_options(options: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` but for those that have no effect beside the chosen ones."""
+    """``options`` without those that have no effect beside the chosen ones."""
     both = {**options, **chosen}
     idle = {
         other
@@ -215,7 +215,7 @@ def changed(options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
 
 
 def as_python(value: Any) -> Any:
-    """A number of numpy's, as a DataFrame gives them, as Python's own; an array as a list."""
+    """A NumPy number (as DataFrames hold) as a Python number; an array as a list."""
     return value.tolist() if type(value).__module__ == "numpy" and hasattr(value, "tolist") else value
 
 

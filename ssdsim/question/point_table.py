@@ -27,7 +27,7 @@ class Column(Record, Generic[T]):
 
     @classmethod
     def of(cls, each: Iterable[T], key: Callable[[T], Any] = repr) -> Column[T]:
-        """The column of a value a point; those of one ``key`` are stored once: 1 is not 1.0, a list is not a tuple."""
+        """A column of one value a point. Values of one ``key`` are stored once: 1 is not 1.0, nor a list a tuple."""
         numbers: dict[Any, int] = {}
         values: list[T] = []
         index = []
@@ -127,13 +127,13 @@ class PointTable(Record):
         return self.options[name].map(lambda entry: default if entry is None else entry[0]).of_each()
 
     def take(self, points: Rows) -> PointTable:
-        """Some of the points, perhaps several times."""
+        """The points of these indices, which may repeat."""
         options = {name: column.take(points) for name, column in self.options.items()}
         results = {name: column.take(points) for name, column in self.results.items()}
         return PointTable(self.rows[points], self.defaults, options, results)
 
     def settled(self, writes: Column[Mapping[str, Entry]]) -> PointTable:
-        """The table with what is written at each point."""
+        """The table with each point's settled options."""
         options = dict(self.options)
         for name in dict.fromkeys(name for each in writes.values for name in each):
             before = options.get(name) or Column[Entry | None]([None], np.zeros(len(self), dtype=np.intp))

@@ -1,4 +1,4 @@
-"""Questions at many points together: each step from options to a scenario runs once for all points that it reads alike.
+"""Questions at many points: each step to a scenario runs once for all points that agree in the options it reads.
 
 Every point has the scenarios that :class:`ssdsim.question.question.Question` has of it alone.
 """
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class StepsOf:
-    """The steps of one strategy: what they read says nothing of another."""
+    """The steps of one strategy, cached apart: other strategies read other options."""
 
     def __init__(self, strategy: Strategy) -> None:
         self.strategy = strategy
@@ -67,7 +67,7 @@ class Steps:
         return sum(len(each.tokens) for each in self._of_strategies.values())
 
     def forget_rounds(self, most: int) -> None:
-        """Forget the newest rounds beyond so many: a grid that varies them fastest comes back to the first ones."""
+        """Drop the newest rounds beyond this number: a grid that varies them fastest returns to the oldest."""
         while (beyond := self.rounds - most) > 0:
             max((each.tokens for each in self._of_strategies.values()), key=len).forget_newest(beyond)
 
@@ -180,11 +180,11 @@ class Scenarios(Record):
 
     @property
     def rows(self) -> Rows:
-        """The number of each one's point."""
+        """Each scenario's point."""
         return self.table.rows
 
     def take(self, at: Rows) -> Scenarios:
-        """Some of them."""
+        """The scenarios of these indices."""
         return replace(self, table=self.table.take(at))
 
     def __getitem__(self, number: int) -> Scenario:
@@ -208,7 +208,7 @@ class Scenarios(Record):
 
     @cached_property
     def side_by_side(self) -> ScenarioTable:
-        """Their numbers in columns."""
+        """Their prices and tokens in columns."""
         priced, known = (self._results(name) for name in ("price", "tokens"))
         batch = np.array(self.values("b"), dtype=float)
         return ScenarioTable(self.strategy, batch, priced.values, priced.index, known.values, known.index)
@@ -218,7 +218,7 @@ class Scenarios(Record):
 
     @property
     def is_unsure(self) -> NDArray[np.bool_]:
-        """Whether each rests on what may be otherwise: timings of a site, or tokens that nobody measured or gave."""
+        """Whether each scenario is uncertain: it rests on timings, or on tokens that nobody measured or gave."""
         site, known = self.table.results["site"], self.table.results["tokens"]
         has_site = np.array([result.value is not None for result in site.values], dtype=bool)
         is_unsure = np.array([not result.value.is_sure for result in known.values], dtype=bool)

@@ -59,7 +59,7 @@ class Repricer(Record):
         return self._known[key]
 
     def over(self, changes: Changes) -> Mapping[str, Seconds]:
-        """Columns of seconds with a number a case."""
+        """Seconds of each step, one number a case."""
         made = [self.seconds(change) for change in each_of(changes)]
         return {name: np.array([each[name] for each in made]) for name in made[0]}
 
@@ -146,7 +146,7 @@ def _apart(strategy: Strategy, site: Site, devices: Devices) -> str:
 
 
 def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
-    """Error of what a description of rounds leaves out, as a direction and its log-sd; None where it says all.
+    """The error of a round's description, as a direction and its log-sd; None if it has none.
 
     Strategies whose round is taken to be the same share it.
     """
@@ -157,7 +157,7 @@ def round_error(strategy: Strategy, site: Site) -> tuple[str, float] | None:
 
 
 def occupied(settings: Settings, strategy: Strategy, site: Site, drafter: Drafter) -> tuple[Occupancy, ...]:
-    """Find what lies in which memory, whether it fits or not; writes what the strategy derives into ``settings``."""
+    """The memory in use on each device, whether it fits or not; writes what the strategy derives into ``settings``."""
     site = site.with_options(settings)
     strategy.settle(settings, site, drafter)
     return strategy.occupancies(site, drafter)

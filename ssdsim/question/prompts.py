@@ -1,4 +1,4 @@
-"""What requests that keep coming change: their prompts are processed between rounds, and no draft makes that faster."""
+"""Prompts of new requests: they are processed between rounds, and no draft makes that faster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PromptLoad(Record):
 
 
 def prompts_told(site: Site | None, answer: int, estimates: Mapping[str, Estimate], name: str, rival: str) -> str:
-    """A sentence on what prompts make of a ratio; empty where they leave it as it is, or times are unit-free."""
+    """A sentence on how prompts change a ratio; empty if they do not, or times are unit-free."""
     if site is None or site.data_parallel or name == rival or not {name, rival} <= estimates.keys():
         return ""
     bare = float(estimates[name].tokens_per_second) / float(estimates[rival].tokens_per_second)

@@ -1,4 +1,4 @@
-"""Metrics of a run for users and owners: waiting, pace, goodput, cost; and how well they are known."""
+"""Metrics of a run: latencies, throughput, goodput, cost, and their intervals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FEW = 1000  # requests below which a p99 rests on fewer than ten of them
 
 
 def warm_up(values: Array, group: int = 5) -> int:
-    """Count how many of the first values are the start of a run: MSER-5 (White, 1997), at most half of them.
+    """The number of initial values to drop as warm-up: MSER-5 (White, 1997), at most half.
 
     The cut that leaves the mean of the rest, in groups of five, with the smallest standard error.
     """
@@ -39,7 +39,7 @@ def warm_up(values: Array, group: int = 5) -> int:
 
 
 def mean(values: Array) -> Measured:
-    """Mean with the interval of batch means, which are taken in the order of the values."""
+    """Mean, with its interval by batch means of consecutive values."""
     middle = float(values.mean())
     if values.size < 2 * _BATCHES:
         return Measured(middle, np.nan, np.nan)
@@ -49,7 +49,7 @@ def mean(values: Array) -> Measured:
 
 
 def percentile(values: Array, percent: float) -> Measured:
-    """Percentile with the interval of order statistics.
+    """Percentile, with its interval by order statistics.
 
     Neighbours are alike, so a share of values below the percentile varies more than that of independent ones: by how
     much, batches of values in their order tell.
@@ -78,7 +78,7 @@ class Summary(Record):
 
 
 def summary(values: Array, percents: tuple[int, ...] = (50, 90, 99)) -> Summary | None:
-    """Sum up the values that are defined; None of none."""
+    """Summarise the values that are not NaN; None if there are none."""
     values = values[np.isfinite(values)]
     if not values.size:
         return None
@@ -92,7 +92,7 @@ def weighted_percentiles(values: Array, weights: Array, percents: Sequence[int])
 
 
 def _weighted(values: Array, weights: Array, wanted: float) -> float:
-    """The least value up to which values weigh as much as ``wanted``: among many, it is narrowed down to few."""
+    """The smallest value at which the cumulative weight reaches ``wanted``."""
     while values.size > _SORTED and np.ptp(values) > 2 * _BINS * np.spacing(np.abs(values).max()):  # room for bins
         in_bins, edges = np.histogram(values, _BINS, weights=weights)
         share = np.cumsum(in_bins)
@@ -157,7 +157,7 @@ class Metrics(Record):
 
 
 def metrics_of_requests(run: Run) -> dict[str, Array]:
-    """Milliseconds of each request by metric; NaN where it has none."""
+    """Each request's milliseconds by metric; NaN where a metric is undefined."""
     requests = run.requests
     after = run.workload.output_tokens - 1.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -236,7 +236,7 @@ def measure(run: Run, slo: Slo | None) -> Metrics:
 
 
 def is_saturated(run: Run) -> bool:
-    """While the second half of the requests came, clearly fewer went than came, and who came last waited far longer.
+    """Whether load exceeds capacity: late in a run fewer requests finish than arrive, and the last wait far longer.
 
     Of an open queue only. The second condition spares runs that are short beside a request's own time.
     """
@@ -259,7 +259,7 @@ def is_saturated(run: Run) -> bool:
 
 
 def _forced_share(run: Run) -> float | None:
-    """First look-ups that could not hit, of all look-ups."""
+    """Share of cache look-ups that could not hit: a request's first ones."""
     return float(run.requests.forced_misses.sum()) / run.lookups if run.lookups else None
 
 

@@ -1,4 +1,4 @@
-"""Shared by the engines' dialects: what each can say, and the notes on what it cannot."""
+"""What the engines' dialects share: what each can express, and notes on what it cannot."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Dialect(Record):
             raise InputError(f"--format {self.name}: {error}") from None
 
     def note_missing(self, candidates: Candidates, best: Sequence[Chosen], notes: list[str]) -> None:
-        """Note what each strategy that the engine lacks would have brought over ``best``, which is exported."""
+        """Note how much faster than ``best``, which is exported, each strategy is that the engine lacks."""
         all_of_them, exported = candidates.best(), {(each.b, each.context): each for each in best}
         own = [name for name in candidates.strategies if self.runs.has(name, drafter_of(candidates))]
         for name in (name for name in candidates.strategies if name not in own):
@@ -127,7 +127,7 @@ class Dialect(Record):
     def note_table(
         self, candidates: Candidates, names: Sequence[str], best: Sequence[Chosen], notes: list[str]
     ) -> None:
-        """Note what a K of its own for each batch size brings over the best K that all share."""
+        """Note the gain of a K for each batch size over the best single K."""
         one = {(each.b, each.context): each for each in candidates.best(names, by=())}
         both = [(each, one[each.b, each.context]) for each in best if (each.b, each.context) in one]
         if not both:
@@ -144,7 +144,7 @@ class Dialect(Record):
         )
 
     def note_shared(self, best: Sequence[Chosen], axes: str, notes: list[str]) -> None:
-        """Note what it costs that cells share one choice."""
+        """Note the loss of one choice for all cells."""
         worst = max(best, key=lambda each: each.loss)
         if worst.loss > 0.0:
             notes.append(

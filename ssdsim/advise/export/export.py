@@ -1,4 +1,4 @@
-"""A schedule as a file, or in the words of an engine, with notes on what the engine cannot say."""
+"""A schedule as a file or as an engine's configuration, with notes on what the engine cannot express."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def engine_of(runtime: str) -> Dialect | None:
 
 
 def _formats(options: Mapping[str, Any]) -> list[str]:
-    """A note where formats were asked for: an engine reads those of weights from its checkpoints."""
+    """A note if formats were given: an engine reads the weights' format from its checkpoint."""
     asked = [f"{spelled(name)} {options[name]}" for name in ("dtype", "kv_dtype", "draft_dtype") if options.get(name)]
     said = f"priced with {', '.join(asked)}: name checkpoints in these formats, and give the engine the cache's dtype"
     return (
