@@ -70,7 +70,7 @@ def evaluate(
     1        1.165                                 None
     2          NaN  --p-hit must lie in [0, 1], got 1.5
     """
-    if not isinstance(points, Mapping):
+    if isinstance(points, Iterable) and not isinstance(points, Mapping):
         points = [own_names(point) if isinstance(point, Mapping) else point for point in points]
     return Evaluator().evaluate(points, draws, seed, names).frame()
 

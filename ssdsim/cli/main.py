@@ -9,6 +9,7 @@ import sys
 from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -17,30 +18,41 @@ from ssdsim.answers import idle_cores
 from ssdsim.base.errors import InputError, nearest
 from ssdsim.cli.output import ReaderLeftError, flush
 
-# verb -> (module, one-line help), so that --help imports no verb
-VERBS = {
-    "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
-    "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
-    "compare": ("ssdsim.cli.compare", "Hold all strategies against each other on as many GPUs."),
-    "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
-    "serve": ("ssdsim.cli.serve", "Under arrivals: up to which rate SSD is worth it, and what users see there."),
-    "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
-    "explore": ("ssdsim.cli.explore", "One offline page with sliders: verdict, rates and figures follow them."),
-    "window": ("ssdsim.cli.window", "How much drafting fits into one verification."),
-    "roofline": ("ssdsim.cli.roofline", "What binds each operation: memory, compute, latency, communication."),
-    "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
-    "measure": ("calibration.cli.measure", "Measure acceptance and hit rates of your own target and draft."),
-    "calibrate": ("calibration.cli.calibrate", "Time this machine and fit a hardware profile to it."),
-    "validate": ("calibration.cli.validate", "Compare predictions with measured results."),
-    "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),
-    "models": ("ssdsim.cli.models", "List and show transformer cards."),
-    "hardware": ("calibration.cli.hardware", "List and show hardware profiles."),
-    "runtimes": ("ssdsim.cli.runtimes", "List and show runtimes: what an engine adds to a hardware profile."),
-    "bench": ("calibration.cli.bench", "Measure a running server: rows for fit runtime and validate."),
-    "fit": ("calibration.cli.fit", "Fit a runtime to your engine's own benchmarks."),
-    "import": ("calibration.cli.importing", "Make a profile of another tool's timings, a pair of an engine's log."),
-    "doctor": ("calibration.cli.doctor", "What this machine and this installation can do."),
+# heading -> verb -> (module, one-line help), so that --help imports no verb
+SECTIONS = {
+    "Decide": {
+        "recommend": ("ssdsim.cli.recommend", "Say which strategy, placement and settings to use on your GPUs."),
+        "predict": ("ssdsim.cli.predict", "Predict AR, SD and SSD and say whether SSD is worth its GPU."),
+        "compare": ("ssdsim.cli.compare", "Hold all strategies against each other on as many GPUs."),
+        "serve": ("ssdsim.cli.serve", "Under arrivals: up to which rate SSD is worth it, and what users see there."),
+        "export": ("ssdsim.cli.export", "The best strategy over batch and context, for vLLM, SGLang, the SSD engine."),
+    },
+    "Use your numbers": {
+        "bench": ("calibration.cli.bench", "Measure a running server: rows for fit runtime and validate."),
+        "fit": ("calibration.cli.fit", "Fit a runtime to your engine's own benchmarks."),
+        "measure": ("calibration.cli.measure", "Measure acceptance and hit rates of your own target and draft."),
+        "calibrate": ("calibration.cli.calibrate", "Time this machine and fit a hardware profile to it."),
+        "import": ("calibration.cli.importing", "A profile of another tool's timings, a pair of an engine's log."),
+        "doctor": ("calibration.cli.doctor", "What this machine and this installation can do."),
+        "models": ("ssdsim.cli.models", "List and show transformer cards."),
+        "hardware": ("calibration.cli.hardware", "List and show hardware profiles; make one of a device like another."),
+        "runtimes": ("ssdsim.cli.runtimes", "List and show engines: what each adds to a hardware profile."),
+    },
+    "Study": {
+        "why": ("ssdsim.cli.why", "What binds a pass, and how much drafting fits into it."),
+        "sweep": ("ssdsim.cli.sweep", "Predict a whole grid: any option takes a list or a range."),
+        "explore": ("ssdsim.cli.explore", "One offline page with sliders: verdict, rates and figures follow them."),
+        "report": ("ssdsim.cli.report", "Show a run folder as one interactive HTML page."),
+        "simulate": ("ssdsim.cli.simulate", "Replay rounds as events or by Monte Carlo: tails, timelines."),
+        "validate": ("calibration.cli.validate", "Compare predictions with measured results, or a paper's."),
+    },
 }
+VERBS = {verb: told for verbs in SECTIONS.values() for verb, told in verbs.items()}
+FORMER = {
+    "window": ("ssdsim.cli.window", "why"),
+    "roofline": ("ssdsim.cli.roofline", "why"),
+}
+"""Verbs of before, with the words that take their place: they work as they did, and say so."""
 
 
 class VerbGroup(click.Group):
@@ -50,21 +62,24 @@ class VerbGroup(click.Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        command: click.Command = import_module(VERBS[cmd_name][0]).command
-        return command
+        found = VERBS.get(cmd_name) or FORMER.get(cmd_name)
+        return None if found is None else cast("click.Command", import_module(found[0]).command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
+        if args and args[0] in FORMER:
+            from ssdsim.cli.console import echo
+
+            echo(f"note: ssdsim {args[0]} is ssdsim {FORMER[args[0]][1]} now", stderr=True)
+        elif args and args[0] not in VERBS and not args[0].startswith("-"):
             raise click.UsageError(f"unknown verb '{args[0]}'{nearest(args[0], VERBS)} Allowed: {', '.join(VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
+        for heading, verbs in SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(verb.ljust(9), about) for verb, (_, about) in verbs.items()])
 
 
 _COMPLETION_SCRIPTS = {
@@ -98,7 +113,7 @@ def _install_completion(ctx: click.Context, param: click.Parameter, value: str |
 @click.group(
     cls=VerbGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Begin with ssdsim predict --b 16 --p-hit 0.85; ssdsim VERB --help has an example of each.",
+    epilog="Begin with ssdsim predict -b 16; ssdsim VERB --help has an example of each.",
 )
 @click.version_option(__version__, prog_name="ssdsim")
 @click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,24 +39,33 @@ def command(as_json: bool, quiet: bool, only: tuple[str, ...], **options: Any) -
 
     A round has one verification; meanwhile the draft runs one glue pass and K branch steps.
     """
-    frame = roofline(**options)
-    passes = list(dict.fromkeys(frame["pass"]))
-    only = tuple(name.replace("_", " ") for name in only)
-    for name in only:
-        if name not in passes:
-            raise InputError(f"--pass has no '{name}'{nearest(name, passes)} Allowed: {', '.join(passes)}")
-    attrs = frame.attrs
-    frame = frame[frame["pass"].isin(only or passes)]
-    frame.attrs = attrs
+    frame = of_passes(roofline(**options), only)
     if as_json:
         echo_json(roofline_json(frame))
         return
+    print_roofs(frame)
+    print_warnings(frame.attrs["warnings"], quiet)
+
+
+def of_passes(frame: pd.DataFrame, only: Sequence[str]) -> pd.DataFrame:
+    """The rows of the passes that ``--pass`` names; of all where it names none."""
+    passes = list(dict.fromkeys(frame["pass"]))
+    names = [name.replace("_", " ") for name in only]
+    for name in names:
+        if name not in passes:
+            raise InputError(f"--pass has no '{name}'{nearest(name, passes)} Allowed: {', '.join(passes)}")
+    chosen = frame[frame["pass"].isin(names or passes)]
+    chosen.attrs = frame.attrs
+    return chosen
+
+
+def print_roofs(frame: pd.DataFrame) -> None:
+    """Print every operation of the passes against its device's roofs."""
     out = console()
     for _, summary in summarise(frame).iterrows():
         _print_pass(summary, frame[frame["pass"] == summary["pass"]])
         out.print()
     out.print(_LEGEND, style="dim")
-    print_warnings(attrs["warnings"], quiet)
 
 
 def _print_pass(summary: pd.Series[Any], operations: pd.DataFrame) -> None:

@@ -38,13 +38,14 @@ def command(as_json: bool, seed: int, quiet: bool, **options: Any) -> int:
     if as_json:
         echo_json(window_json(frame))
     else:
-        _print(frame)
+        print_windows(frame)
     if not as_json:
         print_warnings(sorted({w for warnings in frame["warnings"].dropna() for w in warnings}), quiet)
     return int(frame["reason"].notna().all())
 
 
-def _print(frame: pd.DataFrame) -> None:
+def print_windows(frame: pd.DataFrame) -> None:
+    """Print a table of windows, what is not possible, and a sentence on the narrowest and the widest."""
     out = console()
     fixed, varying = _split(frame)
     out.print(", ".join(f"{_label(name)} {frame[name].iloc[0]}" for name in fixed), style="bold")

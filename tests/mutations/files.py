@@ -80,16 +80,16 @@ _WITH_CARD = (
     "models show {}",
     "predict --target {} --tp 1",
     "predict --target llama-3.1-8b --tp 1 --draft {}",
-    "roofline --target {} --tp 1 --b 2",
+    "why --target {} --tp 1 --b 2",
 )
 _WITH_PROFILE = (
     "hardware show {}",
     "predict --hardware {}",
     "predict --hardware {} --json",
     "predict --draft-hardware {}",
-    "roofline --hardware {}",
+    "why --hardware {}",
     "hardware scale {} --clock 2 --link pcie4 -o o.json",
-    "window --hardware {} --k 4",
+    "why --hardware {} --k 4,5",
 )
 
 

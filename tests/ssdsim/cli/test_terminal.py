@@ -54,6 +54,7 @@ VERBS = {
     "window": "window --tp 2,4,8 --b 1,64 --k 3,6",
     "window over names": "window --target llama-3.1-70b,qwen3-32b --draft llama-3.2-1b,llama-3.2-3b --b 1,4",
     "roofline": "roofline --b 16 --pass verify --pass branch_step",
+    "why": "why --b 16",
     "models list": "models list",
     "models show": "models show llama-3.1-8b",
     "hardware list": "hardware list",
