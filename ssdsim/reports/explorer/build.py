@@ -79,8 +79,8 @@ def explore(
     sentence = predict_configured(bases[0], seed).verdict.sentence
     lines = dict.fromkeys(line for base in bases for line in _lines(base))
     titles = dict.fromkeys("Unit-free" if base.site is None else base.place for base in bases)
-    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), found.errors)
-    return Explorer(page, sentence, found.points, found.errors)
+    page = html(found, " / ".join(titles), list(lines), _made_by(options, seed), found.off)
+    return Explorer(page, sentence, found.points, found.off)
 
 
 def _made_by(options: Mapping[str, Any], seed: int) -> str:
@@ -99,7 +99,7 @@ def _sides(found: ExplorerGrid) -> list[dict[str, Any]]:
 
 def _start(found: ExplorerGrid, side: Mapping[str, Any]) -> Mapping[str, Any]:
     """The options with which one side of the page opens."""
-    return found.space.options({**found.space.start, **side}, measured=not found.space.assumed)
+    return found.space.options({**found.space.start, **side}, found.space.unsaid)
 
 
 def _lines(base: Configuration) -> list[str]:

@@ -8,8 +8,8 @@ const sides = sideAxis ? sideAxis.values.map((value, i) => ({ place: { [sideAxis
 const template = () => report.templates[isDark() ? "dark" : "light"];
 
 const START = {
-  at: Object.fromEntries(head.axes.filter((axis) => axis !== sideAxis).map((axis) => [axis.name, axis.start])),
-  measured: !head.assumed, off: [], price: null,
+  at: Object.fromEntries(head.axes.filter((axis) => axis !== sideAxis).map((axis) => [axis.name, axis.opens])),
+  measured: [], off: [], price: null,
 };
 let state = structuredClone(START);
 let grid = null;
@@ -21,7 +21,7 @@ function toAddress() {
   for (const [name, value] of Object.entries(state.at)) {
     if (value !== START.at[name]) parts.set(name, value === null ? "" : value);
   }
-  if (state.measured !== START.measured) parts.set("measured", "1");
+  if (state.measured.length) parts.set("measured", state.measured.join(","));
   if (state.off.length) parts.set("off", state.off.join(","));
   if (state.price !== null) parts.set("price", state.price);
   history.replaceState(null, "", parts.size ? `#${parts}` : location.pathname + location.search);
@@ -32,12 +32,11 @@ function fromAddress() {
   state = structuredClone(START);
   const notes = [];
   for (const [name, text] of new URLSearchParams(location.hash.slice(1))) {
-    if (name === "measured") state.measured = true;
+    if (name === "measured") state.measured = text.split(",").filter((each) => each in head.doubts);
     else if (name === "off") state.off = text.split(",").filter((each) => head.rivals.includes(each));
     else if (name === "price") state.price = Number(text) >= 0 ? Number(text) : null;
     else if (name in state.at) state.at[name] = placeOn(head.axes.find((axis) => axis.name === name), text, notes);
     else notes.push(`this page does not know ${name}`);
-    if (name in head.supposed) state.measured = true;  // a rate that is said is given
   }
   document.getElementById("notice").textContent = notes.join("; ");
 }
@@ -63,21 +62,30 @@ function commandOf(side = sides[0]) {
     if (!head.fixed.some(([name]) => name === "subject")) parts.push("--subject", head.subject);
   }
   for (const [, words] of head.fixed) parts.push(...words);
-  for (const [name, { words }] of Object.entries(head.supposed)) if (state.measured && !(name in at)) parts.push(...words);
+  const ranges = [...head.ranges];
   for (const axis of head.axes) {
-    if (axis.name in head.supposed && !state.measured) continue;
+    const value = at[axis.name];
+    if (axis.name in head.doubts && !state.measured.includes(axis.name)) {
+      if (value === axis.start && !head.doubts[axis.name].given) continue;  // as nobody said it
+      ranges.push(`${axis.name}=${rangeOf(axis.name).map(shortest).join(":")}`);
+    }
     if (axis.name === "f" && head.budgets) {
       const key = ["f", "k"].filter((name) => name in at).map((name) => at[name]).join("|");
       parts.push("--budget", String(head.budgets[key]));
       continue;
     }
-    const i = axis.values.indexOf(at[axis.name]);
-    const word = i >= 0 && !axis.continuous ? axis.words[i] : String(at[axis.name]);
-    if (word && at[axis.name] !== null) parts.push(axis.flag, word);
+    const i = axis.values.indexOf(value);
+    const word = i >= 0 && !axis.continuous ? axis.words[i] : axis.best === value ? axis.best_word : String(value);
+    if (word && value !== null) parts.push(axis.flag, word);
   }
+  if (ranges.length) parts.push("--ranges", ranges.join(","));
   if (head.seed) parts.push("--seed", String(head.seed));
   return parts.join(" ");
 }
+
+function rangeOf(name) { return grid.about(name, state.at[name]).ends; }
+
+function shortest(value) { return String(Number(value.toPrecision(4))); }
 
 // Controls
 
@@ -86,29 +94,31 @@ function showControls() {
     const input = control(axis.name);
     if (!input) continue;
     const value = state.at[axis.name], i = axis.values.indexOf(value);
-    const assumed = axis.name in head.supposed && !state.measured;
+    const open = axis.name in head.doubts && !state.measured.includes(axis.name);
+    const range = open ? `${rangeOf(axis.name).map((end) => Number(end.toPrecision(2))).join(" to ")}` : "";
     const shown = axis.continuous ? String(value) : value === axis.best ? axis.best : axis.labels[i];
     if (input.tagName === "SELECT") input.selectedIndex = value === axis.best ? 0 : i + (axis.best ? 1 : 0);
     else input.value = axis.continuous ? value : i;
-    input.setAttribute("aria-valuetext", assumed ? `${shown}, assumed` : shown);
+    input.setAttribute("aria-valuetext", open ? `${shown}, likely ${range}` : shown);
     document.getElementById(`${input.id}-value`).textContent = input.tagName === "SELECT" ? "" : shown;
-    const mark = input.parentElement.querySelector(".standing");
-    if (mark) mark.textContent = assumed ? "assumed" : "given";
+    const known = document.getElementById(`known-${axis.name}`);
+    if (known) {
+      known.checked = !open;
+      document.getElementById(`range-${axis.name}`).textContent = range;
+    }
   }
   for (const box of document.querySelectorAll("[data-strategy]")) box.checked = !state.off.includes(box.dataset.strategy);
-  const measured = document.getElementById("measured"), price = document.getElementById("price");
-  if (measured) measured.checked = state.measured;
+  const price = document.getElementById("price");
   if (price && document.activeElement !== price) price.value = state.price ?? "";
   document.getElementById("command").textContent = sides.map(commandOf).join("\n");
 }
 
-// A rate that is moved is given; so is the rest of what was assumed.
+// A slider of a doubt moves its range; a tick ends the doubt.
 function moved(axis, input) {
   if (input.tagName === "SELECT") {
     const i = input.selectedIndex - (axis.best ? 1 : 0);
     state.at[axis.name] = i < 0 ? axis.best : axis.values[i];
   } else state.at[axis.name] = axis.continuous ? Number(input.value) : axis.values[Number(input.value)];
-  if (axis.name in head.supposed) state.measured = true;
   follow();
 }
 
@@ -121,9 +131,9 @@ function listen() {
     state.off = [...document.querySelectorAll("[data-strategy]")].filter((each) => !each.checked).map((each) => each.dataset.strategy);
     follow();
   });
-  document.getElementById("measured")?.addEventListener("change", (event) => {
-    state.measured = event.target.checked;
-    if (!state.measured) for (const name of Object.keys(head.supposed)) if (name in state.at) state.at[name] = START.at[name];
+  for (const name of Object.keys(head.doubts)) document.getElementById(`known-${name}`).addEventListener("change", (event) => {
+    const others = state.measured.filter((each) => each !== name);
+    state.measured = event.target.checked ? [...others, name] : others;
     follow();
   });
   document.getElementById("price")?.addEventListener("input", (event) => {
@@ -161,19 +171,21 @@ async function copyCommand() {
 
 function makeSides() {
   const names = Object.keys(FIGURES);
-  document.getElementById("sides").dataset.count = sides.length;
-  document.getElementById("sides").innerHTML = sides.map((side, i) => `
+  const answers = document.getElementById("answers"), figures = document.getElementById("sides");
+  for (const element of [answers, figures]) element.dataset.count = sides.length;
+  answers.innerHTML = sides.map((side, i) => `
     <section class="side" id="side-${i}">${side.title ? "<h2></h2>" : ""}
     <p class="verdict" role="status"></p><p class="standing-line"></p>
-    <div class="scroll" tabindex="0" role="region" aria-label="strategies"><table class="strategies"></table></div>
+    <div class="scroll" tabindex="0" role="region" aria-label="strategies"><table class="strategies"></table></div></section>`).join("");
+  figures.innerHTML = sides.map((side, i) => `
     <div class="grid">${names.map((name) => `<figure id="${name}-${i}" class="card${WIDE.includes(name) ? " wide" : ""}" aria-labelledby="${name}-${i}-title">
-      <h3 id="${name}-${i}-title"></h3><div class="plot" role="img" style="height:300px"></div></figure>`).join("")}</div></section>`).join("");
+      <h3 id="${name}-${i}-title"></h3><div class="plot" role="img" style="height:300px"></div></figure>`).join("")}</div>`).join("");
   sides.forEach((side, i) => { if (side.title) document.querySelector(`#side-${i} h2`).textContent = side.title; });
 }
 
 function showTable(view, element) {
   const unit = view.unit, cost = unit === "s" && state.price !== null;
-  const heads = ["", `tokens/${unit}`, "95 %", "per user", "per GPU", "GPUs", ...(cost ? ["$ per million tokens"] : [])];
+  const heads = ["", `tokens/${unit}`, "likely", "per user", "per GPU", "GPUs", ...(cost ? ["$ per million tokens"] : [])];
   const table = document.createElement("table");
   table.className = "strategies";
   table.createCaption().textContent = `At batch ${view.batch}`;
@@ -181,10 +193,10 @@ function showTable(view, element) {
   for (const text of heads) row.append(Object.assign(document.createElement("th"), { scope: "col", textContent: text }));
   const body = table.createTBody();
   for (const strategy of view.shown) {
-    const { rate, gpus } = view.rates[strategy.name], line = body.insertRow();
+    const { rate, gpus, likely } = view.rates[strategy.name], line = body.insertRow();
     line.style.setProperty("--strategy", strategy.colour);
-    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: strategy.title }));
-    const why = view.grid.refused(strategy.name, view.place);
+    line.append(Object.assign(document.createElement("th"), { scope: "row", textContent: view.named(strategy.name) }));
+    const why = view.grid.refused(strategy.name, view.places[strategy.name]);
     if (why >= 0) {
       const cell = line.insertCell();
       cell.colSpan = heads.length - 1;
@@ -192,30 +204,57 @@ function showTable(view, element) {
       cell.textContent = view.head.refused[strategy.name].reasons[why];
       continue;
     }
-    const [low, high] = view.contest.ends[strategy.name] ?? [NaN, NaN];
-    const ends = Number.isFinite(low) ? `${shortly(low)} to ${shortly(high)}` : "";
     const dollars = cost ? [((state.price * gpus) / rate / 3600 * 1e6).toFixed(2)] : [];
-    for (const text of [shortly(rate), ends, shortly(rate / view.batch), shortly(rate / gpus), String(Number(gpus.toFixed(2))), ...dollars]) line.insertCell().textContent = text;
+    for (const text of [shortly(rate), likely ? likely.map(shortly).join(" to ") : "", shortly(rate / view.batch), shortly(rate / gpus), String(Number(gpus.toFixed(2))), ...dollars]) line.insertCell().textContent = text;
   }
   element.replaceWith(table);
 }
 
-function standingLine(view) {
-  const supposed = Object.entries(head.supposed);
-  if (!supposed.length) return "";
-  const said = supposed.map(([name, { value }]) => `${name.replaceAll("_", " ")} ${state.at[name] ?? value}`).join(", ");
-  return view.measured ? `As given: ${said}.` : `Nobody measured ${said}: assumed, and the interval holds where they may plausibly lie.`;
+// The verdict at a stop; elsewhere the numbers.
+function said(view, side) {
+  const { subject } = head, why = view.grid.refused(subject, view.places[subject]);
+  const told = sentenceAt({ ...state.at, ...side.place });
+  if (told) return told;
+  if (why >= 0) return head.refused[subject].sentences[why];
+  const rivals = view.rivals.filter((name) => Number.isFinite(view.rates[name].rate));
+  if (!rivals.length) return head.alone;
+  const numbers = rivals.map((name) => {
+    const { ratio, likely, faster } = view.over(name);
+    const range = likely ? ` (likely ${likely.map((end) => end.toFixed(2)).join("\u2013")}, faster in ${Math.round(100 * faster)} of 100 draws)` : "";
+    return `${ratio.toFixed(2)}x ${view.named(name)}${range}`;
+  });
+  return `${view.named(subject)} is ${numbers.join(", ")}.`;
+}
+
+// Sentences are where all strategies are compared, and sliders stand as nobody moved them.
+function sentenceAt(at) {
+  const untouched = head.axes.every((axis) => !axis.continuous || at[axis.name] === axis.start);
+  if (!untouched || state.measured.length || state.off.length) return "";
+  let number = 0;
+  for (const [name, stops] of Object.entries(head.stops.axes)) {
+    const place = stops.indexOf(at[name]);
+    if (place < 0) return "";
+    number = number * stops.length + place;
+  }
+  return head.stops.sentences[head.stops.numbers[number]];
+}
+
+function standingLine() {
+  const named = (name) => `${name.replaceAll("_", " ")} ${state.at[name]}`, doubts = Object.keys(head.doubts);
+  const open = doubts.filter((name) => !state.measured.includes(name)).map((name) => `${named(name)} (${rangeOf(name).map((end) => Number(end.toPrecision(2))).join(" to ")})`);
+  const known = doubts.filter((name) => state.measured.includes(name)).map(named);
+  return [open.length ? `Not measured: ${open.join(", ")}.` : "", known.length ? `Measured: ${known.join(", ")}.` : ""].filter(Boolean).join(" ");
 }
 
 // The sentence and the table follow at once, and the figures in view; the others when there is time, the last state only.
 let waiting = 0;
 
-function drawSide(side, i, later) {
-  const view = new View(grid, state, side.place), section = document.getElementById(`side-${i}`);
+function drawSide(side, i, answers, later) {
+  const view = new View(answers, state, side.place), section = document.getElementById(`side-${i}`);
   const verdict = section.querySelector(".verdict");
-  verdict.textContent = view.contest.sentence;
+  verdict.textContent = said(view, side);
   verdict.style.setProperty("--strategy", head.strategies.find((each) => each.name === head.subject).colour);
-  section.querySelector(".standing-line").textContent = standingLine(view);
+  section.querySelector(".standing-line").textContent = standingLine();
   showTable(view, section.querySelector("table.strategies"));
   for (const [name, figure] of Object.entries(FIGURES)) {
     const card = document.getElementById(`${name}-${i}`);
@@ -241,7 +280,8 @@ function isInView(element) {
 function draw() {
   if (!grid) return;
   const later = [], begun = performance.now(), turn = ++waiting;
-  sides.forEach((side, i) => drawSide(side, i, later));
+  const answers = new Answers(grid, state);
+  sides.forEach((side, i) => drawSide(side, i, answers, later));
   const root = document.documentElement.dataset;
   root.redrawnMs = (performance.now() - begun).toFixed(1);
   root.followed = "some";

@@ -13,28 +13,47 @@ function translucent(colour, strength = 0.18) {
   return `rgba(${parts.join(",")},${strength})`;
 }
 
-// What every figure of a side starts from.
+// What every figure of a side starts from: each strategy at its own place, which differs where it is the best of stops.
 class View {
-  constructor(grid, state, side) {
-    this.grid = grid;
-    this.head = grid.head;
-    this.measured = state.measured;
-    this.place = grid.resolved({ ...state.at, ...side });
+  constructor(answers, state, side) {
+    this.answers = answers;
+    this.grid = answers.grid;
+    this.head = answers.head;
     this.asked = { ...state.at, ...side };
     this.shown = this.head.strategies.filter((each) => !state.off.includes(each.name));
     this.rivals = this.head.rivals.filter((name) => !state.off.includes(name));
     this.unit = this.head.unit;
-    this.contest = grid.contest(this.place, this.measured, this.rivals);
-    this.rates = Object.fromEntries(this.shown.map(({ name }) => [name, grid.rate(name, this.place)]));
+    this.places = Object.fromEntries(this.shown.map(({ name }) => [name, answers.resolved(name, this.asked)]));
+    this.rates = Object.fromEntries(this.shown.map(({ name }) => [name, this.numbers(name, this.places[name])]));
     this.possible = this.shown.filter(({ name }) => Number.isFinite(this.rates[name].rate));
   }
 
-  get batch() { return this.place.b ?? 1; }
+  get batch() { return this.asked.b ?? 1; }
 
   titled(name) { return this.head.strategies.find((each) => each.name === name).title; }
 
-  // At another stop of some axes, as it is asked here.
-  beside(change) { return this.grid.resolved({ ...this.asked, ...change }); }
+  // A strategy with the K that is its own best.
+  named(name) {
+    const axis = this.grid.axes.k;
+    const own = axis && this.asked.k === axis.best && axis.read_by.includes(name) && Number.isFinite(this.rates[name].rate);
+    return own ? `${this.titled(name)} at K ${this.places[name].k}` : this.titled(name);
+  }
+
+  numbers(name, place) { return { ...this.answers.numbers(name, place), ...this.answers.rate(name, place) }; }
+
+  // A strategy at another stop of some axes, as it is asked here.
+  beside(name, change) { return this.answers.resolved(name, { ...this.asked, ...change }); }
+
+  // The subject over a rival, at another stop of some axes.
+  over(rival, change = {}) {
+    const { subject } = this.head;
+    return this.answers.over(subject, this.beside(subject, change), rival, this.beside(rival, change));
+  }
+
+  // "wins" and "loses" are of the subject, in so many draws that it is sure.
+  outcome({ faster }) {
+    return faster >= this.head.surely ? "wins" : faster <= 1 - this.head.surely ? "loses" : "undecided";
+  }
 }
 
 function ratesFigure(view) {
@@ -42,7 +61,12 @@ function ratesFigure(view) {
   if (!view.possible.length) return { title: "No strategy has room here", traces: [], layout: {} };
   const user = ({ rate }) => rate / view.batch, gpu = ({ rate, gpus }) => rate / gpus;
   const fastest = best(user), cheapest = best(gpu);
-  const said = view.contest.outcome === "undecided" ? "is predicted fastest for a user (undecided)" : "is fastest for a user";
+  const others = view.possible.filter((each) => each !== fastest);
+  const sure = others.every(({ name }) => {
+    const { faster } = view.answers.over(fastest.name, view.places[fastest.name], name, view.places[name]);
+    return faster >= view.head.surely;
+  });
+  const said = sure ? "is the fastest for a user" : "is probably the fastest for a user";
   const bars = (of, axis) => ({
     type: "bar", orientation: "h", xaxis: axis, yaxis: "y", showlegend: false,
     y: view.possible.map((each) => each.title), x: view.possible.map((each) => of(view.rates[each.name])),
@@ -51,8 +75,8 @@ function ratesFigure(view) {
     error_x: errorBars(view, of),
   });
   return {
-    title: `${fastest.title} ${said}, ${shortly(user(view.rates[fastest.name]))} tokens/${view.unit}; `
-      + `${cheapest.title} makes the most of a GPU, ${shortly(gpu(view.rates[cheapest.name]))}`,
+    title: `${fastest.title} ${said}, ${shortly(user(view.rates[fastest.name]))} tokens/${view.unit}`
+      + `${cheapest === fastest ? ", and" : `; ${cheapest.title}`} makes the most of a GPU, ${shortly(gpu(view.rates[cheapest.name]))}`,
     traces: [bars(user, "x"), bars(gpu, "x2")],
     layout: {
       margin: NARROW, yaxis: { autorange: "reversed", automargin: true },
@@ -64,8 +88,8 @@ function ratesFigure(view) {
 
 function errorBars(view, of) {
   const ends = view.possible.map(({ name }) => {
-    const { rate, gpus } = view.rates[name], middle = of({ rate, gpus });
-    const [low, high] = (view.contest.ends[name] ?? [NaN, NaN]).map((end) => of({ rate: end, gpus }));
+    const { rate, gpus, likely } = view.rates[name], middle = of({ rate, gpus });
+    const [low, high] = (likely ?? [NaN, NaN]).map((end) => of({ rate: end, gpus }));
     return [high - middle, middle - low];
   });
   if (ends.some(([up]) => Number.isNaN(up))) return undefined;
@@ -98,22 +122,22 @@ function ratioFigure(view) {
   const rival = view.rivals[0];
   if (!axis || !rival) return null;
   const points = axis.values.map((b) => {
-    const { over, outcome } = view.grid.contest(view.beside({ b }), view.measured, [rival]);
-    return { b, outcome, ...over[rival] };
+    const over = view.over(rival, { b });
+    return { b, outcome: view.outcome(over), ...over };
   }).filter((each) => Number.isFinite(each.ratio));
   const { colour } = view.head.strategies.find((each) => each.name === view.head.subject);
   const turns = points.slice(1).map((each, i) => [points[i], each]).filter(([a, b]) => (a.ratio > 1) !== (b.ratio > 1));
   const traces = [{
     type: "scatter", mode: "lines+markers", name: `${subject} / ${view.titled(rival)}`, showlegend: false,
     x: points.map(({ b }) => b), y: points.map(({ ratio }) => ratio), line: { color: colour },
-    marker: { size: points.map(({ b }) => (b === view.place.b ? 13 : 7)) },
+    marker: { size: points.map(({ b }) => (b === view.batch ? 13 : 7)) },
     hovertemplate: "batch %{x}: %{y:.3f}x<extra></extra>",
   }];
-  if (points.every(({ low }) => Number.isFinite(low))) traces.unshift({
+  if (points.every(({ likely }) => likely)) traces.unshift({
     type: "scatter", mode: "lines", fill: "toself", fillcolor: translucent(colour), line: { width: 0 },
-    hoverinfo: "skip", showlegend: false, name: "95 %",
+    hoverinfo: "skip", showlegend: false, name: "likely",
     x: [...points.map(({ b }) => b), ...points.map(({ b }) => b).reverse()],
-    y: [...points.map(({ high }) => high), ...points.map(({ low }) => low).reverse()],
+    y: [...points.map(({ likely }) => likely[1]), ...points.map(({ likely }) => likely[0]).reverse()],
   });
   const line = (x0, x1, y0, y1, dash) => ({ type: "line", x0, x1, y0, y1, line: { color: "#808080", width: 1.5, dash } });
   const marks = turns.map(([a, b]) => Math.sqrt(a.b * b.b));
@@ -130,10 +154,10 @@ function ratioFigure(view) {
   };
 }
 
-// No firmer than the verdict at each batch: where it is undecided, so is this.
+// No firmer than the draws at each batch: where either may be faster, that is said.
 function ratioTitle(points, subject, rival) {
   if (!points.length) return `${subject} over ${rival}: not possible here`;
-  const words = { wins: `${subject} is faster`, loses: `${rival} is as fast or faster`, undecided: "undecided" };
+  const words = { wins: `${subject} is faster`, loses: `${rival} is as fast or faster`, undecided: "either may be faster" };
   const spans = points.reduce((found, { b, outcome }) => {
     const last = found.at(-1);
     if (last && last.outcome === outcome) last.to = b;
@@ -151,7 +175,8 @@ function paretoFigure(view) {
   const points = view.shown.flatMap((strategy) => {
     const own = choices.filter((choice) => Object.keys(choice).every((name) => view.grid.axes[name].read_by.includes(strategy.name) || choice[name] === view.grid.axes[name].values[0]));
     return own.map((choice) => {
-      const { rate, gpus } = view.grid.rate(strategy.name, view.beside(choice));
+      const place = view.beside(strategy.name, choice), { gpus } = view.answers.numbers(strategy.name, place);
+      const rate = view.answers.middle(strategy.name, place);
       const words = Object.entries(choice).filter(([name]) => view.grid.axes[name].read_by.includes(strategy.name));
       return { strategy, user: rate / choice.b, gpu: rate / gpus, text: words.map(([name, value]) => `${name} ${value}`).join(", ") };
     });
@@ -182,15 +207,18 @@ function memoryFigure(view) {
   const axis = view.grid.axes.b;
   if (!axis || !Object.keys(view.head.memory).length) return null;
   const limits = [];
+  let fullest = 0, tight = false;
   const traces = view.shown.filter(({ name }) => view.head.memory[name]).map(({ name, title, colour, symbol }) => {
-    const shares = axis.values.map((b) => view.grid.nearest(view.head.memory[name], view.beside({ b }))[0]);
+    const shares = axis.values.map((b) => view.grid.nearest(view.head.memory[name], view.beside(name, { b }))[0]);
     const fitting = axis.values.filter((_, i) => shares[i] <= 1);
+    fullest = shares.reduce((most, share) => Math.max(most, share), fullest);
+    tight ||= fitting.length < axis.values.length;
     limits.push(fitting.length === axis.values.length ? `${title} at every batch` : fitting.length ? `${title} up to batch ${fitting.at(-1)}` : `${title} at none`);
     return { type: "scatter", mode: "lines+markers", name: title, x: axis.values, y: shares.map((share) => 100 * share), line: { color: colour },
-      marker: { symbol, size: axis.values.map((b) => (b === view.place.b ? 12 : 7)) }, hovertemplate: `${title}, batch %{x}: %{y:.0f} %<extra></extra>` };
+      marker: { symbol, size: axis.values.map((b) => (b === view.batch ? 12 : 7)) }, hovertemplate: `${title}, batch %{x}: %{y:.0f} %<extra></extra>` };
   });
   return {
-    title: `Fits on its fullest GPU: ${limits.join(", ")}`,
+    title: tight ? `Fits on its fullest GPU: ${limits.join(", ")}` : `Everything fits: the fullest GPU takes up to ${Math.round(100 * fullest)} %`,
     traces,
     layout: {
       margin: NARROW, legend: LEGEND, xaxis: { type: "log", title: { text: axis.title }, tickvals: axis.values, ticktext: axis.labels },

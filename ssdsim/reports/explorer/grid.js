@@ -9,7 +9,18 @@ class Grid {
     this.head = head;
     this.numbers = numbers;
     this.axes = Object.fromEntries(head.axes.map((axis) => [axis.name, axis]));
+    this.draws = head.basis.draws;
+    this.vectors = Array.from({ length: head.basis.shape[0] }, (_, i) => this.row(head.basis, i));
+    this.means = this.vectors.map((vector) => vector.reduce((sum, each) => sum + each, 0) / vector.length);
   }
+
+  // A row of an array of two axes.
+  row(array, i) {
+    const [, width] = array.shape;
+    return this.numbers.subarray(array.start + i * width, array.start + (i + 1) * width);
+  }
+
+  scaled(name, value) { return this.axes[name].log ? Math.log(value) : value; }
 
   // The weights of an axis's nodes at a place: Lagrange's polynomial through the nearest of them.
   weights(nodes, at) {
@@ -21,44 +32,18 @@ class Grid {
       (product, other) => (other === one ? product : (product * (at - other)) / (one - other)), 1)]);
   }
 
-  // Where a table's columns begin at a place, each with its weight. With `nearest` there is only one.
-  corners(table, place, nearest = false) {
-    let found = [[0, 1]];
-    table.axes.forEach((name, i) => {
+  // The number of a table's row at the stops of a place, the nodes of its interpolated axes at their first.
+  base(table, place) {
+    return table.axes.reduce((row, name, i) => {
       const size = table.shape[i];
-      let steps;
-      if (size === 1) steps = [[0, 1]];
-      else if (name in table.nodes) {
-        steps = this.weights(table.nodes[name], place[name]);
-        if (nearest) steps = [[nearestTo(table.nodes[name], place[name]), 1]];
-      } else steps = [[this.axes[name].values.indexOf(place[name]), 1]];
-      found = found.flatMap(([at, weight]) => steps.map(([step, more]) => [at * size + step, weight * more]));
-    });
-    return found;
+      return row * size + (size === 1 || name in table.nodes ? 0 : this.axes[name].values.indexOf(place[name]));
+    }, 0);
   }
 
-  // All columns of a table at a place.
-  at(table, place) {
-    const columns = table.columns, found = Object.fromEntries(columns.map((name) => [name, 0]));
-    for (const [row, weight] of this.corners(table, place)) {
-      columns.forEach((name, i) => { found[name] += weight * this.numbers[table.start + row * columns.length + i]; });
-    }
-    return found;
-  }
-
-  // The numbers of an array without interpolation.
+  // The numbers of a row at the stops of a place; what is interpolated has one node in such an array.
   nearest(array, place, count = 1) {
-    const [[row]] = this.corners(array, place, true);
-    return this.numbers.subarray(array.start + row * count, array.start + (row + 1) * count);
-  }
-
-  // A place in which a word that stands for the best of an axis's stops is that stop.
-  resolved(place) {
-    const axis = this.head.axes.find((each) => each.best !== null && place[each.name] === each.best);
-    if (!axis) return place;
-    const places = axis.values.map((value) => ({ ...place, [axis.name]: value }));
-    const rates = places.map((each) => this.at(this.head.rates[this.head.subject], each).log_rate);
-    return places[rates.reduce((best, rate, i) => (rate > rates[best] || Number.isNaN(rates[best]) ? i : best), 0)];
+    const start = array.start + this.base(array, place) * count;
+    return this.numbers.subarray(start, start + count);
   }
 
   // Why a strategy is not possible: the number of its reason, or -1.
@@ -66,76 +51,144 @@ class Grid {
     return this.nearest(this.head.refused[name], place)[0];
   }
 
-  rate(name, place) {
-    const found = this.at(this.head.rates[name], place);
-    return { ...found, rate: Math.exp(found.log_rate) };
-  }
-
-  // The subject over each rival, the ends of their rates, the sentence of the verdict, and what it decides.
-  contest(place, measured, rivals) {
-    const table = measured || !this.head.assumed ? this.head.given : this.head.assumed;
-    const { subject } = this.head, found = this.at(table, place), own = this.rate(subject, place);
-    const over = Object.fromEntries(this.head.rivals.map((rival) => {
-      const other = this.rate(rival, place), ratio = own.rate / other.rate;
-      const numbers = { ratio, faster: found[`${rival}:faster`], per_gpu: (ratio * other.gpus) / own.gpus };
-      for (const name of ["low", "high", "surely", "hardly", "lowest", "highest"]) {
-        numbers[name] = ratio * Math.exp(found[`${rival}:${name}`]);
-      }
-      numbers.lowest_per_gpu = (numbers.lowest / ratio) * numbers.per_gpu;
-      numbers.highest_per_gpu = (numbers.highest / ratio) * numbers.per_gpu;
-      return [rival, numbers];
-    }));
-    const ends = Object.fromEntries([subject, ...this.head.rivals].map((name) => {
-      const { rate } = name === subject ? own : this.rate(name, place);
-      return [name, [rate * Math.exp(found[`rate of ${name}:low`]), rate * Math.exp(found[`rate of ${name}:high`])]];
-    }));
-    return { over, ends, ...this.verdict(table, place, over, found, rivals) };
-  }
-
-  // The outcome is that of Python's contest: "wins", "loses" or "undecided"; empty where nothing is held.
-  verdict(table, place, over, found, rivals) {
-    const { head } = this, why = this.refused(head.subject, place);
-    if (why >= 0) return { sentence: head.refused[head.subject].sentences[why], outcome: "" };
-    const set = table.sets.findIndex((each) => each.length === rivals.length && each.every((name) => rivals.includes(name)));
-    const present = set < 0 ? [] : table.sets[set].filter((rival) => !Number.isNaN(over[rival].ratio));
-    if (!present.length) return { sentence: head.alone, outcome: "" };
-    const [template, outcome] = this.template(table, place, set, over, Math.exp(found[`best:${set}`]));
-    const numbers = present.map((rival) => over[rival]);
-    const closest = numbers.reduce((least, each) => (each.ratio < least.ratio ? each : least));
-    const more = { more_per_gpu: Math.abs(closest.per_gpu - 1), probability: closest.faster };
-    return { sentence: filled(template, numbers, more), outcome };
-  }
-
-  // The nearest point's, where it has the same case; else that of any point with this case.
-  template(table, place, set, over, best) {
-    const near = table.known[this.nearest(table.cases, place, table.sets.length)[set]];
-    const code = this.code(table.sets[set], over, best);
-    const same = near && near[0] === code ? near : table.known.find(([other]) => other === code) ?? near;
-    return same ? table.sentences[same[1]] : [this.head.alone, ""];
-  }
-
-  // On which side of which thresholds the numbers lie, and the order of the rivals.
-  code(rivals, over, best) {
-    const reached = (value, thresholds) => (Number.isNaN(value) ? "x" : thresholds.filter((each) => each <= value).length);
-    const digits = rivals.map((rival) => Object.entries(this.head.thresholds).map(
-      ([name, thresholds]) => reached(over[rival][name], thresholds)).join("")).join("");
-    const order = rivals.map((_, i) => i).sort((one, other) => {
-      const [a, b] = [over[rivals[one]].ratio, over[rivals[other]].ratio];
-      return (Number.isNaN(a) ? Infinity : a) - (Number.isNaN(b) ? Infinity : b) || one - other;
-    });
-    return digits + reached(best, [1]) + order.join("");
+  // The range of a doubt about a value, and values over it.
+  about(name, value) {
+    const doubt = this.head.doubts[name], { values } = doubt;
+    const above = Math.max(1, values.findIndex((each) => each >= value));
+    const share = (value - values[above - 1]) / (values[above] - values[above - 1]);
+    const between = (one, other) => Array.from(one, (each, i) => each + share * (other[i] - each));
+    return {
+      ends: between(doubt.ends[above - 1], doubt.ends[above]),
+      looks: between(this.row(doubt.looks, above - 1), this.row(doubt.looks, above)),
+    };
   }
 }
+
+// Answers where the page's sliders of rates stand: one of a doubt stands for a range, all others for a value.
+class Answers {
+  constructor(grid, state) {
+    this.grid = grid;
+    this.head = grid.head;
+    this.values = state.at;
+    const open = Object.keys(this.head.doubts).filter((name) => !state.measured.includes(name));
+    this.looks = Object.fromEntries(open.map((name) => [name, grid.about(name, state.at[name]).looks]));
+    this.count = open.length ? this.looks[open[0]].length : 1;
+    this.lattices = new Map();
+    this.known = new Map();
+  }
+
+  // The weights of all combinations of nodes of a table's interpolated axes, a row a look, and by how many rows each is on.
+  lattice(table) {
+    if (this.lattices.has(table)) return this.lattices.get(table);
+    let steps = [0], weights = Array.from({ length: this.count }, () => [1]);
+    table.axes.forEach((name, i) => {
+      if (!(name in table.nodes)) return;
+      const nodes = table.nodes[name], behind = table.shape.slice(i + 1, table.axes.length).reduce((all, each) => all * each, 1);
+      steps = steps.flatMap((step) => nodes.map((_, node) => step + node * behind));
+      weights = weights.map((row, look) => {
+        const own = new Array(nodes.length).fill(0), at = this.looks[name]?.[look] ?? this.values[name];
+        for (const [node, weight] of this.grid.weights(nodes, this.grid.scaled(name, at))) own[node] = weight;
+        return row.flatMap((weight) => own.map((each) => weight * each));
+      });
+    });
+    const middle = steps.map((_, i) => weights.reduce((sum, row) => sum + row[i], 0) / this.count);
+    this.lattices.set(table, { steps, weights, middle });
+    return this.lattices.get(table);
+  }
+
+  // A column of a table at a place: by the weights of a look, or of their mean.
+  column(table, place, column, weights) {
+    const { steps } = this.lattice(table), width = table.columns.length, base = this.grid.base(table, place);
+    let sum = 0;
+    for (let i = 0; i < steps.length; i++) {
+      if (weights[i]) sum += weights[i] * this.grid.numbers[table.start + (base + steps[i]) * width + column];
+    }
+    return sum;
+  }
+
+  // All columns of a strategy where the sliders stand.
+  numbers(name, place) {
+    const table = this.head.rates[name];
+    if (!this.centre) this.centre = this.count === 1 ? this : new Answers(this.grid, { at: this.values, measured: Object.keys(this.head.doubts) });
+    const [weights] = this.centre.lattice(table).weights;
+    return Object.fromEntries(table.columns.map((column, i) => [column, this.centre.column(table, place, i, weights)]));
+  }
+
+  // Logarithms of a strategy's tokens/s: at each look, at their median, and in each draw of all errors.
+  rates(name, place) {
+    const table = this.head.rates[name], key = `${name} ${this.grid.base(table, place)}`;
+    if (this.known.has(key)) return this.known.get(key);
+    const logs = this.logs(name, place), found = { logs, draws: null };
+    if (this.grid.draws) {
+      const errors = this.errors(name, place), draws = new Float64Array(this.grid.draws);
+      for (let j = 0; j < draws.length; j++) draws[j] = logs[j % this.count];
+      errors.forEach((size, i) => { for (let j = 0; j < draws.length; j++) draws[j] += size * this.grid.vectors[i][j]; });
+      found.draws = draws;
+    }
+    this.known.set(key, found);
+    return found;
+  }
+
+  logs(name, place) {
+    const table = this.head.rates[name];
+    return this.lattice(table).weights.map((weights) => this.column(table, place, 0, weights));
+  }
+
+  errors(name, place) {
+    const table = this.head.errors[name], { middle } = this.lattice(table);
+    return table.columns.map((_, i) => this.column(table, place, i, middle));
+  }
+
+  middle(name, place) { return Math.exp(median(this.logs(name, place))); }
+
+  // The median of tokens/s, and its likely range; no range where nothing is uncertain.
+  rate(name, place) {
+    const { logs, draws } = this.rates(name, place);
+    return { rate: Math.exp(median(logs)), likely: draws && this.likely(draws) };
+  }
+
+  likely(draws) {
+    const sorted = Float64Array.from(draws).sort();
+    return Number.isNaN(sorted.at(-1)) ? null : this.head.likely.map((share) => Math.exp(quantile(sorted, share)));
+  }
+
+  // One strategy over another, each at a place: the median of the ratio, its likely range, and in how many draws it is faster.
+  over(name, place, rival, its) {
+    const own = this.rates(name, place), other = this.rates(rival, its);
+    const ratio = Math.exp(median(own.logs.map((log, i) => log - other.logs[i])));
+    if (!own.draws) return { ratio, likely: null, faster: ratio > 1 ? 1 : 0 };
+    const draws = own.draws.map((log, i) => log - other.draws[i]);
+    return { ratio, likely: this.likely(draws), faster: draws.reduce((sum, log) => sum + (log > 0) + (log === 0) / 2, 0) / draws.length };
+  }
+
+  // A place in which a word that stands for the best of a strategy's stops is that stop: by the mean of the logarithms.
+  // Of those that are as good the first is taken; a fallback is always the better.
+  resolved(name, place) {
+    const table = this.head.rates[name];
+    const open = table.axes.map((each) => this.grid.axes[each]).filter((axis) => axis.best !== null && place[axis.name] === axis.best);
+    if (!open.length) return place;
+    const places = open.reduce((found, axis) => found.flatMap((each) => axis.values.map((value) => ({ ...each, [axis.name]: value }))), [place]);
+    const levels = places.map((each) => this.level(name, each));
+    const most = levels.reduce((best, level) => (level > best ? level : best), -Infinity);
+    const first = places[levels.findIndex((level) => level >= most - this.head.tied)];
+    if (!first) return places[0];
+    const alike = places.map((each, i) => [each, levels[i]]).filter(([each]) => this.head.searched.every((axis) => each[axis] === first[axis]));
+    return alike.reduce((best, each) => (each[1] > best[1] ? each : best))[0];
+  }
+
+  level(name, place) {
+    const table = this.head.rates[name], errors = this.grid.draws ? this.errors(name, place) : [];
+    return this.column(table, place, 0, this.lattice(table).middle) + errors.reduce((sum, size, i) => sum + size * this.grid.means[i], 0);
+  }
+}
+
+function quantile(sorted, share) {
+  const place = share * (sorted.length - 1), before = Math.floor(place);
+  return sorted[before] + (place - before) * (sorted[Math.min(before + 1, sorted.length - 1)] - sorted[before]);
+}
+
+function median(values) { return quantile(Float64Array.from(values).sort(), 0.5); }
 
 function nearestTo(nodes, at) {
   return nodes.reduce((best, node, i) => (Math.abs(node - at) < Math.abs(nodes[best] - at) ? i : best), 0);
-}
-
-// A template of Python's with its numbers: {over[0].ratio:.2f}, {more_per_gpu:.0%}, {{ for a brace.
-function filled(template, over, more) {
-  return template.replace(/\{\{|\}\}|\{(?:over\[(\d+)\]\.)?(\w+):\.(\d)(f|%)\}/g, (whole, at, name, digits, kind) => {
-    if (whole === "{{" || whole === "}}") return whole[0];
-    const value = at === undefined ? more[name] : over[Number(at)][name];
-    return kind === "%" ? `${(100 * value).toFixed(digits)}%` : value.toFixed(digits);
-  });
 }

@@ -1,4 +1,4 @@
-"""The grid behind the page: every strategy at every point, who wins there, and exact answers between points."""
+"""The grid behind the page: rates and errors at every point, sentences, and exact answers between points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ssdsim.answers.workers import Workers
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import Record, replace
 from ssdsim.question.configuration import configure
-from ssdsim.reports.explorer.contests import Contests, contests
+from ssdsim.reports.explorer.doubts import Basis, Doubt
 from ssdsim.reports.explorer.errors import (
     FEW_PLACES,
     Error,
@@ -27,12 +27,13 @@ from ssdsim.reports.explorer.errors import (
     interpolation_errors,
     random_places,
 )
-from ssdsim.reports.explorer.space import GridAxis, Space, random_value, space_of
+from ssdsim.reports.explorer.space import GridAxis, Ranges, Space, random_value, space_of
+from ssdsim.reports.explorer.stops import Stops, stops_of, told_stops
 from ssdsim.reports.explorer.strategy_grid import (
     ErrorDraws,
     PricedPoints,
     RateTable,
-    StrategyGrid,
+    error_table,
     memory_table,
     rate_table,
 )
@@ -40,30 +41,31 @@ from ssdsim.reports.explorer.table import GridTable, chosen_nodes
 
 MOST_POINTS = 1_000_000
 _MOST_OF_PAIR = 3_000  # each takes some 0.1 s: rounds under every rate of the pair that may be off
-_NODES = {"alpha": 8, "hit_c": 6, "hit_r": 3}  # of an axis that is interpolated, at most
+_NODES = {"alpha": 6, "hit_c": 6, "hit_r": 5}  # of an axis that is interpolated, at most
 _OTHERS_NODES = 5
-_END_NODES = {"alpha": 5}  # intervals bend less
-_OTHERS_END_NODES = 3
+_SAMPLE = 40  # points of a strategy whose errors are looked at
 _PLACES = 34
 _FEW = 2_000  # points: 2 s
 _CASES = 60  # at which the curvature is looked at
 _CASES_OF_OTHERS = 8  # some of which search a tree at each point
 
 
-class ExplorerGrid(Record):
+class ExplorerGrid(Record, eq=False):
     """All that the page holds, or a part of it: one stop of the axis along which the work is split.
 
-    In the contests ``measured`` every rate is given. In those ``assumed`` nobody gave the rates that the space assumes;
-    None if it assumes none. ``exact`` are answers at random places between the points.
+    ``errors`` of a strategy are numbers on the ``basis``. ``stops`` are the sentences, ``exact`` are answers at random
+    places between the points.
     """
 
     space: Space
+    doubts: tuple[Doubt, ...]
+    basis: Basis
     rates: Mapping[str, RateTable]
     memory: Mapping[str, GridTable]
-    measured: Contests
-    assumed: Contests | None
+    errors: Mapping[str, GridTable]
     exact: Exact
     seed: int
+    stops: Stops | None = None
 
     @property
     def points(self) -> int:
@@ -71,9 +73,10 @@ class ExplorerGrid(Record):
         return sum(int(np.prod(each.table.values.shape[:-1])) for each in self.rates.values())
 
     @cached_property
-    def errors(self) -> tuple[Error, ...]:
+    def off(self) -> tuple[Error, ...]:
         """How far off interpolation is at the places of the exact answers."""
-        return tuple(interpolation_errors(self.exact, self.space, self.rates, self.measured.table))
+        rates = {name: each.table for name, each in self.rates.items()}
+        return tuple(interpolation_errors(self.exact, self.space, rates, self.errors, self.basis, self.doubts))
 
 
 def explorer_grid(
@@ -95,69 +98,95 @@ def explorer_grid(
     checked : number of random places with exact answers, if something is interpolated.
     """
     workers = workers or Workers()  # which look from now on for idle cores
-    space = space_of(options, exact, start)
-    space = _with_nodes(space, Evaluator())
+    space, evaluator = space_of(options, exact, start), Evaluator()
+    space = _with_nodes(space, evaluator)
     _check_size(space)
-    split = _split_axis(space)
-    if split is None or (exact and _is_quick(space)):
-        parts = [space]
-    else:
-        parts = [space.restricted(split, value) for value in space.axis(split).values]
-    job = _Job(parts, split, random_places(space, checked, seed), seed)
-    done = workers.each(_numbered_part, [(job, number) for number in range(len(parts))])
-    return _joined(space, split or "", [done[number] for number in range(len(parts))])
+    split = None if exact and _is_quick(space) else _split_axis(space)
+    job = _Job(space, split, random_places(space, checked, seed), seed, evaluator)
+    done = workers.each(_numbered_part, [(job, number) for number in range(len(job.parts))])
+    return job.joined([done[number] for number in range(len(job.parts))])
 
 
 class _Job:
-    """The work that processes share: parts of the space, random places in it, and memory of what was priced."""
+    """The work that processes share: parts of the space, random places in it, and memory of what was priced.
 
-    def __init__(self, parts: Sequence[Space], split: str | None, places: Sequence[Place], seed: int) -> None:
-        self._parts, self._split, self._places, self._seed = parts, split, places, seed
-        self._evaluator, self._errors = Evaluator(), ErrorDraws(DRAWS, seed)
+    Rates come in parts along one axis, sentences along another: each of these looks at all stops of the first.
+    """
 
-    def part(self, number: int) -> ExplorerGrid:
-        space, places = self._parts[number], self._places
+    def __init__(
+        self, space: Space, split: str | None, places: Sequence[Place], seed: int, evaluator: Evaluator
+    ) -> None:
+        self._space, self._split, self._places, self._seed = space, split, places, seed
+        self._evaluator, self._errors = evaluator, ErrorDraws(DRAWS, seed)
+        self._told = told_stops(space)
+        self._told_along = next((name for name, stops in self._told.items() if len(stops) > 1 and name != split), None)
+        self._doubts = tuple(Doubt.of(each, space.axis(each.name), self._errors.errors) for each in space.doubts)
+        self._basis = self._common_basis()
+        self.parts: list[tuple[str, Space]] = []
+        for what, along in (("rates", split), ("stops", self._told_along if split else None)):
+            values = space.axis(along).values if along else [None]
+            self.parts += [(what, space.restricted(along, value) if along else space) for value in values]
+
+    def _errors_of(self, within: Ranges) -> ErrorDraws | None:
+        """Draws of errors; None if nothing is uncertain."""
+        base = configure(**self._space.options(self._space.start, within))
+        return None if base.is_sure else self._errors
+
+    def _common_basis(self) -> Basis:
+        """The basis of the errors of all points, from those at random ones."""
+        errors, rng = self._errors_of({}), np.random.default_rng(self._seed)
+        if errors is None:
+            return Basis(np.empty((0, DRAWS)), DRAWS if self._doubts else 0)
+        off = []
+        for name in (self._space.subject, *self._space.rivals):
+            points = [
+                self._space.alone(name, {axis.name: random_value(axis, rng) for axis in self._space.axes})
+                for _ in range(_SAMPLE)
+            ]
+            rows = PricedPoints.of(name, points, self._evaluator).side_by_side
+            off += [] if rows is None else [*errors.off(rows)]
+        return Basis.of(np.concatenate(off))
+
+    def part(self, number: int) -> ExplorerGrid | Stops:
+        what, space = self.parts[number]
+        if what == "stops":
+            return stops_of(space, self._told, self._evaluator, self._errors_of(space.unsaid))
+        return self._rates(space)
+
+    def _rates(self, space: Space) -> ExplorerGrid:
+        places = self._places
         if self._split is not None:
             places = [place for place in places if place[self._split] in space.axis(self._split).values]
         at = {name: PricedPoints.of(name, space.grid(name, space.read[name]), self._evaluator) for name in space.names}
         found = {name: rate_table([space.axis(axis) for axis in space.read[name]], each) for name, each in at.items()}
         shares = {name: each for name in space.names if (each := memory_table(space, name)) is not None}
-        errors = self._errors_of(space, measured=True)
-        exact = Exact.of(space, places, self._evaluator, None if space.unit_free else errors)
-        measured, assumed = self._measured(space, at, errors), self._assumed(space)
-        return ExplorerGrid(space, found, shares, measured, assumed, exact, self._seed)
+        known, errors = self._errors_of({}), {}
+        for name in space.names:
+            axes = [space.axis(each) for each in space.read[name]]
+            coarse = [_coarse(axis) if axis.continuous else axis for axis in axes]
+            errors[name] = error_table(coarse, at[name].select(_among(axes, coarse)), self._basis, known)
+        exact = Exact.of(space, places, self._evaluator, self._doubts, self._errors if self._basis.draws else None)
+        return ExplorerGrid(space, self._doubts, self._basis, found, shares, errors, exact, self._seed)
 
-    def _errors_of(self, space: Space, measured: bool) -> ErrorDraws | None:
-        """Draws of errors; None if nothing is uncertain."""
-        return None if configure(**space.options(space.start, measured)).is_sure else self._errors
-
-    def _measured(self, space: Space, at: Mapping[str, PricedPoints], errors: ErrorDraws | None) -> Contests:
-        """Contests at the points ``at``, whose rates are given."""
-        coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
-        sides = {}
-        for name in (space.subject, *space.rivals):
-            axes = [coarse.axis(axis) for axis in space.read[name]]
-            kept = _among([space.axis(axis.name) for axis in axes], axes)
-            sides[name] = StrategyGrid.of(axes, at[name].select(kept), errors)
-        return contests(coarse, sides, [axis.name for axis in space.axes])
-
-    def _assumed(self, space: Space) -> Contests | None:
-        """Contests where nobody gave the assumed rates; None if none is assumed."""
-        if not space.assumed:
-            return None
-        errors, sides = self._errors_of(space, measured=False), {}
-        names = [axis.name for axis in space.axes if axis.name not in space.assumed]
-        coarse = space.with_axes(_coarse(axis) for axis in space.axes if axis.continuous)
-        for name in (space.subject, *space.rivals):
-            axes = [each for each in names if each in space.read[name]]
-            at = PricedPoints.of(name, coarse.grid(name, axes, measured=False), self._evaluator)
-            sides[name] = StrategyGrid.of([coarse.axis(each) for each in axes], at, errors)
-        return contests(coarse, sides, names)
+    def joined(self, parts: Sequence[ExplorerGrid | Stops]) -> ExplorerGrid:
+        """The whole of all parts, in their order."""
+        rates = [part for part in parts if isinstance(part, ExplorerGrid)]
+        stops = [part for part in parts if isinstance(part, Stops)]
+        first, along = rates[0], self._split or ""
+        return replace(
+            first,
+            space=self._space,
+            rates={name: RateTable.joined([part.rates[name] for part in rates], along) for name in first.rates},
+            memory={name: GridTable.joined([part.memory[name] for part in rates], along) for name in first.memory},
+            errors={name: GridTable.joined([part.errors[name] for part in rates], along) for name in first.errors},
+            exact=Exact.joined([part.exact for part in rates]),
+            stops=Stops.joined(stops, self._told_along or ""),
+        )
 
 
 def _coarse(axis: GridAxis) -> GridAxis:
-    nodes = _some(axis.values, _END_NODES.get(axis.name, _OTHERS_END_NODES))
-    return replace(axis, values=_with(axis.start, nodes))
+    """The axis with few nodes: errors bend little."""
+    return replace(axis, values=tuple(sorted({axis.values[0], axis.start, axis.values[-1]})))
 
 
 def _among(fine: Sequence[GridAxis], coarse: Sequence[GridAxis]) -> NDArray[np.intp]:
@@ -169,22 +198,8 @@ def _among(fine: Sequence[GridAxis], coarse: Sequence[GridAxis]) -> NDArray[np.i
     return found
 
 
-def _numbered_part(job: _Job, number: int) -> tuple[int, ExplorerGrid]:
+def _numbered_part(job: _Job, number: int) -> tuple[int, ExplorerGrid | Stops]:
     return number, job.part(number)
-
-
-def _joined(space: Space, along: str, parts: Sequence[ExplorerGrid]) -> ExplorerGrid:
-    """The whole of parts, which hold the stops of one axis in order."""
-    first, assumed = parts[0], [part.assumed for part in parts if part.assumed is not None]
-    return replace(
-        first,
-        space=space,
-        rates={name: RateTable.joined([part.rates[name] for part in parts], along) for name in first.rates},
-        memory={name: GridTable.joined([part.memory[name] for part in parts], along) for name in first.memory},
-        measured=Contests.joined([part.measured for part in parts], along),
-        assumed=Contests.joined(assumed, along) if assumed else None,
-        exact=Exact.joined([part.exact for part in parts]),
-    )
 
 
 def _split_axis(space: Space) -> str | None:
@@ -258,13 +273,17 @@ def _nodes(space: Space, axis: GridAxis, evaluator: Evaluator) -> GridAxis:
     found = np.array([rate or np.nan for rate in evaluator.fastest(points).tokens_per_second])
     curves = found.reshape(cases, len(places))
     curves = curves[np.isfinite(curves).all(axis=1)]
-    nodes = chosen_nodes(places, curves, most, axis.start) if len(curves) else _some(places, most)
-    return replace(axis, values=_with(axis.start, nodes))
+    if not len(curves):
+        return replace(axis, values=_with(axis.start, _some(places, most)))
+    scaled = [axis.scaled(place) for place in places]
+    nodes = chosen_nodes(scaled, curves, most, axis.scaled(axis.start))
+    return replace(axis, values=_with(axis.start, [places[scaled.index(node)] for node in nodes]))
 
 
 def _places(axis: GridAxis) -> list[float]:
     """Even places from end to end, the nearest of them replaced by the start."""
-    even = [float(f"{each:.6g}") for each in np.linspace(axis.values[0], axis.values[-1], _PLACES)]
+    between = np.linspace(axis.scaled(axis.values[0]), axis.scaled(axis.values[-1]), _PLACES)
+    even = [float(f"{each:.6g}") for each in (np.exp(between) if axis.log else between)]
     even[min(range(1, _PLACES - 1), key=lambda at: abs(even[at] - axis.start))] = axis.start
     ends = axis.values[0], axis.values[-1]
     return sorted({*ends, *(place for place in even[1:-1] if ends[0] < place < ends[1])})

@@ -13,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ssdsim import __version__
+from ssdsim.answers.decision import SURE_SHARE, TIED
 from ssdsim.answers.verdict import no_room, stands_alone
 from ssdsim.base.option import Option, spelled
 from ssdsim.question.options import ALL
-from ssdsim.reports.explorer.contests import THRESHOLDS, Contests
-from ssdsim.reports.explorer.errors import Error
+from ssdsim.reports.explorer.doubts import Doubt
+from ssdsim.reports.explorer.errors import LIKELY, Error
 from ssdsim.reports.explorer.grid import ExplorerGrid, limits
-from ssdsim.reports.explorer.space import GridAxis, Space, side_axis
+from ssdsim.reports.explorer.space import SEARCHED, GridAxis, Space, side_axis
+from ssdsim.reports.explorer.stops import Stops
 from ssdsim.reports.explorer.table import WIDTH, GridTable
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
@@ -65,6 +67,7 @@ def scripts() -> list[str]:
 
 def panel(data: Mapping[str, Any]) -> Iterator[str]:
     """Controls, and empty places for the answers."""
+    yield '<div class="explorer">'
     yield '<form id="controls" aria-label="what to predict">'
     yield '<div class="sliders">'
     yield from (_control(axis, data) for axis in data["axes"] if axis["name"] != data["sides"])
@@ -73,15 +76,15 @@ def panel(data: Mapping[str, Any]) -> Iterator[str]:
     yield from _switches(data)
     yield "</div></form>"
     yield '<p id="notice" role="status"></p>'
-    yield '<div id="sides"></div>'
+    yield '<div id="answers"></div>'
+    yield '<div id="sides"></div></div>'
     yield "<noscript>The figures need JavaScript; nothing is loaded from anywhere.</noscript>"
 
 
 def _control(axis: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     name, key = escape(axis["title"]), f"at-{axis['name']}"
     output = f'<output id="{key}-value" for="{key}"></output>'
-    mark = ' <span class="standing"></span>' if axis["name"] in data["supposed"] else ""
-    head = f'<label for="{key}">{name}</label>{mark}{output}'
+    head = f'<label for="{key}">{name}</label>{output}'
     if axis["continuous"]:
         low, high = axis["values"][0], axis["values"][-1]
         control = f'<input type="range" id="{key}" min="{low}" max="{high}" step="{axis["step"]:g}">'
@@ -91,6 +94,10 @@ def _control(axis: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         control = f'<select id="{key}">{options}</select>'
     else:
         control = f'<input type="range" id="{key}" min="0" max="{len(axis["values"]) - 1}" step="1">'
+    if axis["name"] in data["doubts"]:  # its range, and the tick that ends it
+        head += f'<span class="range" id="range-{axis["name"]}"></span>'
+        tick = f'<input type="checkbox" id="known-{axis["name"]}" aria-label="{name} is measured">'
+        control += f'<label class="known">{tick} measured</label>'
     return f'<div class="control" data-axis="{escape(axis["name"])}">{head}{control}</div>'
 
 
@@ -103,12 +110,6 @@ def _switches(data: Mapping[str, Any]) -> Iterator[str]:
             for each in names
         )
         yield f"<fieldset><legend>against</legend>{boxes}</fieldset>"
-    if data["assumed"]:
-        supposed = ", ".join(f"{name.replace('_', ' ')} {each['value']:g}" for name, each in data["supposed"].items())
-        yield (
-            f'<label class="measured" title="{escape(supposed)}"><input type="checkbox" id="measured"> '
-            "acceptance and hits are known, not assumed</label>"
-        )
     if data["unit"] == "s":
         yield '<label>GPU price ($/h) <input type="number" id="price" min="0" step="0.1" inputmode="decimal"></label>'
     yield '<button type="button" id="reset">reset</button>'
@@ -145,12 +146,16 @@ def content(found: ExplorerGrid) -> dict[str, Any]:
     """The page's data; ``numbers`` are float32 in base64 of gzip, and each table says where its own begin."""
     numbers = _PackedNumbers()
     space = found.space
+    assert found.stops is not None  # it is the whole grid
     return {
         **_question(space),
         "seed": found.seed,
         "axes": [_axis(space, axis) for axis in space.axes],
         "width": WIDTH,
-        "thresholds": THRESHOLDS,
+        "tied": TIED,
+        "surely": SURE_SHARE,
+        "likely": LIKELY,
+        "searched": SEARCHED,
         "parts": [_round_part(part) for part in PARTS],
         "rates": {name: numbers.table(each.table) for name, each in found.rates.items()},
         "refused": {
@@ -162,8 +167,10 @@ def content(found: ExplorerGrid) -> dict[str, Any]:
             for name, each in found.rates.items()
         },
         "memory": {name: numbers.table(each) for name, each in found.memory.items()},
-        "given": numbers.contests(found.measured),
-        "assumed": None if found.assumed is None else numbers.contests(found.assumed),
+        "errors": {name: numbers.table(each) for name, each in found.errors.items()},
+        "basis": {"draws": found.basis.draws, **numbers.array(found.basis.vectors, ())},
+        "doubts": {each.name: _doubt(each, space, numbers) for each in found.doubts},
+        "stops": _stops(found.stops),
         "numbers": numbers.encoded,
     }
 
@@ -180,10 +187,12 @@ def _question(space: Space) -> dict[str, Any]:
         ],
         "alone": stands_alone(space.subject),
         "fixedStrategies": "strategies" in space.fixed,
-        "fixed": [(name, _option_words({name: value})) for name, value in space.fixed.items() if name != "strategies"],
-        "supposed": {
-            name: {"value": value, "words": _option_words({name: value})} for name, value in space.assumed.items()
-        },
+        "fixed": [
+            (name, _option_words({name: value}))
+            for name, value in space.fixed.items()
+            if name not in ("strategies", "ranges")
+        ],
+        "ranges": [spelled_value([each]) for each in space.known_ranges],
         "budgets": _budgets(space),
         "sides": side_axis(space),
     }
@@ -205,10 +214,29 @@ def _axis(space: Space, axis: GridAxis) -> dict[str, Any]:
         "labels": [_unsaid(option) if value is None else spelled_value(value) for value in axis.values],
         "continuous": axis.continuous,
         "best": axis.best,
+        "best_word": axis.best if axis.name not in SEARCHED else "",
+        "log": axis.log,
         "start": axis.start,
+        "opens": axis.opens,
         "read_by": [name for name in space.names if axis.name in space.read[name]],
         "step": _step(axis) if axis.continuous else None,
     }
+
+
+def _doubt(each: Doubt, space: Space, numbers: _PackedNumbers) -> dict[str, Any]:
+    return {
+        "values": each.values.tolist(),
+        "ends": each.ends.tolist(),
+        "looks": numbers.array(each.looks, ()),
+        "given": space.unsaid[each.name] is not None,
+    }
+
+
+def _stops(found: Stops) -> dict[str, Any]:
+    """Each different sentence, and its number by stop."""
+    sentences = list(dict.fromkeys(found.sentences))
+    number = {sentence: at for at, sentence in enumerate(sentences)}
+    return {"axes": found.stops, "sentences": sentences, "numbers": [number[each] for each in found.sentences]}
 
 
 def _unsaid(option: Option) -> str:
@@ -247,19 +275,8 @@ class _PackedNumbers:
         start = self._size
         self._parts.append(np.asarray(values, dtype=np.float32).reshape(-1))
         self._size += values.size
-        nodes = {axis.name: axis.values for axis in axes if axis.continuous}
+        nodes = {axis.name: axis.nodes for axis in axes if axis.continuous}
         return {"axes": [axis.name for axis in axes], "nodes": nodes, "shape": values.shape, "start": start}
-
-    def contests(self, found: Contests) -> dict[str, Any]:
-        sentences = list(dict.fromkeys((case.sentence, case.outcome) for case in found.known))
-        number = {sentence: at for at, sentence in enumerate(sentences)}
-        return {
-            **self.table(found.table),
-            "sets": found.sets,
-            "cases": self.array(found.cases, found.table.axes),
-            "known": [(case.code, number[case.sentence, case.outcome]) for case in found.known],
-            "sentences": sentences,
-        }
 
     @property
     def encoded(self) -> str:

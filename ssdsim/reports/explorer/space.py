@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import product
@@ -26,6 +27,7 @@ from ssdsim.question.option_usage import check_owners
 from ssdsim.question.options import ALL, DEFAULTS, check_names
 from ssdsim.question.points import Points, Steps
 from ssdsim.question.question import Question
+from ssdsim.question.standing import TokenInput
 from ssdsim.tokens.pair_choice import chosen_by
 
 STOPS: Mapping[str, tuple[Any, ...]] = {
@@ -53,13 +55,20 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """What is interpolated, and between which ends."""
 _ONLY_GIVEN = ("p_hit", "t_sd")  # which take the place of others
 _MOST_CONTINUOUS = 5
+SEARCHED = ("k", "f")  # of which each strategy has a best stop of its own
+BEST = "best"
 SIDES = ("hardware", "engine")  # of which two stand side by side
+
+
+Range = tuple[float, float]
+Ranges = Mapping[str, Range | None]
 
 
 class GridAxis(Record):
     """An option's stops, or its ends (later its nodes) if it is interpolated, and where the page starts.
 
-    ``best`` is a word for whichever stop makes the subject fastest.
+    Between nodes it is interpolated in the logarithm of a ``log`` axis.
+    ``best`` is a word for whichever stop is the best for a strategy.
     """
 
     name: str
@@ -67,6 +76,27 @@ class GridAxis(Record):
     start: Any
     continuous: bool = False
     best: str | None = None
+    log: bool = False
+    opens_best: bool = False
+
+    @property
+    def opens(self) -> Any:
+        """Where the page opens: the start, or the word for the best stop."""
+        return self.best if self.opens_best else self.start
+
+    def scaled(self, value: float) -> float:
+        """The coordinate of a value in which it is interpolated."""
+        return math.log(value) if self.log else value
+
+    @property
+    def nodes(self) -> list[float]:
+        """The coordinates of the values."""
+        return [self.scaled(value) for value in self.values]
+
+    @property
+    def stops(self) -> tuple[Any, ...]:
+        """What a control offers: the stops, and the word for the best of them."""
+        return self.values if self.best is None else (*self.values, self.best)
 
     @property
     def title(self) -> str:
@@ -76,13 +106,13 @@ class GridAxis(Record):
 class Space(Record):
     """The ``fixed`` options, an axis for each other one, the strategies, and the axes that each of them reads.
 
-    ``assumed`` are rates of acceptance and hits that nobody gave, by option. Until they are said to be measured,
-    answers are those of ``ssdsim predict`` without them.
+    ``doubts`` are inputs of acceptance and hits that lie in a range and have a slider: its value is the range's middle,
+    until they are said to be measured. ``Ranges`` of an option say where some of them lie: None as nobody said it.
     """
 
     fixed: Mapping[str, Any]
     axes: tuple[GridAxis, ...]
-    assumed: Mapping[str, Any]
+    doubts: tuple[TokenInput, ...] = ()
     names: tuple[str, ...] = ()
     subject: str = ""
     unit_free: bool = False
@@ -93,33 +123,45 @@ class Space(Record):
 
     @property
     def start(self) -> dict[str, Any]:
-        """Where the page starts, by axis."""
+        """Where the page starts, by axis: where that is a word for the best stop, the stop that is taken without it."""
         return {axis.name: axis.start for axis in self.axes}
 
     @property
     def rivals(self) -> tuple[str, ...]:
         return rivals(self.subject, self.names)
 
-    def options(self, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
-        """Options for :func:`ssdsim.configure`; ``measured``: with the assumed rates among them."""
-        return as_configured(self._options_at(at, measured))
+    @property
+    def unsaid(self) -> dict[str, Range | None]:
+        """The doubts as they are until somebody moves them."""
+        return {each.name: each.within if each.standing == "given" else None for each in self.doubts}
 
-    def alone(self, name: str, at: Mapping[str, Any], measured: bool = True) -> dict[str, Any]:
+    def options(self, at: Mapping[str, Any], within: Ranges = MappingProxyType({})) -> dict[str, Any]:
+        """Options for :func:`ssdsim.configure`; doubts that are not ``within`` a range are known."""
+        return as_configured(self._options_at(at, within))
+
+    def alone(self, name: str, at: Mapping[str, Any], within: Ranges = MappingProxyType({})) -> dict[str, Any]:
         """Options of one strategy at a place; axes that it does not name stand at their start."""
-        return as_configured(_of_one(name, self._options_at({**self.start, **at}, measured)))
+        return as_configured(_of_one(name, self._options_at({**self.start, **at}, within)))
 
-    def grid(self, name: str, axes: Sequence[str], measured: bool = True) -> GridPart:
+    def grid(self, name: str, axes: Sequence[str], within: Ranges = MappingProxyType({})) -> GridPart:
         """:meth:`alone` at every point of some axes, the last of them fastest."""
-        options = _of_one(name, self._options_at(self.start, measured))
+        options = _of_one(name, self._options_at(self.start, within))
         values = {each: self.axis(each).values for each in axes}
         single = {option: value for option, value in options.items() if option not in values}
         return all_as_configured(GridPart(single, values, 0, prod(map(len, values.values()))))
 
-    def _options_at(self, at: Mapping[str, Any], measured: bool) -> dict[str, Any]:
-        said = {name: value for name, value in at.items() if value is not None}
-        if measured:
-            return {**self.fixed, **self.assumed, **said}
-        return {**self.fixed, **{name: value for name, value in said.items() if name not in self.assumed}}
+    @property
+    def known_ranges(self) -> list[Any]:
+        """The ranges that no slider moves."""
+        mine = {each.name for each in self.doubts}
+        return [each for each in self.fixed.get("ranges") or () if each[0] not in mine]
+
+    def _options_at(self, at: Mapping[str, Any], within: Ranges) -> dict[str, Any]:
+        said = {name: value for name, value in at.items() if value is not None and within.get(name, ()) is not None}
+        moved = [(name, *ends) for name, ends in within.items() if ends is not None and name in said]
+        ranges = [*self.known_ranges, *moved]
+        fixed = {name: value for name, value in self.fixed.items() if name != "ranges"}
+        return {**fixed, **said, **({"ranges": ranges} if ranges else {})}
 
     def with_axes(self, axes: Iterable[GridAxis]) -> Space:
         """The space with these axes in place of those of the same names."""
@@ -160,9 +202,15 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
         axes += _of_pair(said)
     fixed = {name: value for name, value in said.items() if name not in {axis.name for axis in axes}}
     given_starts = {axis.name: axis.start for axis in axes if axis.name in said}
+    inputs = {each.name: each for each in configure(**as_configured({**fixed, **given_starts})).inputs}
+    axes = [each for axis in axes if (each := _about(axis, inputs.get(axis.name)))]
     ordered = sorted(axes, key=lambda axis: list(ALL).index(axis.name))
     kept = ordered if exact else [_possible_stops(axis, fixed, given_starts) for axis in ordered]
-    found = _with_strategies(Space(fixed, tuple(axis for axis in kept if axis), _assumed({**fixed, **given_starts})))
+    open_ = {axis.name for axis in kept if axis and axis.continuous} & {
+        each.name for each in inputs.values() if each.is_open
+    }
+    space = Space(fixed, tuple(axis for axis in kept if axis), tuple(inputs[name] for name in inputs if name in open_))
+    found = _with_strategies(space)
     read = {name for names in found.read.values() for name in names}
     for axis in found.axes:
         if axis.name in said and axis.name not in read:
@@ -171,7 +219,9 @@ def space_of(given: Mapping[str, Any], exact: bool = False, start: Mapping[str, 
     if len(continuous) > _MOST_CONTINUOUS:
         named = ", ".join(map(spelled, continuous))
         raise InputError(f"at most {_MOST_CONTINUOUS} options are interpolated, these are {len(continuous)}: {named}")
-    return replace(found, axes=tuple(_with_best(axis, found.read) for axis in found.axes if axis.name in read))
+    kept_doubts = tuple(each for each in found.doubts if each.name in read)
+    axes = [_with_best(axis, found, said) for axis in found.axes if axis.name in read]
+    return replace(found, axes=tuple(axes), doubts=kept_doubts)
 
 
 def _with_strategies(space: Space) -> Space:
@@ -217,12 +267,28 @@ def _read(points: Sequence[Mapping[str, Any]], name: str, steps: Steps) -> froze
     return frozenset[str]().union(*(scenario.reads for scenario in Points(points, steps).scenarios(name)))
 
 
-def _with_best(axis: GridAxis, read: Mapping[str, Sequence[str]]) -> GridAxis:
-    """The axis without ``auto``, the better of the other fallbacks, if only one strategy reads it."""
-    readers = [name for name, axes in read.items() if axis.name in axes]
-    if axis.name != "backup" or set(axis.values) != {"auto", "jit", "fast"} or len(readers) > 1:
+def _with_best(axis: GridAxis, space: Space, said: Mapping[str, Any]) -> GridAxis:
+    """The axis with a word for its best stop, where each strategy has a best one of its own.
+
+    The word takes the place of ``auto`` of the fallbacks, the better of the others, if only one strategy reads it.
+    """
+    readers = [name for name, axes in space.read.items() if axis.name in axes]
+    if axis.name == "backup" and set(axis.values) == {"auto", "jit", "fast"} and len(readers) == 1:
+        return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
+    searched = axis.name in SEARCHED and len(axis.values) > 1 and not space.unit_free and "p_hit" not in said
+    return replace(axis, best=BEST) if searched else axis
+
+
+def _about(axis: GridAxis, each: TokenInput | None) -> GridAxis | None:
+    """The axis of a rate with its start at what is known of it, and its range on it; None if that is no one number."""
+    if not axis.continuous or each is None or (each.standing == "given" and each.within is None):
         return axis
-    return replace(axis, values=tuple(value for value in axis.values if value != "auto"), best="auto")
+    if not isinstance(each.value, int | float):
+        return None
+    ends = (*axis.values, each.value, *(each.within or ()))
+    return replace(
+        axis, values=(min(ends), max(ends)), start=float(each.value), log=axis.log and _is_log(axis.name, min(ends))
+    )
 
 
 def _possible_stops(axis: GridAxis, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridAxis | None:
@@ -266,7 +332,7 @@ def _listed(name: str, values: Sequence[Any], exact: bool) -> GridAxis:
     middle, default = values[len(values) // 2], DEFAULTS.get(name)
     start = default if default in values else middle
     if name in RANGES and len(values) > 1 and not exact:
-        return GridAxis(name, (min(values), max(values)), start, continuous=True)
+        return GridAxis(name, (min(values), max(values)), start, continuous=True, log=_is_log(name, min(values)))
     return GridAxis(name, tuple(values), start)
 
 
@@ -274,11 +340,18 @@ def _varied(name: str, given: Any, of: Mapping[str, tuple[Any, ...]]) -> GridAxi
     start = DEFAULTS[name] if given is None else given
     if name in RANGES:
         low, high = RANGES[name]
-        return GridAxis(name, (min(low, start), max(high, start)), start, continuous=True)
+        return GridAxis(
+            name, (min(low, start), max(high, start)), start, continuous=True, log=_is_log(name, min(low, start))
+        )
     stops = of[name]
     if start not in stops:
         stops = tuple(sorted((*stops, start)))
     return GridAxis(name, stops, start)
+
+
+def _is_log(name: str, low: float) -> bool:
+    """Say whether an axis is interpolated in its logarithm: rounds in which all hit are steep in few misses."""
+    return name == "hit_c" and low > 0.0
 
 
 def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
@@ -294,12 +367,6 @@ def _of_pair(said: Mapping[str, Any]) -> list[GridAxis]:
     if "temperature" not in said and len(temperatures) > 1:
         axes.append(GridAxis("temperature", tuple(temperatures), found.temperature))
     return [axis for axis in axes if len(axis.values) > 1]
-
-
-def _assumed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Rates that nobody gave, with the values assumed."""
-    inputs = configure(**as_configured(options)).inputs
-    return {each.name: each.value for each in inputs if each.standing == "placeholder"}
 
 
 def _is_possible(options: Mapping[str, Any]) -> bool:

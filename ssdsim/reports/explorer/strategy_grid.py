@@ -1,4 +1,4 @@
-"""A strategy at the points of its axes: tokens/s, a round's parts, memory, and rates under draws of the errors."""
+"""A strategy at the points of its axes: tokens/s, a round's parts, memory, and the errors of its tokens/s."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from numpy.typing import NDArray
 
 from ssdsim import strategies
 from ssdsim.answers.grid import Evaluator
-from ssdsim.base.intervals import Draws, bounds_95
+from ssdsim.base.intervals import Draws
 from ssdsim.base.record import Record, replace
 from ssdsim.base.settings import TrackedSettings
 from ssdsim.pricing.cost import TimingErrors
 from ssdsim.pricing.occupancy import usable_bytes
 from ssdsim.pricing.site import Site
 from ssdsim.question.checked_options import PointsLike
-from ssdsim.question.many import DrawnRates, ScenarioTable, across, estimate
+from ssdsim.question.many import DrawnRates, ScenarioTable, estimate
 from ssdsim.question.point_table import MemoizedStep, Result
 from ssdsim.question.points import Points, Scenarios
 from ssdsim.question.price import occupied
 from ssdsim.question.question import Contestants
 from ssdsim.question.scenario import Scenario
+from ssdsim.reports.explorer.doubts import Basis
 from ssdsim.reports.explorer.space import GridAxis, Space
-from ssdsim.reports.explorer.table import Floats, GridTable
+from ssdsim.reports.explorer.table import GridTable
 from ssdsim.rounds.round import PARTS, Estimate
 from ssdsim.strategies.protocols.strategy import Strategy
 
@@ -175,83 +176,23 @@ class ErrorDraws:
         """Tokens/s per row and draw, in single precision: half the time to sort, and 1e-7 off."""
         return np.concatenate([self._rates(part).astype(np.float32) for part in _parts(rows)])
 
-    def across(self, rows: ScenarioTable) -> Floats:
-        """Tokens/s per row over the ranges of its token inputs."""
-        return np.concatenate([across(part, self.errors) for part in _parts(rows)])
-
-
-def chunks(count: int) -> Iterator[slice]:
-    """Slices of ``count`` points, few enough at once for their draws."""
-    return (slice(start, min(start + _AT_ONCE, count)) for start in range(0, count, _AT_ONCE))
+    def off(self, rows: ScenarioTable) -> Iterator[Draws]:
+        """How far off the tokens/s of some rows after others are in each draw, in logarithms."""
+        for part in _parts(rows):
+            rate = np.broadcast_to(estimate(part).tokens_per_second, len(part))
+            yield np.log(self._rates(part).astype(np.float32) / rate[:, None].astype(np.float32))
 
 
 def _parts(rows: ScenarioTable) -> Iterator[ScenarioTable]:
-    return (rows.select(np.arange(chunk.start, chunk.stop)) for chunk in chunks(len(rows)))
+    """Rows, few enough at once for their draws."""
+    starts = range(0, len(rows), _AT_ONCE)
+    return (rows.select(np.arange(start, min(start + _AT_ONCE, len(rows)))) for start in starts)
 
 
-class StrategyGrid(Record):
-    """A strategy ``at`` the points of its ``axes``: its rates, its GPUs, and its rates under draws of the errors.
-
-    ``joint`` are the draws, None if nothing is uncertain. ``open`` marks points with token inputs in ranges. ``across``
-    are the rates over these ranges there and the one rate elsewhere, None if no point is open. ``doubt`` numbers the
-    uncertain token inputs: points of one number have the same ranges, or the same tokens of a measured pair.
-    """
-
-    axes: tuple[GridAxis, ...]
-    at: PricedPoints
-    rate: Floats
-    gpus: Floats
-    doubt: NDArray[np.intp]
-    open: NDArray[np.bool_]
-    joint: Draws | None
-    across: Floats | None
-
-    @classmethod
-    def of(cls, axes: Sequence[GridAxis], at: PricedPoints, errors: ErrorDraws | None) -> StrategyGrid:
-        """The strategy's grid; without ``errors``, nothing is uncertain."""
-        rows = at.side_by_side
-        nowhere, no = np.full(len(at), np.nan), np.zeros(len(at), dtype=bool)
-        if rows is None:
-            never = None if errors is None else np.broadcast_to(np.float32(np.nan), (len(at), errors.errors.draws))
-            return cls(tuple(axes), at, nowhere, nowhere, np.zeros(len(at), dtype=np.intp), no, never, None)
-        means = estimate(rows)
-        rate, gpus = (at.spread(np.broadcast_to(each, len(rows))) for each in (means.tokens_per_second, means.gpus))
-        doubt, open_ = np.zeros(len(at), dtype=np.intp), no.copy()
-        kinds = [known.open if known.open or known.is_sure else id(known) for known in rows.known]
-        doubt[at.possible] = np.array([*map(list(dict.fromkeys(kinds)).index, kinds)])[rows.known_of]
-        open_[at.possible] = np.array([bool(known.open) for known in rows.known])[rows.known_of]
-        if errors is None:
-            return cls(tuple(axes), at, rate, gpus, doubt, open_, None, None)
-        over = _across(at, rate, np.flatnonzero(open_), errors) if open_.any() else None
-        return cls(tuple(axes), at, rate, gpus, doubt, open_, at.spread(errors.joint(rows)), over)
-
-    def rows(self, axes: Sequence[GridAxis]) -> NDArray[np.int64]:
-        """The number of its own point at every point of ``axes``, the last axis fastest."""
-        shape = [len(axis.values) for axis in axes]
-        found = np.zeros(shape, dtype=np.int64)
-        mine = [axis.name for axis in self.axes]
-        for name in mine:
-            at = [axis.name for axis in axes].index(name)
-            places = np.arange(shape[at]).reshape([-1 if number == at else 1 for number in range(len(shape))])
-            found = found * shape[at] + places
-        return np.broadcast_to(found, shape).reshape(-1)
-
-    def ends(self, rows: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Ends of tokens/s relative to the rate, as logarithms; NaN if nothing is uncertain."""
-        if self.joint is None:
-            return np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-        low, high = bounds_95(self.joint)
-        return np.log(low / self.rate)[rows], np.log(high / self.rate)[rows]
-
-    def over_ranges(self, rows: NDArray[np.int64]) -> Floats:
-        """Rates over the ranges of token inputs; a single one if no point is open."""
-        return self.rate[rows, None] if self.across is None else self.across[rows]
-
-
-def _across(at: PricedPoints, rate: Floats, points: NDArray[np.intp], errors: ErrorDraws) -> Floats:
-    rows = at.select(points).side_by_side
-    assert rows is not None  # open are only those possible
-    looked = errors.across(rows)
-    found = np.repeat(rate[:, None], looked.shape[1], axis=1)
-    found[points] = looked
-    return found
+def error_table(axes: Sequence[GridAxis], at: PricedPoints, basis: Basis, errors: ErrorDraws | None) -> GridTable:
+    """The errors of a strategy at every point of ``axes``, as numbers on the basis."""
+    rows, columns = at.side_by_side, tuple(f"error {number}" for number in range(len(basis.vectors)))
+    found = np.zeros((len(at.possible), len(columns)))
+    if rows is not None and errors is not None and columns:
+        found = np.concatenate([basis.numbers(off) for off in errors.off(rows)])
+    return GridTable.of(axes, columns, at.spread(found))

@@ -44,7 +44,7 @@ class GridTable(Record):
     def at(self, place: Mapping[str, Any]) -> dict[str, float]:
         """The columns at a place: a stop of each axis, or any value between the ends of an interpolated one."""
         stops = tuple(slice(None) if a.continuous else a.values.index(place[a.name]) for a in self.axes)
-        between = [(a.values, place[a.name]) for a in self.axes if a.continuous]
+        between = [(a.nodes, a.scaled(place[a.name])) for a in self.axes if a.continuous]
         found = interpolated(self.values[stops], between)
         return dict(zip(self.columns, found.tolist(), strict=True))
 
