@@ -26,5 +26,5 @@ def test_python_makes_the_page(tmp_path: Path) -> None:
 
 
 def test_a_wrong_option_is_told() -> None:
-    with refused("batch", "b"):
-        ssdsim.explore(batch=[1, 2])  # type: ignore[call-arg]
+    with refused("optoin"):
+        ssdsim.explore(optoin=[1, 2])  # type: ignore[call-arg]

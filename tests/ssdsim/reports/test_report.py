@@ -77,7 +77,7 @@ def test_every_figure_comes_with_its_title_data_provenance_and_interval(made: Re
 
 
 def test_the_verdict_is_that_of_predict_at_the_base_point(made: Report) -> None:
-    """Alpha 0.8, F 3, K 6 and b 1 are defaults that the grid holds."""
+    """F 3, K 6 and b 1 are defaults that the grid holds, alpha 0.8 is in its middle."""
     expected = predict(context=512, b=1, k=6, alpha=0.8, f=3)
     assert made.sentence == expected.verdict.sentence
     assert f"= {expected.verdict.probability_best:.2f}; not known: timings ±" in made.html
@@ -104,8 +104,8 @@ def test_bands_are_the_intervals_of_predict(made: Report) -> None:
     interval = predict(context=512, b=16, k=6, alpha=0.8, f=3).verdict.over["sd"].interval
     assert interval is not None
     # predict takes 1000 draws, a band 400
-    assert row["ssd/sd low"] == pytest.approx(interval.low, rel=0.01)
-    assert row["ssd/sd high"] == pytest.approx(interval.high, rel=0.01)
+    assert row["ssd/sd low"] == pytest.approx(interval.low, rel=0.03)
+    assert row["ssd/sd high"] == pytest.approx(interval.high, rel=0.03)
 
 
 @pytest.mark.parametrize("backup", ["auto", "jit", "fast"])
@@ -154,7 +154,7 @@ def test_the_page_holds_every_grid_point(folder: Path) -> None:
 def test_hit_rates_are_those_of_predictions(made: Report) -> None:
     table = figure(made, "hit-rate").table.set_index("F")
     for policy in ("uniform", "geometric", "optimal"):
-        options = {"context": 512, "k": 6, "f": 4, "fan_out_policy": policy, "backup": "jit"}
+        options = {"context": 512, "k": 6, "alpha": 0.8, "f": 4, "fan_out_policy": policy, "backup": "jit"}
         expected = predict(**options).estimates["ssd"].p_hit
         assert table.loc[4, policy] == pytest.approx(expected, rel=1e-9)
     assert (table["optimal"] >= table[["uniform", "geometric"]].max(axis=1) - 1e-12).all()
@@ -163,12 +163,14 @@ def test_hit_rates_are_those_of_predictions(made: Report) -> None:
 def test_the_fallbacks_cross_where_full_predictions_do(made: Report) -> None:
     shown = figure(made, "fallback")
     rate = {
-        backup: [predict(context=512, b=b, backup=backup).verdict.over["sd"].ratio for b in (1, 2, 3, 4)]
+        backup: [predict(context=512, b=b, backup=backup, alpha=0.8).verdict.over["sd"].ratio for b in (1, 2, 3, 4)]
         for backup in ("jit", "fast")
     }
     crossing = next(b for b, jit, fast in zip((1, 2, 3, 4), *rate.values(), strict=True) if fast >= jit)
     assert shown.title.startswith(f"Draft just in time below batch {crossing};")
-    jit, fast = (predict(context=512, b=1, backup=backup).configuration.scenarios["ssd"] for backup in ("jit", "fast"))
+    jit, fast = (
+        predict(context=512, b=1, backup=backup, alpha=0.8).configuration.scenarios["ssd"] for backup in ("jit", "fast")
+    )
     t_b = jit.seconds["fallback"] / jit.seconds["verify"]
     assert isinstance(jit.tokens, Kernel)
     b_star = critical_batch_size(fast.settings["p_hit"], t_b, jit.tokens.expected_tokens[0], 1.0)
