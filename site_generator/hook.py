@@ -30,6 +30,9 @@ _FROM_ROOT = {
     "releasing.md": "RELEASING.md",
 }
 
+_META = {"changelog.md": "---\nsearch: {exclude: true}\n---\n\n"}
+"""Of pages. The changelog names everything that was ever there, so it was found before what is."""
+
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Say of which version this is, below every page."""
@@ -60,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def _pages() -> Iterator[tuple[str, str]]:
     for path, source in _FROM_ROOT.items():
-        yield path, _for_site((_PROJECT / source).read_text(encoding="utf-8"))
+        yield path, _META.get(path, "") + _for_site((_PROJECT / source).read_text(encoding="utf-8"))
     yield "reference/cli.md", command_line_page()
     yield "reference/options.md", reference()
     yield "reference/json.md", json_page()
@@ -69,8 +72,7 @@ def _pages() -> Iterator[tuple[str, str]]:
     index = (notebooks.FOLDER / "README.md").read_text(encoding="utf-8")
     yield "notebooks/index.md", index.replace(".ipynb)", ".md)")
     for name in notebooks.names():
-        notebook = notebooks.stored(name) if sizes == "none" else notebooks.executed(name, sizes == "small")
-        yield f"notebooks/{name}.md", notebooks.page(notebook, "../")
+        yield f"notebooks/{name}.md", notebooks.shown(name, sizes, "../")
 
 
 def _for_site(text: str) -> str:

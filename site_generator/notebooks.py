@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distributions
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +40,31 @@ def small_sizes() -> dict[str, dict[str, Any]]:
 
 
 def sizes_asked_for() -> str:
-    """How the environment asks for notebooks, ``NOTEBOOK_SIZES``: by default ``none``, as they are stored.
+    """How the environment asks for notebooks, ``NOTEBOOK_SIZES``: ``none`` shows them as they are stored.
 
-    ``small`` and ``full`` execute them, which takes minutes and torch.
+    ``small`` and ``full`` execute them, which takes minutes and torch; ``quick``, the default, those that need no
+    torch, with small sizes.
 
     Raises
     ------
     InputError : another word.
     """
-    asked = os.environ.get("NOTEBOOK_SIZES", "none")
-    if asked not in ("none", "small", "full"):
-        raise InputError(f"NOTEBOOK_SIZES must be none, small or full, got '{asked}'")
+    asked = os.environ.get("NOTEBOOK_SIZES", "quick")
+    if asked not in ("none", "quick", "small", "full"):
+        raise InputError(f"NOTEBOOK_SIZES must be none, quick, small or full, got '{asked}'")
     return asked
 
 
-def stored(name: str) -> nbformat.NotebookNode:
-    """The notebook without outputs."""
-    return _read(FOLDER / f"{name}.ipynb")
+def shown(name: str, sizes: str, root: str) -> str:
+    """The page of a notebook in these ``sizes``. One that is not executed says so, and what would show its figures."""
+    notebook = _read(FOLDER / f"{name}.ipynb")
+    needs = notebook.metadata.get("needs")
+    if sizes != "none" and (needs is None or (sizes != "quick" and find_spec(needs) is not None)):
+        return page(executed(name, sizes != "full"), root)
+    missing = f" with {needs} installed" if needs else ""
+    how = f"`NOTEBOOK_SIZES=small mkdocs build`{missing} executes it"
+    notebook.cells[0].source += f'\n\n!!! note "Shown without its figures"\n\n    {how}, and so shows them.'
+    return page(notebook, root)
 
 
 def executed(name: str, small: bool) -> nbformat.NotebookNode:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -63,7 +64,8 @@ def sweep(
     -------
     A row a point: the axes by name, then the columns of :func:`ssdsim.evaluate`. A result that has an axis's name is
     called ``effective_...`` (``effective_p_hit``). Points that are not possible have an ``error`` and NaN. Where K is
-    an axis, ``ssd_over_sd_at_best_k`` is SSD at the row's K over SD at its own best K of the grid.
+    an axis, ``ssd_over_sd_at_best_k`` is SSD at the row's K over SD at its own best K of the grid. Where matplotlib is
+    not installed, ``.plot(x="b", y="ssd_over_sd")`` of tables draws with plotly from then on.
 
     Raises
     ------
@@ -82,7 +84,17 @@ def sweep(
     workers = Workers(jobs, cluster, progress)
     kept = None if folder is None else Path(text("a run folder", folder))
     plan = plan_of(preset, options, **how)
-    return frame(plan, swept(plan, kept, workers))
+    made = frame(plan, swept(plan, kept, workers))
+    _plot_without_matplotlib()
+    return made
+
+
+def _plot_without_matplotlib() -> None:
+    """Let ``.plot`` of tables draw with plotly, which ssdsim needs, where pandas' own choice is not installed."""
+    import pandas as pd
+
+    if pd.get_option("plotting.backend") == "matplotlib" and find_spec("matplotlib") is None:
+        pd.set_option("plotting.backend", "plotly")
 
 
 def frame(plan: GridPlan, results: SweepResults) -> pd.DataFrame:

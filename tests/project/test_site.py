@@ -5,6 +5,7 @@ In one file, so that the worker that has run the notebooks is the one that shows
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -87,6 +88,13 @@ def test_what_is_written_for_the_repository_is_a_page(site: Path) -> None:
     assert 'href="tutorial.html"' in index
     assert 'src="assets/explore.png"' in index
     assert "0.2.0" in (site / "changelog.html").read_text()
+
+
+def test_the_search_finds_what_is_and_not_what_was(site: Path) -> None:
+    """The changelog was the first that it found for many words."""
+    places = [each["location"] for each in json.loads((site / "search/search_index.json").read_text())["docs"]]
+    assert any(place.startswith("limits.html") for place in places)
+    assert not any(place.startswith("changelog.html") for place in places)
 
 
 def test_a_page_has_a_version_an_edit_link_and_a_card(site: Path) -> None:

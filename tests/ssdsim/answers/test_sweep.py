@@ -412,3 +412,17 @@ def test_a_folder_that_vanishes_between_runs_starts_anew(tmp_path: Path) -> None
     first = sweep(t_sd=0.2, b=[1, 2], folder=folder)
     shutil.rmtree(folder)
     assert_frame_equal(sweep(t_sd=0.2, b=[1, 2], folder=folder), first)
+
+
+def test_a_table_is_plotted_with_plotly_where_matplotlib_is_not_installed() -> None:
+    """In a process of its own: the option is pandas'."""
+    program = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "import importlib.util, ssdsim\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda name, *of: None if name == 'matplotlib' else found(name, *of)\n"
+        "table = ssdsim.sweep(t_sd=0.3, p_hit=[0.5, 1.0], b=[1, 16])\n"
+        "print(type(table.plot(x='b', y='ssd_over_sd', color='p_hit')).__module__)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("plotly")
