@@ -21,7 +21,7 @@ from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 from ssdsim.cli.tables import TextTable
 from ssdsim.cli.values import OfKind, Output, OutputFile
-from ssdsim.rounds.round import part_title
+from ssdsim.rounds.round import PART_TITLES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,9 @@ def _table(compared: Sequence[Sequence[RoundComparison]]) -> TextTable:
             fan_out = str(p.f) if p.fl is None else ",".join(map(str, p.fl))
             p_hit = "by F" if p.p_hit is None else f"{p.p_hit:g}"
             setting = (str(p.b), str(p.k), fan_out, p_hit, p.backup, _what(c))
-            table.add_row(*setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", part_title(c.worst_part))
+            table.add_row(
+                *setting, measured, f"{1e3 * c.predicted_s:.2f}", f"{c.error:+.1%}", PART_TITLES.get(c.worst_part, "-")
+            )
     return table
 
 

@@ -79,7 +79,7 @@ class CalibrationWorkload(Record):
     context: int
     tp: int
     dtype: str
-    strategies: tuple[str, ...] = strategies.default()
+    strategies: tuple[str, ...] = strategies.DEFAULT
     """Whose rounds; their passes are timed."""
 
     @cached_property

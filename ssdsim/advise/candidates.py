@@ -161,7 +161,7 @@ def candidates(*, seed: int = 0, **options: Any) -> Candidates:
     """
     given = {name: value for name, value in options.items() if value is not None}
     refuse_others("a schedule", given, ("strategies", *CELLS, *choices(), *fixed_options()))
-    names = ALL["strategies"].checked(given.pop("strategies", strategies.default()))
+    names = ALL["strategies"].checked(given.pop("strategies", strategies.DEFAULT))
     fixed = {name: value for name, value in given.items() if name in fixed_options()}
     chosen = list(_choices(names, given, fixed))
     axes = [_values(name, given, CELLS[name]) for name in CELLS]

@@ -201,7 +201,7 @@ class PointResults:
         return np.where([error is None for error in self.errors], rates, 0.0)
 
     def evaluated(self, draws: int, seed: int) -> Evaluated:
-        names = self._names or list(strategies.default())
+        names = self._names or list(strategies.DEFAULT)
         columns: dict[str, Any] = {}
         for name in names:
             if name in self._fastest:

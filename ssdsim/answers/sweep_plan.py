@@ -295,7 +295,7 @@ def simulate_each(
             answers.append(error)
     predictions = [each for each in answers if isinstance(each, Prediction)]
     present = {name for each in predictions for name in (*each.estimates, *each.configuration.no_room)} | {*names}
-    shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.default())
+    shown = [strategy.name for strategy in strategies.ALL if strategy.name in present] or list(strategies.DEFAULT)
     rows = [_row(shown, each) if isinstance(each, Prediction) else {"error": str(each)} for each in answers]
     words = named.texts(shown)
     columns = {

@@ -17,7 +17,7 @@ from ssdsim.cli.console import UNLABELLED, console, print_labelled, print_origin
 from ssdsim.cli.tables import TextTable
 from ssdsim.question.configuration import Configuration
 from ssdsim.question.engines import Engine
-from ssdsim.rounds.round import PARTS, Estimate, part_title
+from ssdsim.rounds.round import PART_TITLES, PARTS, Estimate
 
 BAR_WIDTH = 56
 _SHORTEST_BAR = 24  # with less room beside the parts, they go below
@@ -94,7 +94,7 @@ def _print_round_bars(prediction: Prediction, out: Console) -> None:
 def _legend(estimate: Estimate, scale: float) -> list[str]:
     parts = {part: float(estimate.breakdown_s[part]) for part in PARTS}
     return [
-        f"{_BLOCKS[part]} {part_title(part)} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0
+        f"{_BLOCKS[part]} {PART_TITLES[part]} {scale * seconds:.2f}" for part, seconds in parts.items() if seconds > 0.0
     ]
 
 

@@ -25,7 +25,7 @@ from ssdsim.cli.values import OutputFile
 from ssdsim.question.comparison_options import MOST_OUTPUT_TOKENS
 from ssdsim.question.configuration import Configuration, configure
 from ssdsim.question.option_usage import check_owners, check_read
-from ssdsim.rounds.round import PARTS, part_title
+from ssdsim.rounds.round import PART_TITLES, PARTS
 
 _ROUNDS = 20_000
 _TRACED_ROUNDS = 50
@@ -172,5 +172,5 @@ def _table(runs: dict[str, SimulatedRounds], scale: float, unit: str) -> TextTab
 
 
 def _parts(run: SimulatedRounds, scale: float, unit: str) -> str:
-    parts = [f"{part_title(part)} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
+    parts = [f"{PART_TITLES[part]} {scale * run.breakdown_s[part]:.3f}" for part in PARTS if run.breakdown_s[part] > 0]
     return f"round {scale * run.round_s.value:.3f} {unit} = {' + '.join(parts)}"

@@ -327,8 +327,15 @@ class Runtime(Card):
 
     def facing(self, case: OperatingPoint) -> "Runtime":
         """The runtime with the errors that it has at this distance from its rows."""
-        far = distance(case, self.covered, self.away)
-        return _wider(self, far.beside_matrices.log_sd, far.whole.log_sd)
+        far, errors = distance(case, self.covered, self.away), self.errors
+        beside, whole = far.beside_matrices.log_sd, far.whole.log_sd
+        if not beside and not whole:
+            return self
+        wider = {
+            "beside_log_sd": math.hypot(errors.beside_log_sd, beside),
+            "pass_log_sd": math.hypot(errors.pass_log_sd, whole),
+        }
+        return self.changed(errors=errors.changed(**wider))
 
     def drafting_with(self, head: Head | None) -> "Runtime":
         """The runtime as a draft has it: a head of the target, or (None) a model."""
@@ -355,18 +362,6 @@ def _drafting_with(runtime: Runtime, own_lm_head: bool) -> Runtime:
         return runtime
     told = {"head_step_s": None, "own_lm_head_step_s": None}
     return runtime.with_numbers({"per_draft_step_s": step_s}).changed(**told)
-
-
-@lru_cache(maxsize=4096)
-def _wider(runtime: Runtime, beside_log_sd: float, whole_log_sd: float) -> Runtime:
-    if not beside_log_sd and not whole_log_sd:
-        return runtime
-    errors = runtime.errors
-    wider = {
-        "beside_log_sd": math.hypot(errors.beside_log_sd, beside_log_sd),
-        "pass_log_sd": math.hypot(errors.pass_log_sd, whole_log_sd),
-    }
-    return runtime.changed(errors=errors.changed(**wider))
 
 
 @lru_cache(maxsize=256)

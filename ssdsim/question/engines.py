@@ -76,7 +76,7 @@ def strategies_by_options(given: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(ALL["strategies"].checked(named))
     engine = given.get("engine")
     runs = find_runtime(engine).runs if isinstance(engine, str) else None
-    return tuple(name for name in strategies.default() if runs is None or name in runs.strategies)
+    return tuple(name for name in strategies.DEFAULT if runs is None or name in runs.strategies)
 
 
 def settle_strategies(settings: Settings) -> None:

@@ -15,7 +15,7 @@ from ssdsim.question.scenario import Scenario
 from ssdsim.reports.figure import Figure, LeftOut, enumerated, rounded
 from ssdsim.reports.study import Study
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, new_plot
-from ssdsim.rounds.round import part_title
+from ssdsim.rounds.round import PART_TITLES
 
 _ROUNDS = 4
 _SIMULATED_ROUNDS = 60  # enough that a miss is among them, if there are misses at all
@@ -23,7 +23,7 @@ _ROLES = ("target", "link", "draft")
 _MEANING = {
     "verify": "target pass",
     "draft": "drafting",
-    "fallback": part_title("fallback"),
+    "fallback": PART_TITLES["fallback"],
     "communicate": "messages",
     "host": "sampling, host",
 }

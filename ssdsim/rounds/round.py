@@ -109,12 +109,8 @@ class Always:
 
 PARTS = ("verify", "draft", "communicate", "fallback", "host")
 
-_TITLES = {"fallback": "backup"}
-
-
-def part_title(part: str) -> str:
-    """Title of a part of a round, for a person: a miss costs the time of the backup."""
-    return _TITLES.get(part, part)
+PART_TITLES = {part: part for part in PARTS} | {"fallback": "backup"}
+"""What a person reads: a miss costs the time of the backup."""
 
 
 class Estimate(Record):

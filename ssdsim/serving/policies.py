@@ -125,12 +125,12 @@ def _with_room(names: Sequence[str], options: Mapping[str, Any]) -> tuple[str, .
 def _named(asked: Any) -> tuple[tuple[str, ...], bool]:
     """Strategies and whether ``auto`` is among them; all of them take a batch, and ``all`` are those that do."""
     if asked is None:
-        return strategies.default(), True
+        return strategies.DEFAULT, True
     each = [name.strip() for name in asked.split(",")] if isinstance(asked, str) else list(asked)
     named = [name for name in each if name != AUTO]
     if named == [EVERY]:
         named = [strategy.name for strategy in strategies.ALL if strategy.most_sequences is None]
-    names = ALL["strategies"].checked(named or list(strategies.default()))
+    names = ALL["strategies"].checked(named or list(strategies.DEFAULT))
     for name in names:
         strategy = strategies.ALL.named(name)
         if strategy.most_sequences is not None:

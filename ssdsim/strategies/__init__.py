@@ -45,6 +45,5 @@ SUBJECT = "ssd"
 """What answers are about where nothing else is asked for: the question that ssdsim exists for."""
 
 
-def default() -> tuple[str, ...]:
-    """Strategies that answers compare by default."""
-    return ("ar", "sd", "ssd")
+DEFAULT = ("ar", "sd", "ssd")
+"""What answers compare where nothing else is asked for."""

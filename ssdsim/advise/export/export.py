@@ -105,7 +105,7 @@ def export(
     given: dict[str, Any] = {**options}
     notes: list[str] = []
     own: tuple[str, ...] = ()
-    names = ALL["strategies"].checked(given.get("strategies") or strategies.default())
+    names = ALL["strategies"].checked(given.get("strategies") or strategies.DEFAULT)
     if engine is not None:
         engine = engine.priced_on(given)
         given = _on_its_runtime(engine, _fixed(engine, given, notes))

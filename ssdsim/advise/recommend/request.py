@@ -110,7 +110,7 @@ def make_request(
     """Check the question and settle the searched values; ``given`` are options of the workload and of the search."""
     options = with_ranges({name: value for name, value in given.items() if value is not None})
     count, options = _counted(gpus, options)
-    names = ALL["strategies"].checked(options.pop("strategies", strategies.default()))
+    names = ALL["strategies"].checked(options.pop("strategies", strategies.DEFAULT))
     engine = Engine.of(options)
     subject = engine.subject(names, options.pop("subject", None))
     axes = {name: axes_of(name) for name in names}

@@ -25,7 +25,7 @@ Place = Mapping[str, Any]
 
 def beyond_default(space: Space) -> bool:
     """Say whether strategies beyond the default ones are compared."""
-    return not {*space.names} <= {*strategies.default()}
+    return not {*space.names} <= {*strategies.DEFAULT}
 
 
 def random_places(space: Space, count: int, seed: int) -> list[Place]:

@@ -25,7 +25,7 @@ from ssdsim.reports.explorer.stops import Stops
 from ssdsim.reports.explorer.table import WIDTH, GridTable
 from ssdsim.reports.frame import asset, framed
 from ssdsim.reports.style import WORK_COLOUR, WORK_PATTERN, colour_of, symbol_of, title_of
-from ssdsim.rounds.round import PARTS, part_title
+from ssdsim.rounds.round import PART_TITLES, PARTS
 
 _SCRIPTS = ("grid.js", "figures.js", "explorer.js")
 
@@ -200,7 +200,7 @@ def _question(space: Space) -> dict[str, Any]:
 
 def _round_part(part: str) -> dict[str, str]:
     look = {"colour": WORK_COLOUR[part], "pattern": WORK_PATTERN.get(part, "")}
-    return {"name": part, "title": part_title(part), **look}
+    return {"name": part, "title": PART_TITLES[part], **look}
 
 
 def _axis(space: Space, axis: GridAxis) -> dict[str, Any]:

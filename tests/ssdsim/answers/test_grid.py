@@ -16,7 +16,7 @@ from ssdsim.answers.predict import DRAWS, Prediction, predict
 from ssdsim.base.errors import InputError
 from ssdsim.base.record import replace
 from ssdsim.question.configuration import configure
-from ssdsim.strategies import default
+from ssdsim.strategies import DEFAULT
 
 
 def maybe(**options: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -28,7 +28,7 @@ def merged(*parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[
     return st.tuples(*parts).map(lambda each: {name: value for part in each for name, value in part.items()})
 
 
-STRATEGIES = default()
+STRATEGIES = DEFAULT
 rates = st.floats(0.0, 1.0)
 alphas = st.one_of(st.floats(0.0, 1.05), st.lists(rates, min_size=4, max_size=7))
 shape = maybe(

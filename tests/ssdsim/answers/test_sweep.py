@@ -39,7 +39,7 @@ from ssdsim.hardware.what_if import scale
 from ssdsim.question.checked_options import checked_table
 from ssdsim.reports.study import Study
 from ssdsim.runs.report_folder import read_run_folder
-from ssdsim.strategies import default
+from ssdsim.strategies import DEFAULT
 from tests.refusals import assert_refused, refused
 from tests.ssdsim.cli.in_process import asked
 
@@ -179,7 +179,7 @@ def test_parts_without_a_possible_point_or_of_other_strategies_join(how: dict[st
 def test_draws_give_intervals() -> None:
     table = sweep(b=[1, 16], p_hit=0.85, draws=200)
     assert (table["ssd_low"] < table["ssd_tokens_per_second"]).all()
-    assert {*intervals(default()), "ssd_low", "probability_ssd_beats_sd"} <= set(table.columns)
+    assert {*intervals(DEFAULT), "ssd_low", "probability_ssd_beats_sd"} <= set(table.columns)
 
 
 def test_simulated_points_agree_with_the_closed_form(undisturbed: pd.DataFrame) -> None:

@@ -118,7 +118,7 @@ def test_another_subject_leads(toy: Sleepy, tmp_path: Path) -> None:
 
 
 def test_colours_and_symbols_follow_the_place_in_the_list(toy: Sleepy) -> None:
-    assert [colour_of(name) for name in strategies.default()] == ["#808080", "#2b82c9", "#d55e00"]
+    assert [colour_of(name) for name in strategies.DEFAULT] == ["#808080", "#2b82c9", "#d55e00"]
     looks = {(colour_of(name), symbol_of(name)) for name in strategies.ALL.names}
     assert len(looks) == len(strategies.ALL)
 
