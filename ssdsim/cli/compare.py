@@ -19,7 +19,9 @@ _BESIDE: dict[str, Any] = {
 }
 
 
-@click.command("compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16")
+@click.command(
+    "compare", cls=Verb, example="ssdsim compare --gpus 5 --model llama-3.1-70b -b 16", needs=("strategies",)
+)
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(*ALL["b"].flags, "b", type=int, default=1, show_default=True, help="sequences in flight")
 @searched_options

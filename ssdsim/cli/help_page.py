@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,6 +13,12 @@ from ssdsim.cli.values import OfKind
 
 MOST_OPTIONS = 25
 """The most options that a first page has, ``--help`` included."""
+DECIDING = (
+    "target", "gpus", "engine", "drafter", "b", "context", "text", "alpha", "acceptance", "pair", "slo", "explain",
+    "as_json",
+)  # fmt: skip
+"""The options by which every verb that decides is asked, those of them that it has: all of its first page but for
+those that it cannot do without."""
 _COLUMN = 34  # of the options' names, beside what they mean
 
 
@@ -53,22 +59,28 @@ def help_all_option(options: Iterable[click.Parameter]) -> list[click.Option]:
 _EVERYTHING = f"{__name__}.everything"
 
 
-def write_options(options: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    """The first page; with ``--help-all`` every option in all its spellings."""
+def write_options(
+    options: Iterable[click.Parameter], ctx: click.Context, formatter: click.HelpFormatter, names: Collection[str] = ()
+) -> None:
+    """The first page, which may be of options of given ``names``; with ``--help-all`` all, in all their spellings."""
     every = [each for each in options if isinstance(each, click.Option) and not each.hidden]
     whole = ctx.meta.get(_EVERYTHING, False)
-    page = every if whole else first_page(every)
+    page = every if whole else first_page(every, names)
     for heading, below in by_heading(page).items():
         with formatter.section(heading):
             formatter.write_dl([_row(each, ctx, whole) for each in below], col_max=_COLUMN)
     if len(page) < len(every):
         formatter.write_paragraph()
         formatter.write_text(f"{len(every) - len(page)} more options: {ctx.command_path} --help-all")
+        if names:
+            formatter.write_text("A strategy's own: --strategies NAME --help; a drafter's: --drafter NAME --help")
 
 
-def first_page(options: Iterable[click.Option]) -> list[click.Option]:
-    """The most prominent options, as many as a page has room for, in their order."""
+def first_page(options: Iterable[click.Option], names: Collection[str] = ()) -> list[click.Option]:
+    """The options of these names, or else the most prominent ones, as many as a page has room for, in their order."""
     every = list(options)
+    if names:
+        return [each for each in every if each.name in names or {"--help", "--help-all"}.intersection(each.opts)]
     ranked = sorted((each for each in every if _prominence(each) > 0), key=_prominence, reverse=True)
     kept = set(map(id, ranked[:MOST_OPTIONS]))
     return [each for each in every if id(each) in kept]

@@ -15,10 +15,10 @@ from ssdsim.base import kinds
 from ssdsim.base.errors import closest
 from ssdsim.base.kinds_of_lists import HitRates, ListOf, Lists, Names, PassTimes, Ranges, Several
 from ssdsim.base.option import Option, OptionRecord, Section, options_of
-from ssdsim.cli.help_page import Decorator, ListedOption, help_all_option, write_options
+from ssdsim.cli.help_page import DECIDING, Decorator, ListedOption, help_all_option, write_options
 from ssdsim.cli.output import VERBOSE
 from ssdsim.cli.values import COMPLETER_OF, OfKind, Output
-from ssdsim.question.options import ALL, heading, ranged
+from ssdsim.question.options import ALL, heading, owners, ranged
 from ssdsim.question.spellings import SOLVERS
 
 _OUTPUT = Section.OUTPUT
@@ -38,13 +38,22 @@ class DynamicOption(click.Option):
 class Verb(click.Command):
     """A command with an ``example``, with :func:`dynamic_options`, and with a first page of help.
 
-    ``has_no`` says why it has no such option, by the option's name.
+    ``has_no`` says why it has no such option, by the option's name. The first page of one that decides has the options
+    of :data:`DECIDING`, and of those that it cannot do without, ``needs``.
     """
 
-    def __init__(self, *args: Any, example: str = "", has_no: Mapping[str, str] | None = None, **how: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        example: str = "",
+        has_no: Mapping[str, str] | None = None,
+        needs: Sequence[str] | None = None,
+        **how: Any,
+    ) -> None:
         super().__init__(*args, **how)
         self.example = example
         self.has_no = has_no or {}
+        self.page: Sequence[str] = () if needs is None else (*DECIDING, *needs)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         made: dict[Verb, list[click.Parameter]] = ctx.meta.setdefault(__name__, {})  # click asks several times a call
@@ -69,6 +78,7 @@ class Verb(click.Command):
         """
         if any("--solver" in param.opts for param in self._made(ctx, {"--solver"})):
             args = [*_solver_named(args)]
+        ctx.meta[_ASKED_FOR] = [*_own_options(args)]
         words = {word.partition("=")[0] for word in args if word.startswith("-")}
         records = [option for param in self.params if isinstance(param, DynamicOption) for option in param.records()]
         flags = {flag for param in self.params for flag in (*param.opts, *param.secondary_opts)}
@@ -88,7 +98,27 @@ class Verb(click.Command):
         if self.example:
             with formatter.section("Example"):
                 formatter.write(f"  {self.example}\n")  # whole, to be copied
-        write_options(self.get_params(ctx), ctx, formatter)
+        own = ctx.meta.get(_ASKED_FOR, ())
+        write_options(self.get_params(ctx), ctx, formatter, (*self.page, *own) if self.page else ())
+
+
+_ASKED_FOR = f"{__name__}.asked_for"
+
+
+def _own_options(args: Sequence[str]) -> Iterator[str]:
+    """The options of strategies and drafters that the words name, for the first page of help."""
+    if not {"--help", "-h"}.intersection(args):
+        return
+    asked = {chooser: set[str]() for chooser in ("strategies", "drafter")}
+    for flag, value in pairwise([*args, ""]):
+        name, _, said = flag.partition("=")
+        for chooser, names in asked.items():
+            if name in ALL[chooser].flags:
+                names.update((said or value).split(","))
+    for name in ALL:
+        chooser, theirs = owners(name) or ("", ())
+        if chooser and asked[chooser].intersection(theirs):
+            yield name
 
 
 def _solver_named(args: Sequence[str]) -> Iterator[str]:

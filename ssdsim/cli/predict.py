@@ -12,7 +12,12 @@ from ssdsim.cli.output import echo_json
 from ssdsim.cli.progress import progress_bar
 
 
-@click.command("predict", cls=Verb, example="ssdsim predict --model qwen3-32b --hardware h100-sxm -b 16 --p-hit 0.85")
+@click.command(
+    "predict",
+    cls=Verb,
+    example="ssdsim predict --model qwen3-32b --hardware h100-sxm --tp 2 -b 16",
+    needs=("hardware", "tp", "strategies"),
+)
 @scenario_options
 @rare_option("--solver", type=click.Choice(["auto", "closed", "mc", "des"]), default="auto", show_default=True)
 @common_options

@@ -101,7 +101,12 @@ def beside_searched() -> Mapping[str, Any]:
     return dict(pair for axis in every_axis() for pair in axis.implied)
 
 
-@click.command("recommend", cls=Verb, example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64")
+@click.command(
+    "recommend",
+    cls=Verb,
+    example="ssdsim recommend --gpus 8xh100-sxm --model llama-3.1-70b -b 1,16,64",
+    needs=("rate", "gpu_hour", "strategies"),
+)
 @click.option("--gpus", type=OfKind(Gpus()), required=True, help="GPUs that may be used, over all copies: 8, or 8xh200")
 @click.option(
     *ALL["b"].flags, "b", type=OfKind(Batches(Whole())), default="1", show_default=True, help="sequences in flight"

@@ -58,6 +58,7 @@ _SAYS_K = {
     "serve",
     cls=Verb,
     example="ssdsim serve --rate 1,2,4 --input-len 1024 --slo ttft:500,tpot:20",
+    needs=("rate", "workload", "input_len", "output_len", "hardware", "tp", "gpu_hour", "strategies"),
     has_no={"b": "serve has no batch: --rate or --concurrency"},
 )
 @record_options(Load)

@@ -18,7 +18,7 @@ WHOM = (
         prominence=3,
         default=strategies.DEFAULT,
         kind=Names(strategies.ALL),
-        about="which ones, or all",
+        about="which ones, or all; by default those of ar,sd,ssd that a named --engine runs",
         axis="strategies",
         spellings=("--strategy",),
         varied_by=("schedule",),
@@ -37,7 +37,8 @@ WHOM = (
         prominence=1,
         default="model",
         kind=Member(drafters.ALL),
-        about="what drafts: a model, a head, a look-up (ssdsim models drafters)",
+        about="what drafts: a model, a head, a look-up (ssdsim models drafters); by default a target's own heads, else "
+        "model",
         axis="drafter",
     ),
     searched_choice(

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from ssdsim.base.kinds import OneOf
 from ssdsim.base.option import Section
-from ssdsim.cli.help_page import MOST_OPTIONS, by_heading, first_page
+from ssdsim.cli.help_page import DECIDING, MOST_OPTIONS, by_heading, first_page
 from ssdsim.cli.main import cli
 from ssdsim.cli.options import Verb
 from ssdsim.question.options import ALL, heading
@@ -35,7 +35,9 @@ VERBS = dict(_verbs(cli))
 
 @cache
 def page(path: str) -> list[click.Option]:
-    return first_page(each for each in options(path))
+    verb = VERBS[path]
+    assert isinstance(verb, Verb)
+    return first_page(options(path), verb.page)
 
 
 def options(path: str) -> list[click.Option]:
@@ -86,7 +88,28 @@ def test_help_all_has_every_option(path: str) -> None:
 
 def test_predict_starts_with_what_a_newcomer_knows() -> None:
     found = by_heading(page("ssdsim predict"))
-    assert [each.name for each in found["Start"]][:6] == ["target", "hardware", "b", "k", "f", "backup"]
+    assert [each.name for each in found["Start"]][:3] == ["target", "hardware", "b"]
+
+
+@pytest.mark.parametrize("verb", ["predict", "recommend", "compare", "serve"])
+def test_verbs_that_decide_are_asked_by_the_same_options(verb: str) -> None:
+    """All of the dozen that a verb has are on its first page, and few others; a rival's own are where it is named."""
+    path = f"ssdsim {verb}"
+    names = {str(each.name) for each in page(path)}
+    assert {str(each.name) for each in options(path)} & {*DECIDING} <= names
+    assert len(names - {*DECIDING}) <= 10  # --help and --help-all among them
+    assert not any(ALL[name].section is None for name in names if name in ALL)
+
+
+def test_a_rivals_own_options_are_shown_where_it_is_named() -> None:
+    plain, named, drafted = (
+        told(f"ssdsim predict {words}--help") for words in ("", "--strategies sd,swiftspec ", "--drafter=mtp ")
+    )
+    assert "--swift-width" not in plain
+    assert "--swift-width" in named
+    assert "Options of SwiftSpec:" in named
+    assert "--mtp-modules" in drafted
+    assert "--strategies NAME --help" in plain
 
 
 def test_options_of_strategies_are_below_their_names() -> None:
