@@ -58,7 +58,7 @@ def _asked(request: SearchRequest) -> str:
 def _headline(request: SearchRequest, answers: Sequence[BatchAnswer]) -> str:
     if not answers:
         return f"{_asked(request)}: nothing fits."
-    ranked = {"user": "fastest for a user", "gpu": "most tokens a GPU", "cost": "cheapest a token"}[request.rank]
+    ranked = {"user": "fastest for a user", "gpu": "most tokens/s a GPU", "cost": "cheapest a token"}[request.rank]
     if len(answers) == 1:
         return f"{_asked(request)}, {ranked}: run {_what(answers[0])}{_over_others(answers[0])}."
     parts = [f"{what} at {span(batches)}" for what, batches in _together(answers, _what)]
@@ -98,7 +98,8 @@ def _over_others(answer: BatchAnswer) -> str:
 
 def _rows(request: SearchRequest, answers: Sequence[BatchAnswer]) -> list[tuple[str, ...]]:
     ranked = {"user": (), "gpu": ("a GPU",), "cost": ("$/Mtoken",)}[request.rank]
-    rows: list[tuple[str, ...]] = [("in flight", "run", "tokens/s a user", "likely", *ranked, "GPUs", "how sure")]
+    user = "a user" if ranked else "tokens/s a user"
+    rows: list[tuple[str, ...]] = [("in flight", "run", user, "likely", *ranked, "GPUs", "how sure")]
     for answer in _some(answers):
         best = answer.best
         assert best is not None
@@ -271,7 +272,7 @@ def _served(plan: LaunchPlan | None) -> Iterator[tuple[str, str]]:
 def _no_room(recommendation: Recommendation) -> Iterator[tuple[str, str]]:
     for answer in recommendation.answers:
         if answer.error is not None:
-            yield "No room", f"at {answer.batch}: {answer.error}"
+            yield "Too slow" if answer.pareto else "No room", f"at {answer.batch}: {answer.error}"
 
 
 def _next(recommendation: Recommendation, more: str) -> Iterator[tuple[str, str]]:
