@@ -137,8 +137,10 @@ class Fit:
 
     @property
     def spread_of_texts(self) -> float:
-        """The spread of look-ups over all texts."""
-        return float(np.std([each.logit for each in self.sets if each.kind in LOOKED_UP], ddof=1))
+        """The spread of one look-up's sets over all texts."""
+        units = [[each.logit for each in unit] for kind in LOOKED_UP for unit in self.units(kind).values()]
+        squares = sum(float(np.var(unit)) * len(unit) for unit in units)
+        return float(np.sqrt(squares / sum(len(unit) - 1 for unit in units)))
 
     def kind(self, kind: str) -> dict[str, tuple[float, float, float]]:
         """Low, median and high by text."""

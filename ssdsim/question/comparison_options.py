@@ -81,6 +81,7 @@ ACCEPTANCE = (
         axis="acceptance rate α",
         plausible=(0.41, 0.91),
         groups=(Group.ACCEPTANCE,),
+        excludes=(Excludes(("text",), "{it} has no effect with --alpha (the rate is given)"),),
     ),
     _acceptance(
         name="text",
@@ -104,7 +105,7 @@ ACCEPTANCE = (
         kind=Name(),
         about="measured target and draft (ssdsim measure, ssdsim import acceptance): acceptance, hits, backup",
         axis="measured pair",
-        excludes=(Excludes(("acceptance",), "{it} has no effect with --pair (the pair says what is accepted)"),),
+        excludes=(Excludes(("acceptance", "text"), "{it} has no effect with --pair (the pair says what is accepted)"),),
     ),
     _acceptance(
         name="pair_set",
@@ -141,7 +142,7 @@ ACCEPTANCE = (
         groups=(Group.ACCEPTANCE,),
         excludes=(
             Excludes(
-                ("alpha", "alpha_concentration"),
+                ("alpha", "alpha_concentration", "text"),
                 "{it} has no effect with --acceptance (the file says what is accepted)",
             ),
         ),

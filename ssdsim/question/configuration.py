@@ -63,7 +63,8 @@ class Configuration(Displayable, Record):
         if "pair" in v and "alpha" in v and v.source("alpha") != GIVEN:
             words.append(f"acceptance {v['pair']}")
         elif "acceptance" in v or "alpha" in v:
-            words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {v['alpha']}")
+            alpha = f"{v['alpha']:.4g}" if isinstance(v["alpha"], float) else v["alpha"]
+            words.append(f"acceptance {v['acceptance']}" if "acceptance" in v else f"alpha {alpha}")
         if v.get("backup", "auto") != "auto":
             words.append(f"{v['backup']} backup")
         return ", ".join(words)

@@ -28,6 +28,7 @@ from ssdsim.question.place import drafting_of, settle_spread, site_of
 from ssdsim.question.point_table import Result, result_of
 from ssdsim.question.price import Priced, price
 from ssdsim.question.scenario import Scenario
+from ssdsim.question.supposed import PRIOR, PUBLISHED
 from ssdsim.question.token_errors import KnownTokens
 from ssdsim.strategies import drafters
 from ssdsim.strategies.protocols.strategy import Strategy
@@ -173,6 +174,8 @@ def scenario_of(
     if settings["pair"] is not None and "alpha" in reads:  # who reads what a pair says reads the pair
         backup = {"pair_backup"} if reads & set(members(Group.BACKUP_QUALITY)) else set[str]()
         reads |= backup | {"pair", "pair_set", "temperature", "extrapolate"}
+    if "alpha" in reads and settings.source("alpha").startswith((PUBLISHED, PRIOR)) and settings["draft_set"] is None:
+        reads |= {"text"}
     return Scenario(strategy, drafter, settings, site, known.value, priced.value, reads)
 
 

@@ -55,6 +55,7 @@ SITE = (
         about="the set of a drafter card whose published acceptance is taken",
         axis="set of the drafter card",
         default_note="the one in the middle of those on --text",
+        excludes=(Excludes(("text",), "{it} has no effect with --draft-set (which says the set itself)"),),
     ),
     Option(
         name="hardware",

@@ -30,7 +30,7 @@ _STRANGER = 0.4
 """The middle for drafts of another family than their target's: the most that users report of them."""
 _FEW_BITS = 0.75  # bytes a weight, below which a module is quantised to four bits
 
-_DIGITS = 9  # more than anybody knows, few enough to be shown
+_DIGITS = 3  # of a supposed rate
 
 Rates = float | tuple[float, ...]
 
@@ -60,13 +60,21 @@ class _Span(Record):
 
     def ends(self, off: float = 0.0) -> tuple[float, float]:
         """The ends as rates that are ``off``, to three digits."""
-        return round(share_of(self.low + off), 3), round(share_of(self.high + off), 3)
+        return round(share_of(self.low + off), _DIGITS), round(share_of(self.high + off), _DIGITS)
+
+
+def _shown(rates: Any, by: float) -> Any:
+    """What was published, or where it is moved, to as many digits as are shown."""
+    if by == 0.0:
+        return rates
+    there = moved(rates, by)
+    return round(there, _DIGITS) if isinstance(there, float) else tuple(round(rate, _DIGITS) for rate in there)
 
 
 def moved(rates: Any, by: float) -> Any:
     """Rates moved in logits, all by as much; those that are sure stay."""
     if isinstance(rates, int | float):
-        return rates if by == 0.0 or rates in (0.0, 1.0) else round(share_of(logit(rates) + by), _DIGITS)
+        return rates if by == 0.0 or rates in (0.0, 1.0) else share_of(logit(rates) + by)
     return tuple(moved(rate, by) for rate in rates)
 
 
@@ -94,7 +102,7 @@ def _published(settings: Settings, draft: Draft, known: PublishedAcceptance, pri
     span = _beyond(settings, _at_temperature(settings, span, known))
     if _has_four_bits(settings):
         span = replace(span, low=min(span.low, logit(priors().least)))
-    value = moved(known.by_position, span.middle - logit(known.one_rate))
+    value = _shown(known.rates or known.one_rate, span.middle - logit(known.one_rate))
     of = f"for another model, {draft.published_for}:" if draft.published_for else draft.card.name
     within = span.ends(logit(one_rate(value)) - span.middle)  # of rounds with a proposal alone
     return Supposed(value, within, f"{PUBLISHED}{of} on {known.about}{_moved_to(known, text)}{_where(settings)}")
@@ -109,7 +117,7 @@ def _of_relatives(settings: Settings, kin: Sequence[DrafterCard], prior: KindPri
     span = _beyond(settings, _at_temperature(settings, span, known))
     card = kin[sets.index(known)]
     said = f"{PRIOR}{card.name}, of {card.target}, on {known.data}{_moved_to(known, text)}{_where(settings)}"
-    return Supposed(round(share_of(span.middle), 3), span.ends(), said)
+    return Supposed(round(share_of(span.middle), _DIGITS), span.ends(), said)
 
 
 def _relatives(settings: Settings) -> list[DrafterCard]:
@@ -130,7 +138,9 @@ def _of_kind(settings: Settings, draft: Draft | None, prior: KindPrior) -> Suppo
         middle, high = (min(middle, _STRANGER), middle) if why == _OTHER_FAMILY else (middle, high)
     span = _beyond(settings, _Span(logit(low), logit(middle), logit(high)))
     moved_too = span.middle != logit(middle)
-    return Supposed(round(share_of(span.middle), 3) if moved_too else middle, span.ends(), said + _where(settings))
+    return Supposed(
+        round(share_of(span.middle), _DIGITS) if moved_too else middle, span.ends(), said + _where(settings)
+    )
 
 
 _OTHER_FAMILY = "a draft of another family"

@@ -92,7 +92,8 @@ class DSI(Strategy):
         return tokens_of(accepted, partial(_kernel, targets=targets))
 
     def devices(self, options: Mapping[str, Any], tp: int, drafter: Drafter) -> Devices:
-        return Devices(tp * int(options["dsi_targets"]), int(drafter.needs_device))
+        targets = options["dsi_targets"] or 1  # until these are settled
+        return Devices(tp * int(targets), int(drafter.needs_device))
 
     def steps(self, site: Site, drafter: Drafter) -> Mapping[str, Step]:
         k = self.lookahead(site.options)

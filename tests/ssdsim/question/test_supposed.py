@@ -21,6 +21,7 @@ from ssdsim.question.token_errors import averages_under, each_of
 from ssdsim.strategies import drafters
 from ssdsim.tokens.acceptance import expected_tokens, one_rate, rate_of
 from ssdsim.tokens.priors import TEXTS, priors
+from tests.refusals import refused
 
 RATE = st.floats(0.02, 0.98)
 EIGHT_B: dict[str, Any] = {"target": "llama-3.1-8b", "tp": 1, "strategies": "ar,sd"}
@@ -79,6 +80,17 @@ def test_a_text_that_was_not_published_moves_the_set_that_was() -> None:
     assert chat.within is not None
     assert chat.middle < maths.middle < chat.within[1]
     assert configure(**QWEN_8B, text="maths").settings.source("alpha").startswith(PUBLISHED)
+
+
+def test_a_text_is_read_where_acceptance_is_supposed_and_only_there() -> None:
+    code = predict(**QWEN_8B, text="code")
+    assert code.estimates["sd"].tokens_per_round > predict(**QWEN_8B).estimates["sd"].tokens_per_round
+    predict(**{**EIGHT_B, "drafter": "medusa"}, text="code")
+    for said in ({"alpha": 0.7}, {"draft_set": "MT-Bench"}):
+        with refused("--text"):
+            predict(**QWEN_8B, **said, text="code")  # type: ignore[arg-type]
+    with refused("DSI", "Medusa"):
+        predict(**{**EIGHT_B, "drafter": "medusa", "strategies": "dsi"})
 
 
 def test_heads_beyond_their_training_may_hardly_be_right() -> None:
