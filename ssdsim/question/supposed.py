@@ -137,10 +137,8 @@ def _of_kind(settings: Settings, draft: Draft | None, prior: KindPrior) -> Suppo
         low, said = priors().least, f"{said}; {why}"
         middle, high = (min(middle, _STRANGER), middle) if why == _OTHER_FAMILY else (middle, high)
     span = _beyond(settings, _Span(logit(low), logit(middle), logit(high)))
-    moved_too = span.middle != logit(middle)
-    return Supposed(
-        round(share_of(span.middle), _DIGITS) if moved_too else middle, span.ends(), said + _where(settings)
-    )
+    value = middle if span.middle == logit(middle) else round(share_of(span.middle), _DIGITS)
+    return Supposed(value, span.ends(), said + _where(settings))
 
 
 _OTHER_FAMILY = "a draft of another family"

@@ -124,7 +124,7 @@ def test_what_is_given_is_exact_and_not_replaced() -> None:
     for options in ({"alpha": 0.7}, {"alpha": (0.9, 0.8, 0.7), "k": 3}):
         found = alpha_of(**EIGHT_B, **options)
         assert (found.standing, found.value, found.is_open) == ("given", options["alpha"], False)
-    roughly = alpha_of(**EIGHT_B, alpha="0.5:0.7", text="code")
+    roughly = alpha_of(**EIGHT_B, alpha="0.5:0.7")
     assert (roughly.standing, roughly.value, roughly.within) == ("given", 0.6, (0.5, 0.7))
 
 
